@@ -1,0 +1,36 @@
+# `make demo` and `make test` need python3 (3.11 to 3.13) and nothing else; both keep to this folder.
+PYTHON ?= python3
+DEMO ?= demo
+RUN := .venv/bin
+TEST := .venv-test/bin
+
+.PHONY: demo test lint benchmark clean
+
+demo: .venv/ready
+	$(RUN)/edgefirst-ros demo -o $(DEMO)
+
+test: .venv-test/ready
+	$(TEST)/python -m pytest -n 2
+
+lint: .venv-test/ready
+	$(TEST)/ruff check .
+	$(TEST)/ruff format --check .
+	$(TEST)/mypy
+
+benchmark: .venv-test/ready
+	$(TEST)/python benchmark/convert.py
+
+.venv/ready: setup.py
+	$(PYTHON) -m venv .venv
+	$(RUN)/python -m pip install -q -e .
+	touch $@
+
+# Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.
+.venv-test/ready: setup.py test/ros-kilted.txt $(wildcard test/interfaces/*/msg/*.msg)
+	$(PYTHON) -m venv .venv-test
+	$(TEST)/python -m pip install -q -e ".[test]"
+	$(TEST)/python test/ros_environment.py .venv-test || [ $$? -eq 2 ]
+	touch $@
+
+clean:
+	rm -rf .venv .venv-test demo build install log *.egg-info

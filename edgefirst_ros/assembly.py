@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From aligned frames to samples: which frames, their pictures, their members encoded side by side."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.counts import CANNOT_BE_STORED, NOT_SAMPLED, OVERLOAD, Counts
+from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.writer import Sample
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.cloud import check_cloud, encode_cloud
+from edgefirst_ros.sensors.cube import check_cube, encode_cube
+from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
+from edgefirst_ros.sensors.detections import Context, rows_of_model
+from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
+from edgefirst_ros.sensors.navigation import Position, Quaternion, yaw_pitch_roll
+from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
+from edgefirst_ros.stage import Stage
+from edgefirst_ros.topics import KINDS, Roles
+
+CHECKS: dict[str, Callable[[Any], None]] = {
+    "radar.cube": check_cube,
+    "radar.targets": check_cloud,
+    "radar.clusters": check_cloud,
+    "lidar.points": check_cloud,
+    "lidar.depth": check_depth,
+    "lidar.reflect": check_reflect,
+}
+SOFTWARE = "edgefirst_ros"
+PATIENCE = 2.0
+"""s a frame may wait for its turn while live; then it is left out, and whole groups of pictures need no decoding."""
+LAST_WORK = 3.0
+"""s given to what still waits when a live capture ends; a node must be gone soon after it is told to."""
+
+
+@dataclass(slots=True)
+class Item:
+    """A companion's message that can be stored."""
+
+    topic: str
+    content: Any
+    stamp: int
+    encoded: Future[Sequence[Any]] | None = None
+    used: bool = False
+    """Whether a sample has it."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A frame with everything that is known of it."""
+
+    number: int
+    stamp: int
+    segment: int
+    companions: dict[str, tuple[int, Item]] = field(default_factory=dict)
+    """Sensor -> (its stamp in ns, offset included; message)."""
+    own: tuple[str, Item] | None = None
+    """Sensor and message of a reference that is no camera."""
+    position: Position | None = None
+    orientation: Quaternion | None = None
+    result: Item | None = None
+    """Model or Detect message of this frame."""
+    group: str | None = None
+    since: float = field(default_factory=time.monotonic)
+    """When it was complete, s of time.monotonic()."""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A message of the reference topic, in recorded order; its content, or why it cannot be read."""
+
+    number: int
+    content: Any
+    gap: bool = False
+    """A message before it is missing."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """A sample on its way: what is encoded, and what is known already."""
+
+    work: Work
+    picture: Picture | None
+    keyframe: bool
+    encoded: Future[bytes] | None
+    rows: Future[Any] | None
+
+
+class Assembly:
+    """Takes `Push` and `Work` as they come, and gives samples to `sink` in the order of the work."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        sequence: str,
+        roles: Roles,
+        counts: Counts,
+        calibration: Calibration,
+        sink: Callable[[Sample], None],
+        *,
+        live: bool = False,
+    ) -> None:
+        """`live`: what comes cannot wait, so samples are thinned where encoding cannot keep up."""
+        self._settings = settings
+        self._sequence = sequence
+        self._roles = roles
+        self._counts = counts
+        self._calibration = calibration
+        self._sink = sink
+        self._rate = settings.exact_rate
+        self._encoder = PictureEncoder(settings.camera_format, settings.jpeg_quality)
+        self._pictures: Pictures | None = None
+        if roles.camera:
+            alone, decoder = settings.keyframes, settings.decoder
+            self._pictures = pictures_of(roles.schema, self._encoder, alone=alone, decoder=decoder)
+        self._waiting: deque[Work] = deque()
+        self._bucket: tuple[int, int] | None = None
+        workers = settings.workers
+        self._pool = ThreadPoolExecutor(workers, "encode")
+        self._slots = threading.BoundedSemaphore(2 * workers)
+        self._writing: Stage[_Job | Callable[[], None]] = Stage("write", self._write, 2 * workers + 2)
+        self._live = live
+        self._until = math.inf
+        self._choosing: Stage[Push | Work] = Stage("decode", self._choose, 0 if live else 64)
+
+    # ---- from outside --------------------------------------------------------------------
+    def put(self, item: Push | Work) -> None:
+        """Hand over the next message or frame."""
+        self._choosing.put(item)
+
+    @property
+    def note(self) -> str:
+        """What the user should know of the decoder; empty when there is nothing."""
+        return self._pictures.note if self._pictures is not None else ""
+
+    def take_time(self) -> None:
+        """Leave nothing out for a while: no more will come."""
+        if self._live:
+            self._until = time.monotonic() + LAST_WORK
+            self._live = False
+
+    def call_idle(self, what: Callable[[], None]) -> None:
+        """Call something in the thread that writes, unless samples wait for it."""
+        if not self._writing.backlog:
+            self._writing.put(what)
+
+    @property
+    def backlog(self) -> int:
+        """Messages and frames that wait for the decoder."""
+        return self._choosing.backlog
+
+    def finish(self) -> None:
+        """Wait until every sample is written."""
+        try:
+            self._choosing.close()
+            self._resolve(last=True)
+            self._writing.close()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop all threads."""
+        self._choosing.stop()
+        self._writing.stop()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # ---- which frames --------------------------------------------------------------------
+    def _choose(self, item: Push | Work) -> None:
+        if isinstance(item, Work):
+            self._waiting.append(item)
+        else:
+            if self._pictures is not None and (item.gap or isinstance(item.content, MessageError)):
+                self._pictures.lost()
+            if isinstance(item.content, MessageError):
+                self._drop(item.content.reason, item.content)
+            elif self._pictures is not None and time.monotonic() <= self._until:
+                self._pictures.push(item.number, item.content)
+        self._resolve(last=False)
+
+    def _resolve(self, *, last: bool) -> None:
+        while self._waiting and self._settled(self._waiting[0], last=last):
+            self._waiting.popleft()
+
+    def _settled(self, work: Work, *, last: bool) -> bool:
+        """Decide about the first frame that waits; False where more must come first."""
+        now = time.monotonic()
+        if now > self._until:
+            self._drop(OVERLOAD)
+            return True
+        keyframe = self._pictures.keyframe(work.number) if self._pictures else True
+        bucket = None
+        if self._rate is not None:
+            bucket = (work.segment, work.stamp * self._rate.numerator // (self._rate.denominator * SECOND))
+        if (self._settings.keyframes and not keyframe) or (bucket is not None and bucket == self._bucket):
+            return self._leave(work, NOT_SAMPLED)
+        if self._live and now - work.since > PATIENCE:
+            return self._leave(work, OVERLOAD)
+        missing = next((s for s in self._settings.require if s not in work.companions), None)
+        if missing is not None and bucket is None:
+            return self._leave(work, f"lacks {missing}")
+        picture = None
+        if self._pictures is not None:
+            found = self._pictures.take(work.number, last=last)
+            if found is None:
+                return False
+            if isinstance(found, MessageError):
+                self._drop(found.reason, found)
+                return True
+            picture = found
+        elif self._roles.sensor is not None and work.own is None:
+            self._drop(CANNOT_BE_STORED)
+            return True
+        if bucket is not None:
+            self._bucket = bucket  # its sample is the first that can be had, even if it lacks a sensor
+        if missing is not None:
+            self._drop(f"lacks {missing}")
+        else:
+            self._take(work, picture, keyframe)
+        return True
+
+    def _leave(self, work: Work, reason: str) -> bool:
+        if self._pictures is not None:
+            self._pictures.skip(work.number)
+        self._drop(reason)
+        return True
+
+    def _drop(self, reason: str, error: MessageError | None = None) -> None:
+        self._counts.drop(self._roles.reference, reason, why=error)
+
+    # ---- encoding ------------------------------------------------------------------------
+    def _submit(self, function: Callable[[], Any]) -> Future[Any]:
+        self._slots.acquire()
+        future = self._pool.submit(function)
+        future.add_done_callback(lambda _: self._slots.release())
+        return future
+
+    def _take(self, work: Work, picture: Picture | None, keyframe: bool) -> None:
+        """Begin to encode a sample."""
+        self._counts[self._roles.reference].written += 1
+        encoded = self._submit(picture.encode) if picture else None
+        if work.own is not None:
+            sensor, item = work.own
+            item.encoded = self._submit(functools.partial(self._encode, sensor, item))
+        for sensor, (_, item) in work.companions.items():
+            if item.encoded is None:  # a slow sensor's message serves several frames
+                item.encoded = self._submit(functools.partial(self._encode, sensor, item))
+            self._use(item)
+        rows = None
+        if work.result is not None:
+            size = picture.size if picture is not None else None
+            context = Context(self._sequence, work.number, size, self._calibration.labels or ())
+            rows = self._submit(functools.partial(rows_of_model, work.result.content, context))
+            self._use(work.result)
+        self._writing.put(_Job(work, picture, keyframe, encoded, rows))
+
+    def _use(self, item: Item) -> None:
+        """Count a message that a sample has, once; those of the reference are counted as samples."""
+        if item.topic != self._roles.reference:
+            self._counts[item.topic].written += not item.used
+        item.used = True
+
+    def _encode(self, sensor: str, item: Item) -> Sequence[Any]:
+        if sensor == "radar.cube":
+            return [encode_cube(item.content, item.stamp)]
+        if sensor == "lidar.depth":
+            return [encode_depth(item.content)]
+        if sensor == "lidar.reflect":
+            return [encode_reflect(item.content)]
+        documented = sensor == "radar.targets" and self._settings.radar_fields == "documented"
+        return encode_cloud(item.content, self._settings.pcd, ("noise",) if documented else ())
+
+    # ---- writing -------------------------------------------------------------------------
+    def _write(self, job: _Job | Callable[[], None]) -> None:
+        if not isinstance(job, _Job):
+            job()
+            return
+        work, picture = job.work, job.picture
+        members: list[tuple[str, Sequence[Any]]] = []
+        row: dict[str, object] = {"segment": work.segment, "keyframe": job.keyframe}
+        common: dict[str, object] = {}
+        if picture is not None and job.encoded is not None:
+            members.append((picture.kind, self._with_exif(work, picture, job.encoded.result())))
+            row["size"] = common["size"] = list(picture.size)
+        if work.position is not None:
+            place = work.position
+            row.update(latitude=place.latitude, longitude=place.longitude, altitude=place.altitude)
+            common["location"] = [place.latitude, place.longitude]
+        if work.orientation is not None:
+            row["orientation"] = list(work.orientation)
+            common["pose"] = list(yaw_pitch_roll(work.orientation))
+        if work.group is not None:
+            common["group"] = work.group
+        if work.own is not None and work.own[1].encoded is not None:
+            members.append((KINDS[work.own[0]], work.own[1].encoded.result()))
+        for sensor, (stamp, item) in work.companions.items():
+            if item.encoded is not None:
+                members.append((KINDS[sensor], item.encoded.result()))
+            if KINDS[sensor] not in ("lidar.png", "lidar.jpeg"):
+                column = sensor.replace(".", "_")
+                row.update({f"{column}_timestamp": stamp, f"{column}_skew": stamp - work.stamp})
+        rows: list[dict[str, object]] = []
+        if job.rows is not None and work.result is not None:
+            rows, dropped = job.rows.result()
+            for reason, number in dropped.items():
+                self._counts.drop(work.result.topic, reason, number)
+        self._sink(Sample(self._sequence, work.number, work.stamp, members, row, rows, common))
+
+    def _with_exif(self, work: Work, picture: Picture, data: bytes) -> Sequence[Any]:
+        from edgefirst_ros import __version__
+
+        place, heading = work.position, None
+        if self._settings.heading_from_imu and work.orientation is not None:
+            heading = (90 - yaw_pitch_roll(work.orientation)[0]) % 360  # from counter-clockwise of east
+        exif = encode_exif(
+            ExifInfo(
+                self._sequence,
+                work.number,
+                work.stamp,
+                host_of(self._sequence),
+                f"{SOFTWARE} {__version__}",
+                place.latitude if place else None,
+                place.longitude if place else None,
+                place.altitude if place else None,
+                place.error if place else None,
+                heading,
+                self._calibration.focal_35mm,
+            )
+        )
+        return insert_png(data, exif) if picture.kind.endswith("png") else insert_jpeg(data, exif)
+
+
+def storable(sensor: str, content: Any) -> None:
+    """Raise MessageError when a companion's message cannot be stored."""
+    CHECKS[sensor](content)

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m edgefirst_ros.cli` is `edgefirst-ros`."""
+
+from edgefirst_ros.cli import main
+
+main()

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros info`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.text import plain, say, table
+from edgefirst_ros.errors import EdgeFirstError
+
+if TYPE_CHECKING:
+    from edgefirst_ros.messages import Message
+
+SECOND = 1_000_000_000
+
+
+def info(
+    path: Annotated[Path, typer.Argument(help="A recording (REC.mcap) or a dataset.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Say what is in a recording (topics, rates, gaps, clocks) or a dataset (samples, sensors, annotations)."""
+    if path.suffix == ".mcap" or (path.is_file() and _is_mcap(path)):
+        facts = recording_facts(path, quiet=as_json)
+        say(json.dumps(facts, indent=1)) if as_json else _print_recording(facts)
+    else:
+        facts = dataset_facts(path)
+        say(json.dumps(facts, indent=1)) if as_json else _print_dataset(facts)
+
+
+def _is_mcap(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(5) == b"\x89MCAP"
+
+
+# ---- recordings --------------------------------------------------------------------------------
+@dataclass(slots=True)
+class _Rate:
+    """When the messages of a topic came."""
+
+    count: int = 0
+    first: int = 0
+    last: int = 0
+    gap: int = 0
+
+    def note(self, log_time: int) -> None:
+        if self.count:
+            self.gap = max(self.gap, log_time - self.last)
+        else:
+            self.first = log_time
+        self.last = log_time
+        self.count += 1
+
+    @property
+    def hertz(self) -> float:
+        return (self.count - 1) * SECOND / (self.last - self.first) if self.last > self.first else 0.0
+
+
+def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
+    """Topics with type, number, rate and longest gap, the clocks, and what is damaged."""
+    from edgefirst_ros.config import Settings
+    from edgefirst_ros.survey import walk
+
+    rates: dict[str, _Rate] = {}
+
+    def observe(message: Message) -> None:
+        rates.setdefault(message.topic, _Rate()).note(message.log_time)
+
+    settings = Settings()
+    with progress(quiet=quiet) as report:
+        walked = walk(path, settings, lambda done, of: report(f"reading {path.name}", done, of), observe)
+    topics = []
+    for channel in walked.recording.channels.values():
+        rate = rates.get(channel.topic, _Rate())
+        times = walked.walk.times.get(channel.topic)
+        clocks = {}
+        for kind in ("header", "publish"):
+            stamps = getattr(times, kind) if times else None
+            if stamps is not None and stamps.distances:
+                clocks[kind] = stamps.median() / SECOND if stamps.tell_time else None
+        topics.append(
+            {
+                "topic": channel.topic,
+                "type": channel.schema,
+                "encoding": channel.encoding,
+                "messages": channel.seen,
+                "hz": round(rate.hertz, 3),
+                "longest_gap_s": rate.gap / SECOND,
+                "stamp_minus_log_time_s": clocks,
+                "undecodable": walked.walk.unreadable.get(channel.topic, 0),
+            }
+        )
+    facts: dict[str, Any] = {
+        "recording": str(path),
+        "bytes": walked.recording.size,
+        "start": walked.walk.first,
+        "duration_s": (walked.walk.last - (walked.walk.first or 0)) / SECOND,
+        "topics": sorted(topics, key=lambda topic: str(topic["topic"])),
+        "damage": [{"offset": d.offset, "what": d.what, "loss": d.loss} for d in walked.recording.damage],
+    }
+    try:
+        found = walked.conclude(settings)
+    except EdgeFirstError as error:
+        facts["convertible"] = str(error)
+    else:
+        facts |= {
+            "reference": found.roles.reference,
+            "time_base": {"base": found.base.base, "topics": found.base.replaced},
+            "segments": found.segments,
+            "notes": list(found.roles.notes),
+        }
+    return facts
+
+
+def _print_recording(facts: dict[str, Any]) -> None:
+    begin = datetime.fromtimestamp((facts["start"] or 0) / SECOND, UTC)
+    say(
+        f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {facts['duration_s']:.1f} s "
+        f"from {begin:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    say("")
+    rows = []
+    for topic in facts["topics"]:
+        clocks = topic["stamp_minus_log_time_s"]
+        told = [
+            "-" if key not in clocks else "none" if clocks[key] is None else f"{clocks[key]:+.3f}"
+            for key in ("header", "publish")
+        ]
+        name = topic["topic"] if topic["encoding"] == "cdr" else f"{topic['topic']} ({topic['encoding']})"
+        rows.append(
+            (name, str(topic["messages"]), f"{topic['hz']:.1f}", f"{topic['longest_gap_s']:.3f}", *told, topic["type"])
+        )
+    table(("topic", "messages", "Hz", "longest gap, s", "header - log, s", "publish - log, s", "type"), rows)
+    say("")
+    if "reference" in facts:
+        say(
+            f"samples would be made of {plain(facts['reference'])}; time base {facts['time_base']['base']}, "
+            f"{facts['segments']} segments"
+        )
+        for topic, what in facts["time_base"]["topics"].items():
+            say(f"note: {plain(topic)}: {what}")
+        for note in facts["notes"]:
+            say(f"note: {plain(note)}")
+    else:
+        say(f"it cannot be converted as it is: {plain(facts['convertible'])}")
+    for damage in facts["damage"]:
+        say(f"damage at byte {damage['offset']}: {plain(damage['what'])}")
+    for topic in facts["topics"]:
+        if topic["undecodable"]:
+            say(f"{plain(topic['topic'])}: {topic['undecodable']} messages cannot be decoded")
+
+
+# ---- datasets ----------------------------------------------------------------------------------
+def dataset_facts(path: Path) -> dict[str, Any]:
+    """Sequences, samples by sensor, annotations by label, and the metadata."""
+    from edgefirst_ros.dataset import Dataset
+
+    dataset = Dataset(path)
+    inputs: Counter[str] = Counter()
+    samples: Counter[str] = Counter()
+    for sample in dataset.samples():
+        samples[sample.name] += 1
+        inputs.update(sample.inputs)
+    rows = dataset.annotations
+    labels: dict[str, int] = {}
+    if rows is not None and "label" in rows.columns:
+        counted = rows["label"].drop_nulls().cast(str).value_counts()
+        labels = dict(sorted(counted.iter_rows()))
+    return {
+        "dataset": str(path),
+        "samples": sum(samples.values()),
+        "sequences": dict(sorted(samples.items())),
+        "inputs": dict(sorted(inputs.items())),
+        "labels": labels,
+        "columns": rows.columns if rows is not None else [],
+        "metadata": dataset.metadata,
+    }
+
+
+def print_dataset(path: Path) -> None:
+    """Say what is in a dataset."""
+    _print_dataset(dataset_facts(path))
+
+
+def _print_dataset(facts: dict[str, Any]) -> None:
+    say(f"{facts['dataset']}: {facts['samples']} samples in {len(facts['sequences'])} sequences")
+    say("")
+    table(("sequence", "samples"), [(name, str(n)) for name, n in facts["sequences"].items()])
+    say("")
+    table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
+    if facts["labels"]:
+        say("")
+        table(("label", "annotations"), [(name, str(n)) for name, n in facts["labels"].items()])
+    say("")
+    say(f"annotation columns: {', '.join(facts['columns'])}")

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros replay`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
+
+
+def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
+    """Convert recordings as a ROS 2 node: replay --ros-args -p recordings:="['REC.mcap']" -p out:=OUT.
+
+    Other parameters: name, overwrite, and every setting of `convert`. Progress goes to /diagnostics.
+
+    Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameter, 3 finished with loss,
+    128 and more: stopped by a signal.
+    """
+    run_node("replay", arguments)

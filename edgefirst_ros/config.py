@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All settings as one model: YAML files, ROS parameters and command line flags all become this."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import reprlib
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from edgefirst_ros.errors import UsageError
+
+SECOND = 1_000_000_000
+SENSORS = ("radar.cube", "radar.targets", "radar.clusters", "lidar.points")
+"""Companion sensors, by the name of their topic with a dot."""
+LONGEST_CONFIGURATION = 1 << 20
+
+Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
+
+
+class Model(BaseModel):
+    """Base of the settings: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Stream(Model):
+    """How the messages of one companion sensor join the frames."""
+
+    tolerance: Seconds | None = Field(
+        None, description="Furthest a message may lie from its frame, s; the common tolerance if unset"
+    )
+    offset: float = Field(0.0, ge=-60.0, le=60.0, allow_inf_nan=False, description="Added to the sensor's stamps, s")
+    reuse: bool = Field(
+        True, description="Whether one message may serve several frames; if not, the frame nearest to it gets it"
+    )
+
+
+class Settings(Model):
+    """Every setting of a conversion or capture, with its default."""
+
+    reference_topic: str | None = Field(None, description="Topic whose messages are the samples; the camera if unset")
+    gps_topic: str | None = Field(None, description="Topic of the position; needed only where several could be meant")
+    imu_topic: str | None = Field(None, description="Topic of the attitude; needed only where several could be meant")
+    time_base: Literal["auto", "publish", "header", "log"] = Field("auto", description="Which stamps count")
+
+    rate: float | None = Field(
+        None,
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        description="Samples a second, the first of each 1/rate; all frames if unset",
+    )
+    keyframes: bool = Field(False, description="Only keyframes become samples")
+    require: tuple[str, ...] = Field((), description="Sensors a sample must have, or it is dropped")
+
+    tolerance: Seconds = Field(0.1, description="Furthest a companion may lie from its frame, s")
+    streams: dict[str, Stream] = Field(default_factory=dict, description="Settings of single companion sensors")
+    lookahead: Annotated[float, Field(gt=0, le=10.0)] = Field(
+        1.0, description="How late a message may come after others with its stamp, s"
+    )
+    max_gap: Seconds = Field(
+        2.0, description="Furthest two fixes or two IMU messages may lie apart to interpolate between them, s"
+    )
+    heading_from_imu: bool = Field(
+        False, description="The IMU's yaw is a true heading (counter-clockwise from east): write GPSImgDirection"
+    )
+
+    radar_points: Literal["targets", "clusters"] = Field("targets", description="What radar.pcd is made from")
+    radar_fields: Literal["message", "documented"] = Field(
+        "message", description="`documented` adds the field `noise` as NaN"
+    )
+    pcd: Literal["binary", "binary_compressed", "ascii"] = Field("binary", description="Form of the PCD data")
+    lidar_images: bool = Field(False, description="Write lidar.png and lidar.jpeg where those topics exist")
+    decoder: Literal["software", "auto", "v4l2m2m"] = Field(
+        "software",
+        description="What decodes video; auto: the V4L2 M2M hardware decoder where there is one",
+    )
+    camera_format: Literal["jpeg", "png"] = Field("jpeg", description="Form of decoded pictures")
+    jpeg_quality: int = Field(90, ge=1, le=100, description="Quality of JPEG pictures made here")
+
+    schema_version: Literal["2025.10", "2026.04", "2026.10"] = Field(
+        "2026.04", description="Version of the annotation schema"
+    )
+    layout: Literal["zip", "directory"] = Field("zip", description="One ZIP, or the same members as files")
+    split: dict[str, float] = Field(
+        default_factory=dict, description="Groups and their shares, such as train: 0.8, val: 0.2"
+    )
+    split_block: float = Field(10.0, gt=0, le=86400, description="Length of a block of time that stays in one group, s")
+    split_seed: int = Field(0, ge=0, description="Another seed gives another split")
+    jobs: int = Field(0, ge=0, le=256, description="Encoder threads; 0: one per processor")
+
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _unquoted(cls, value: Any) -> Any:
+        """YAML takes 2026.10 for a number."""
+        return f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else value
+
+    @field_validator("require")
+    @classmethod
+    def _known_sensors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for sensor in value:
+            if sensor not in SENSORS:
+                raise ValueError(f"{sensor!r} is no companion sensor; there are {', '.join(SENSORS)}")
+        return value
+
+    @field_validator("streams")
+    @classmethod
+    def _known_streams(cls, value: dict[str, Stream]) -> dict[str, Stream]:
+        cls._known_sensors(tuple(value))
+        return value
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _shares_of_text(cls, value: Any) -> Any:
+        """ROS parameters and the command line have no maps: train=0.8,val=0.2."""
+        if not isinstance(value, str):
+            return value
+        shares: dict[str, float] = {}
+        for part in filter(None, value.split(",")):
+            group, _, share = part.partition("=")
+            try:
+                shares[group.strip()] = float(share)
+            except ValueError:
+                raise ValueError(f"{part!r} found, expected GROUP=SHARE such as train=0.8") from None
+        return shares
+
+    @field_validator("split")
+    @classmethod
+    def _shares(cls, value: dict[str, float]) -> dict[str, float]:
+        for group, share in value.items():
+            if not re.fullmatch(r"[\w.-]{1,64}", group):
+                raise ValueError(f"group name {group!r} must be letters, digits, dots, dashes")
+            if not 0 < share <= 1:
+                raise ValueError(f"the share of {group} is {share}, it must lie in 0..1")
+        if value and abs(sum(value.values()) - 1) > 1e-6:
+            raise ValueError(f"the shares add up to {sum(value.values()):g}, they must add up to 1")
+        return value
+
+    @model_validator(mode="after")
+    def _one_sampling(self) -> Settings:
+        if self.keyframes and self.rate is not None:
+            raise ValueError("rate and keyframes exclude each other: set one of them")
+        if self.radar_points == "targets" and "radar.clusters" in self.require:
+            raise ValueError("radar.clusters is required but radar_points is targets: set radar_points to clusters")
+        if self.radar_points == "clusters" and "radar.targets" in self.require:
+            raise ValueError("radar.targets is required but radar_points is clusters: set radar_points to targets")
+        return self
+
+    @property
+    def exact_rate(self) -> Fraction | None:
+        """`rate` as the decimal number the user wrote."""
+        return Fraction(str(self.rate)) if self.rate is not None else None
+
+    @property
+    def workers(self) -> int:
+        """Number of encoder threads."""
+        return self.jobs or os.cpu_count() or 1
+
+    def stream(self, sensor: str) -> tuple[int, int, bool]:
+        """(tolerance in ns, offset in ns, reuse) of a companion sensor."""
+        own = self.streams.get(sensor, Stream())
+        tolerance = self.tolerance if own.tolerance is None else own.tolerance
+        return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse
+
+
+Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
+"""A path, in which ~ is the user's folder: in files of parameters no shell replaces it."""
+
+
+class LiveSettings(Model):
+    """What a capture needs besides `Settings`."""
+
+    out: Place = Field("datasets", description="Folder for the datasets")
+    host: str | None = Field(
+        None, description="First part of the names of sequences; the name of this machine if unset"
+    )
+    sequence: str | None = Field(None, description="Name of the first dataset; host and start in UTC if unset")
+    autostart: bool = Field(True, description="Begin to record when the node starts, not when it is told to")
+    pretrigger: Seconds = Field(0.0, description="How long before its start a dataset begins, s")
+    max_bytes: int = Field(0, ge=0, description="Size at which a new dataset begins, bytes; 0: never")
+    max_seconds: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="Length at which a new dataset begins, s; 0: never"
+    )
+    fsync: bool = Field(True, description="Make the disk keep what was written, so that a power cut cannot lose it")
+    flush_interval: float = Field(
+        1.0, gt=0, le=60.0, allow_inf_nan=False, description="Longest time until what was written is kept, s"
+    )
+    min_free_bytes: int = Field(
+        500_000_000, ge=0, description="Free space on the disk at which the capture stops, bytes"
+    )
+    depth: int = Field(100, ge=1, le=10_000, description="Messages a topic may have waiting")
+
+
+class ReplaySettings(Model):
+    """What a conversion as a node needs besides `Settings`."""
+
+    recordings: tuple[Place, ...] = Field((), description="MCAP files; each becomes a sequence")
+    out: Place = Field("datasets", description="Folder for the dataset")
+    name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
+    overwrite: bool = Field(False, description="Replace a dataset that is there")
+
+
+def nanoseconds(seconds: float) -> int:
+    """Seconds as whole nanoseconds."""
+    return round(Fraction(str(seconds)) * SECOND)
+
+
+def load(path: Path | None, **flags: Any) -> Settings:
+    """Settings from a YAML file (plain, or in the form of ROS parameters), flags that are not None on top.
+
+    Raises UsageError that names the key, what was found and, for an unknown key, the nearest known one.
+    """
+    values = _read(path) if path else {}
+    values.update({key: value for key, value in flags.items() if value is not None})
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise UsageError(explain(error, str(path) if path else "options")) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LONGEST_CONFIGURATION + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from None
+    if len(data) > LONGEST_CONFIGURATION:
+        raise UsageError(f"{path}: over {LONGEST_CONFIGURATION} bytes is no configuration file")
+    try:
+        content = yaml.safe_load(data.decode())
+    except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
+        raise UsageError(f"{path}: cannot be read as YAML: {error}") from None
+    for _ in range(2):  # /**: ros__parameters: {...}
+        if not isinstance(content, dict) or len(content) != 1:
+            break
+        key, inner = next(iter(content.items()))
+        if key != "ros__parameters" and not (
+            isinstance(inner, dict) and ("ros__parameters" in inner or str(key).startswith("/"))
+        ):
+            break
+        content = inner
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise UsageError(f"{path}: settings must be `key: value` lines")
+    return content
+
+
+def explain(error: ValidationError, source: str) -> str:
+    """What is wrong with settings, a line for each; `source` is where they come from."""
+    lines = []
+    for fault in error.errors():
+        key = ".".join(map(str, fault["loc"])) or "settings"
+        if fault["type"] == "extra_forbidden":
+            fields = Stream.model_fields if str(fault["loc"][0]) == "streams" else Settings.model_fields
+            near = difflib.get_close_matches(str(fault["loc"][-1]), fields, 1, 0.4)
+            lines.append(f"{source}: unknown setting {_short(key)}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        else:
+            text = fault["msg"].removeprefix("Value error, ")
+            found = "" if fault["type"] == "value_error" else f" (found {_short(fault['input'])})"
+            lines.append(f"{source}: {key[:80]}: {text}{found}")
+    return "\n".join(lines)
+
+
+def _short(value: object) -> str:
+    """A value of any size and depth: a few lines of YAML can stand for billions of them."""
+    shown = reprlib.Repr()
+    shown.maxlevel, shown.maxstring, shown.maxother = 2, 80, 80
+    return shown.repr(value)

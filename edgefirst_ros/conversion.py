@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings in, a dataset out."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.assembly import Assembly
+from edgefirst_ros.config import SECOND, Settings, load, nanoseconds
+from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
+from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.pipeline import Pipeline, count_unused
+from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.session import frames_metadata, open_writer, time_base_of
+from edgefirst_ros.sources.mcap import sha256
+from edgefirst_ros.split import Splitter
+from edgefirst_ros.survey import Survey, walk
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and of how much; what it raises ends the conversion."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a conversion."""
+
+    paths: DatasetPaths
+    samples: int
+    counts: Counts
+    time_bases: dict[str, Any]
+    """Of each sequence {"base", "topics"}."""
+    notes: list[str]
+    """What the user should know: damage, topics chosen, clocks that differ."""
+    loss: bool
+    skews: dict[str, array[int]]
+    """Of each companion sensor |skew| in ns, of every sample that has it."""
+    duration: float
+    """Length of the recordings, s."""
+    seconds: float
+    """Time the conversion took, s."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is there, 3 when something was lost."""
+        return 3 if self.loss else 0
+
+
+def convert(
+    recordings: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    settings: Settings | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Outcome:
+    """Convert one or several MCAP recordings to one EdgeFirst dataset in the folder `out`.
+
+    `name` is that of the dataset, by default the recording's; `options` are fields of `Settings`. Every recording
+    becomes a sequence with its file's name. Raises RecordingError, DatasetError (nothing usable was written) or
+    UsageError.
+    """
+    if isinstance(recordings, (str, os.PathLike)):
+        recordings = [recordings]
+    paths = [Path(recording) for recording in recordings]
+    if settings is None:
+        settings = load(None, **options)
+    elif options:
+        raise UsageError(f"settings and single options exclude each other: {', '.join(options)}")
+    sequences = _sequences(paths)
+    name = check_name(name) if name is not None else _default_name(sequences, Path(out))
+    run = _Run(Path(out), name, settings, len(paths), overwrite, progress or _quiet)
+    with run.stack:
+        for path, sequence in zip(paths, sequences, strict=True):
+            run.recording(path, sequence)
+        return run.finish()
+
+
+class _Run:
+    """One conversion, recording by recording; what is gathered over all of them."""
+
+    def __init__(
+        self, out: Path, name: str, settings: Settings, total: int, overwrite: bool, progress: Progress
+    ) -> None:
+        self.stack = ExitStack()
+        self._out = out
+        self._name = name
+        self._settings = settings
+        self._total = total
+        self._overwrite = overwrite
+        self._progress = progress
+        self._began = time.monotonic()
+        self._writer: DatasetWriter | None = None
+        self._number = 0
+        self._counts = Counts()
+        self._notes: list[str] = []
+        self._sources: list[dict[str, Any]] = []
+        self._time_bases: dict[str, Any] = {}
+        self._calibration = Calibration()
+        self._skews: dict[str, array[int]] = {}
+        self._loss = False
+        self._duration = 0.0
+        shares = settings.split
+        self._splitter = Splitter(shares, nanoseconds(settings.split_block), settings.split_seed)
+
+    def recording(self, path: Path, sequence: str) -> None:
+        """Convert one recording; with several, one that cannot be used is a loss and no error."""
+        given_up = threading.Event()
+        with ThreadPoolExecutor(1, "hash") as pool, ExitStack() as leaving:
+            leaving.callback(given_up.set)
+            hashed = pool.submit(sha256, path, given_up)
+            try:
+                report = partial(self._progress, f"reading {path.name}")
+                found = walk(path, self._settings, report).conclude(self._settings)
+            except RecordingError as error:
+                if self._total == 1:
+                    raise
+                self._notes.append(str(error))
+                self._loss = True
+                return
+            self._note(found, path)
+            self._convert(found, sequence)
+            self._sources.append(_source(found, hashed.result()))
+        self._number += 1
+
+    def _note(self, found: Survey, path: Path) -> None:
+        recording = found.recording
+        for damage in recording.damage:
+            self._notes.append(f"{path.name}: at byte {damage.offset}: {damage.what}")
+            self._loss = self._loss or damage.loss
+        self._notes += [f"{path.name}: {note}" for note in found.roles.notes]
+        self._notes += [f"{path.name}: {topic}: {what}" for topic, what in found.base.replaced.items()]
+        if found.segments > 1:
+            self._notes.append(f"{path.name}: the clock was stepped or stood still: {found.segments} segments")
+
+    def _open(self, found: Survey) -> DatasetWriter:
+        """Begin to write, once there is something to be written."""
+        if self._writer is None:
+            writer = open_writer(self._settings, found.roles, self._out, self._name, overwrite=self._overwrite)
+            self._writer = self.stack.enter_context(writer)
+        return self._writer
+
+    def _convert(self, found: Survey, sequence: str) -> None:
+        writer, settings, roles = self._open(found), self._settings, found.roles
+        number = self._number
+
+        def group_of(stamp: int) -> str | None:
+            return self._splitter.of_number(number) if self._total > 1 else self._splitter.of_time(stamp)
+
+        def sink(sample: Sample) -> None:
+            writer.write(sample)
+            for column, skew in sample.frame_row.items():
+                if column.endswith("_skew") and isinstance(skew, int):
+                    sensor = column.removesuffix("_skew").replace("_", ".")
+                    self._skews.setdefault(sensor, array("q")).append(abs(skew))
+
+        counts = Counts()
+        found.count(counts)
+        self._unite_labels(found.calibration, sequence)
+        assembly = Assembly(settings, sequence, roles, counts, found.calibration, sink)
+        try:
+            pipeline = Pipeline(
+                settings,
+                roles,
+                found.base,
+                counts,
+                found.calibration,
+                assembly,
+                group_of=group_of,
+                overlapping=found.overlapping,
+                numbered=found.numbered,
+                by_header=found.by_header,
+            )
+            for done, message in enumerate(found.recording.messages(roles.streamed, found.topics)):
+                pipeline.push(message)
+                self._progress(f"converting {sequence}", done, found.wanted)
+            pipeline.finish()
+        finally:
+            assembly.abandon()
+        count_unused(counts, roles)
+        self._notes += [f"{sequence}: {assembly.note}"] if assembly.note else []
+        self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in counts.examples.items()]
+        self._counts.add(counts)
+        self._calibration.merge(found.calibration)
+        self._time_bases[sequence] = time_base_of(found.base)
+        self._duration += (found.span[1] - found.span[0]) / SECOND
+
+    def _unite_labels(self, calibration: Calibration, sequence: str) -> None:
+        """One list of labels for the whole dataset: the file says only one."""
+        known, own = self._calibration.labels, calibration.labels
+        if known is not None and own is not None and own != known:
+            united = known + [label for label in own if label not in known]
+            self._calibration.labels = calibration.labels = united
+            self._notes.append(f"{sequence}: its model has other labels: label_index counts in the united list")
+
+    def finish(self) -> Outcome:
+        """Complete the dataset."""
+        writer = self._writer
+        if writer is None or not writer.samples:
+            raise RecordingError(self._nothing())
+        paths = writer.finish(self._metadata(), self._calibration.labels)
+        return Outcome(
+            paths,
+            writer.samples,
+            self._counts,
+            self._time_bases,
+            self._notes,
+            self._loss or bool(self._counts.lost),
+            self._skews,
+            self._duration,
+            time.monotonic() - self._began,
+        )
+
+    def _nothing(self) -> str:
+        lines = [f"no sample could be made, nothing is written to {self._out}"]
+        for topic, count in self._counts.topics.items():
+            reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
+            if reasons:
+                lines.append(f"{topic}: {count.seen} messages; {reasons}")
+        return "\n".join([*lines, *self._notes])
+
+    def _metadata(self) -> dict[str, Any]:
+        first = next(iter(self._time_bases.values()))
+        time_base = first if len(self._time_bases) == 1 else {**first, "sequences": self._time_bases}
+        return frames_metadata(self._settings, self._sources, time_base, self._calibration, self._counts)
+
+
+def _quiet(what: str, done: int, of: int) -> None:
+    pass
+
+
+def _source(found: Survey, digest: str) -> dict[str, Any]:
+    source: dict[str, Any] = {"file": found.recording.path.name, "size": found.recording.size, "sha256": digest}
+    if found.recording.damage:
+        source["damage"] = [{"offset": d.offset, "what": d.what} for d in found.recording.damage]
+    return source
+
+
+def _sequences(paths: Sequence[Path]) -> list[str]:
+    if not paths:
+        raise UsageError("no recording is given")
+    sequences = [safe_name(path.stem) for path in paths]
+    for n, sequence in enumerate(sequences):
+        if sequence in sequences[:n]:
+            raise UsageError(
+                f"{paths[sequences.index(sequence)]} and {paths[n]} would both become the sequence {sequence}"
+            )
+    return sequences
+
+
+def _default_name(sequences: Sequence[str], out: Path) -> str:
+    return sequences[0] if len(sequences) == 1 else safe_name(Path(os.path.abspath(out)).name)

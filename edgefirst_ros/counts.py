@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was seen, written and dropped, by topic and reason: nothing goes missing in silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.bitstream import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE, UNDECODABLE
+from edgefirst_ros.sensors.camera import NO_OUTPUT
+
+CANNOT_BE_STORED = "cannot be stored"
+NOT_SAMPLED = "not sampled"
+OVERLOAD = "left out under load"
+ON_THE_WAY = "lost on the way"
+OTHER_TYPE = "of another type than the topic's first message"
+NOT_NEAREST = "nearest to no sample"
+NO_FIX = "no valid fix"
+NO_ATTITUDE = "no attitude"
+LOSS = frozenset({UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT, OVERLOAD, ON_THE_WAY, OTHER_TYPE})
+"""Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
+NO_LOSS = frozenset({BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, NO_FIX, NO_ATTITUDE})
+
+
+@dataclass(slots=True)
+class TopicCount:
+    """One topic: messages seen and written, and those dropped by reason."""
+
+    seen: int = 0
+    written: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+class Counts:
+    """The counts of a dataset, by topic."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicCount] = {}
+        self.examples: dict[tuple[str, str], str] = {}
+        """(topic, reason) -> what was wrong with the first message dropped for it, where that was said."""
+
+    def __getitem__(self, topic: str) -> TopicCount:
+        return self.topics.setdefault(topic, TopicCount())
+
+    def drop(self, topic: str, reason: str, number: int = 1, why: MessageError | None = None) -> None:
+        """Count messages that do not reach the dataset; `why` is kept of the first one."""
+        if why is not None and str(why) != reason:
+            self.examples.setdefault((topic, reason), str(why))
+        if number:
+            self[topic].dropped[reason] += number
+
+    def add(self, other: Counts) -> None:
+        """Take over the counts of another recording."""
+        for topic, count in other.topics.items():
+            mine = self[topic]
+            mine.seen += count.seen
+            mine.written += count.written
+            mine.dropped.update(count.dropped)
+        self.examples = {**other.examples, **self.examples}
+
+    @property
+    def lost(self) -> dict[str, Counter[str]]:
+        """Of each topic what was lost, by reason; empty when nothing was."""
+        found = {
+            topic: Counter({reason: n for reason, n in count.dropped.items() if reason in LOSS})
+            for topic, count in self.topics.items()
+        }
+        return {topic: reasons for topic, reasons in found.items() if reasons}
+
+    def plain(self) -> dict[str, Any]:
+        """{topic: {"seen", "written", "dropped": {reason: n}}}, sorted by topic and reason."""
+        return {
+            topic: {"seen": c.seen, "written": c.written, "dropped": dict(sorted(c.dropped.items()))}
+            for topic, c in sorted(self.topics.items())
+        }

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets on disk: names, container, tables, writing, reading, validating."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.names import DatasetPaths, locate
+    from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+
+__all__ = ["Dataset", "DatasetPaths", "DatasetWriter", "Sample", "locate"]
+
+_HOMES = {
+    "Dataset": "reader",
+    "DatasetPaths": "names",
+    "DatasetWriter": "writer",
+    "Sample": "writer",
+    "locate": "names",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name where it lives when it is first asked for: tables need heavy libraries."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

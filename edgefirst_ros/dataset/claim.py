@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claiming an output: a file or folder created anew, with a lock that lives as long as its writer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgefirst_ros.errors import DatasetError
+
+NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def reporting(path: Path, action: str) -> Iterator[None]:
+    """Turn an OSError inside into a DatasetError that names `path`; the OSError stays as its cause."""
+    try:
+        yield
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot {action}: {error.strerror or error}") from error
+
+
+def claim_file(path: Path) -> int:
+    """Create `path` and lock it; returns the descriptor, open for reading and writing.
+
+    What a dead writer left there is removed, never written into: it may have a second name elsewhere.
+    Raises DatasetError when a living writer has it or it is no regular file, and OSError.
+    """
+    while True:
+        try:
+            fd, created = os.open(path, NEW_FILE, 0o644), True
+        except FileExistsError:
+            try:
+                if not stat.S_ISREG(os.lstat(path).st_mode):
+                    raise DatasetError(f"{path}: in the way, and no regular file; remove it") from None
+                fd, created = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
+            except FileNotFoundError:
+                continue  # removed by another writer just now
+        if _is_locked(fd, path):
+            if created:
+                return fd
+            os.unlink(path)
+        os.close(fd)
+
+
+def claim_folder(path: Path) -> int:
+    """Create the folder `path` and lock it; returns the descriptor. Otherwise as `claim_file`."""
+    while True:
+        try:
+            os.mkdir(path, 0o755)
+            created = True
+        except FileExistsError:
+            created = False
+        fd = os.open(path, OPEN_FOLDER)
+        if _is_locked(fd, path):
+            if created:
+                return fd
+            shutil.rmtree(path)
+        os.close(fd)
+
+
+def _is_locked(fd: int, path: Path) -> bool:
+    """Lock; False when another writer has put its own in this place between opening and locking."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except BlockingIOError:
+        os.close(fd)
+        raise DatasetError(f"{path}: another writer is at work on this dataset") from None
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random access to the members of a dataset, in a ZIP or in a folder, without unpacking."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Protocol
+
+from isal import isal_zlib
+
+from edgefirst_ros.errors import DatasetError
+
+LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
+LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one
+DEFLATE_LIMIT = 1032  # deflate cannot do better: RFC 1951, 258 bytes from two bits
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+
+# What zipfile raises on bytes that are not an archive.
+_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OSError, IndexError)
+
+
+class Container(Protocol):
+    """Members by name."""
+
+    path: Path
+    names: list[str]
+    """Every file as found, in stored order, duplicates included."""
+
+    def size(self, name: str) -> int:
+        """Bytes of a member, unpacked."""
+
+    def read(self, name: str) -> bytes:
+        """A whole member, its checksum compared. Raises DatasetError."""
+
+
+def open_container(path: Path) -> Container:
+    """The ZIP or folder at `path`. Raises DatasetError."""
+    return Folder(path) if path.is_dir() else Archive(path)
+
+
+class Archive:
+    """A ZIP, indexed once; members are read with `pread`, so threads can share it, and it can be pickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            raise DatasetError(f"{path}: cannot be opened: {error}") from error
+        try:
+            with os.fdopen(os.dup(self._fd), "rb") as handle, zipfile.ZipFile(handle) as archive:
+                everything = archive.infolist()
+                self.directory_start = archive.start_dir
+        except _ZIP_ERRORS as error:
+            raise DatasetError(f"{path}: no readable ZIP archive: {error}") from error
+        self.entries = [entry for entry in everything if not entry.is_dir()]
+        self.folders = [entry for entry in everything if entry.is_dir()]
+        self.file_size = os.fstat(self._fd).st_size
+        self.names = [entry.filename for entry in self.entries]
+        self._index = dict(zip(self.names, self.entries, strict=True))
+
+    def __reduce__(self) -> tuple[type[Archive], tuple[Path]]:
+        return Archive, (self.path,)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """`size` bytes of the file. Raises DatasetError where it ends early."""
+        if offset < 0 or offset + size > self.file_size:
+            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach over its end at {self.file_size}")
+        parts, missing = [], size
+        while missing:
+            part = os.pread(self._fd, missing, offset + size - missing)
+            if not part:
+                raise DatasetError(f"{self.path}: became shorter while it was read")
+            parts.append(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def size(self, name: str) -> int:
+        """Bytes of a member, unpacked."""
+        return self._entry(name).file_size
+
+    def read(self, name: str) -> bytes:
+        """A whole member, its checksum compared. Raises DatasetError."""
+        return self.read_entry(self._entry(name))
+
+    def read_entry(self, entry: zipfile.ZipInfo) -> bytes:
+        """The same for one of several entries with one name."""
+        place = f"{self.path}: {entry.filename!r}"
+        try:
+            header = LOCAL_HEADER.unpack(self.pread(LOCAL_HEADER.size, entry.header_offset))
+            if header[0] != b"PK\x03\x04":
+                raise DatasetError(f"no local header at {entry.header_offset}")
+            start = entry.header_offset + LOCAL_HEADER.size + header[9] + header[10]
+            data = _unpacked(self.pread(entry.compress_size, start), entry)
+        except (DatasetError, zlib.error) as error:
+            raise DatasetError(f"{place}: {error}") from error
+        crc = isal_zlib.crc32(data)
+        if crc != entry.CRC:
+            raise DatasetError(f"{place}: CRC is {crc:08x}, must be {entry.CRC:08x}")
+        return data
+
+    def _entry(self, name: str) -> zipfile.ZipInfo:
+        try:
+            return self._index[name]
+        except KeyError:
+            raise DatasetError(f"{self.path}: has no member {name!r}") from None
+
+
+def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
+    if entry.flag_bits & 1:
+        raise DatasetError("is encrypted")
+    if entry.compress_type == STORED:
+        if len(packed) != entry.file_size:
+            raise DatasetError(f"stored in {len(packed)} bytes, must be {entry.file_size}")
+        return packed
+    if entry.compress_type != DEFLATED:
+        raise DatasetError(f"packed by method {entry.compress_type}, expected stored (0) or deflated (8)")
+    if entry.file_size > min(LARGEST_INFLATED, len(packed) * DEFLATE_LIMIT):
+        raise DatasetError(f"{len(packed)} bytes said to unpack to {entry.file_size}")
+    data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.file_size + 1)
+    if len(data) != entry.file_size:
+        raise DatasetError(f"unpacks to {len(data)} bytes or more, must be {entry.file_size}")
+    return data
+
+
+class Folder:
+    """Members as files: FOLDER/SEQUENCE/FILE."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._sizes = dict(_files(path, ""))
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be listed: {error}") from error
+        self.names = list(self._sizes)
+
+    def size(self, name: str) -> int:
+        """Bytes of a member."""
+        try:
+            return self._sizes[name]
+        except KeyError:
+            raise DatasetError(f"{self.path}: has no member {name!r}") from None
+
+    def read(self, name: str) -> bytes:
+        """A whole member. Raises DatasetError."""
+        size = self.size(name)
+        try:
+            with open(self.path / name, "rb") as handle:
+                data = handle.read(size + 1)
+        except OSError as error:
+            raise DatasetError(f"{self.path}: {name!r}: {error}") from error
+        if len(data) != size:
+            raise DatasetError(f"{self.path}: {name!r} changed its size from {size} bytes while it was read")
+        return data
+
+
+def _files(path: Path, prefix: str) -> list[tuple[str, int]]:
+    """(name, size) of the regular files here and one level below, in order of name; devices are no members."""
+    found: list[tuple[str, int]] = []
+    with os.scandir(path) as entries:
+        for entry in sorted(entries, key=lambda item: item.name):
+            if entry.is_dir():
+                found += _files(path / entry.name, f"{entry.name}/") if not prefix else []
+            elif entry.is_file():
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode):
+                    found.append((prefix + entry.name, status.st_size))
+    return found

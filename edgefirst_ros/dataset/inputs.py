@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sample can hold, and what the name of a file says about it, whoever wrote the dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.errors import UsageError
+
+INPUTS: Mapping[str, tuple[str, ...]] = {
+    "camera": ("camera.jpeg", "camera.png"),
+    "radar.cube": ("radar.png",),
+    "radar.pcd": ("radar.pcd",),
+    "lidar.pcd": ("lidar.pcd",),
+    "depth": ("depth.png",),
+    "lidar.depth": ("lidar.png",),
+    "lidar.reflectivity": ("lidar.jpeg",),
+}
+"""What a sample can have, and the kinds of members that hold it."""
+ALIASES = {"radar": "radar.pcd", "lidar": "lidar.pcd"}
+
+INPUT_OF = {kind: name for name, kinds in INPUTS.items() for kind in kinds}
+_STANDALONE = {".jpeg": "camera.jpeg", ".jpg": "camera.jpeg", ".png": "camera.png"}
+
+
+class Key(NamedTuple):
+    """What identifies a sample; `frame` is None for a picture that is no part of a sequence."""
+
+    name: str
+    frame: int | None
+
+
+def member_of(name: str) -> tuple[Key, str] | None:
+    """(sample, kind) of a file of a dataset; single pictures without a frame number are samples too."""
+    member = parse_member(name)
+    if member is not None:
+        return Key(member.sequence, member.frame), member.kind
+    stem = name.rpartition("/")[2]
+    for ending, kind in (*((f".{kind}", kind) for kind in INPUT_OF), *_STANDALONE.items()):
+        if stem.endswith(ending) and len(stem) > len(ending):
+            return Key(stem.removesuffix(ending), None), kind
+    return None
+
+
+def input_name(name: str) -> str:
+    """The full name of an input, which may be an alias. Raises UsageError for an unknown one."""
+    found = ALIASES.get(name, name)
+    if found not in INPUTS:
+        raise UsageError(f"{name!r} is no input of a sample; there are {', '.join((*INPUTS, *ALIASES))}")
+    return found

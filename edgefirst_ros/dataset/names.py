@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names: of members inside a dataset, of sequences, and of the files a dataset consists of."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from edgefirst_ros.errors import DatasetError, UsageError
+
+Layout = Literal["zip", "directory"]
+
+KINDS = (
+    "camera.jpeg",
+    "camera.png",
+    "radar.png",
+    "radar.pcd",
+    "lidar.pcd",
+    "lidar.png",
+    "lidar.jpeg",
+    "depth.png",
+)
+"""The kinds of members. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
+
+MAX_FRAME = 2**32 - 1
+MAX_NAME_BYTES = 180  # leaves room for "_FRAME.camera.jpeg" and ".frames.arrow.journal" below the usual 255
+
+_MEMBER = re.compile(
+    r"(?P<sequence>[^/]+)/(?P=sequence)_(?P<frame>[0-9]{1,10})\.(?P<kind>" + "|".join(map(re.escape, KINDS)) + ")"
+)
+_STAMPED = re.compile(r"(?P<host>.+)_\d{4}(?:_\d{2}){5}", re.DOTALL | re.ASCII)
+_FORBIDDEN = frozenset('/\\:*?"<>|')
+# Marks that turn the direction of the text around them: a name would not read as what it is.
+_DIRECTION = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE | re.DOTALL)
+_OWN_SUFFIX = re.compile(r"\.(?=(zip|arrow|frames|partial|journal)$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Member:
+    """What the name of a member says."""
+
+    sequence: str
+    frame: int
+    kind: str
+
+
+def member_name(sequence: str, frame: int, kind: str) -> str:
+    """Return `SEQUENCE/SEQUENCE_FRAME.KIND`, FRAME with at least three digits.
+
+    Raises DatasetError for an unknown kind, a frame outside 0..2**32-1 or a sequence that is no safe name.
+    """
+    if kind not in KINDS:
+        raise DatasetError(f"{kind!r} is no kind of member; known are {', '.join(KINDS)}")
+    if not 0 <= frame <= MAX_FRAME:
+        raise DatasetError(f"frame {frame} of {sequence!r} is outside 0..{MAX_FRAME}")
+    if safe_name(sequence) != sequence:
+        raise DatasetError(f"{sequence!r} cannot name a sequence; {safe_name(sequence)!r} can")
+    return f"{sequence}/{sequence}_{frame:03d}.{kind}"
+
+
+def parse_member(name: str) -> Member | None:
+    """Return the parts of a member's name, or None when it is not one.
+
+    Any number of leading zeros is read, because other tools pad differently;
+    `member_name(*...) == name` tells whether it is the form written here.
+    """
+    match = _MEMBER.fullmatch(name)
+    if match is None or match["sequence"] in (".", "..") or "\\" in name or "\0" in name:
+        return None
+    frame = int(match["frame"])
+    return Member(match["sequence"], frame, match["kind"]) if frame <= MAX_FRAME else None
+
+
+def safe_name(text: str) -> str:
+    """Make `text` one path component that is valid on every common file system; a valid one is unchanged.
+
+    Each forbidden character becomes `_`; a name over 180 bytes of UTF-8 is cut and marked with a hash of the whole.
+    """
+    name = "".join("_" if _is_forbidden(character) else character for character in text)
+    if not name.strip(" ."):
+        name = "_" * len(name) if "." in name else "recording"
+    kept = name.lstrip(".- ")
+    name = "_" * (len(name) - len(kept)) + kept
+    kept = name.rstrip(". ")
+    name = kept + "_" * (len(name) - len(kept))
+    name = _OWN_SUFFIX.sub("_", name)
+    if _DEVICE.fullmatch(name):
+        name = "_" + name
+    encoded = name.encode()
+    if len(encoded) > MAX_NAME_BYTES:
+        mark = "_" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        name = encoded[: MAX_NAME_BYTES - len(mark)].decode("utf-8", "ignore") + mark
+    return name
+
+
+def _is_forbidden(character: str) -> bool:
+    if character in _FORBIDDEN or character in _DIRECTION:
+        return True
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")  # control, surrogate, line and paragraph ends
+
+
+def check_name(name: str) -> str:
+    """Return `name`; raises UsageError when it cannot name a dataset."""
+    safe = safe_name(name)
+    if safe != name:
+        raise UsageError(f"{name!r} cannot name a dataset; {safe!r} could")
+    return name
+
+
+def host_of(sequence: str) -> str:
+    """Return the host in `HOST_YYYY_MM_DD_HH_MM_SS`, or the whole of a sequence that is named otherwise."""
+    match = _STAMPED.fullmatch(sequence)
+    return match["host"] if match else sequence
+
+
+@dataclass(frozen=True)
+class DatasetPaths:
+    """Where the files of dataset `name` in the folder `out` are, finished and while they are being written.
+
+    `zip`: OUT/NAME.zip, OUT/NAME.arrow, OUT/NAME.frames.arrow.
+    `directory`: OUT/NAME/NAME/SEQUENCE/..., OUT/NAME/NAME.arrow, OUT/NAME/NAME.frames.arrow, built in OUT/NAME.partial.
+    """
+
+    out: Path
+    name: str
+    layout: Layout = "zip"
+
+    @property
+    def folder(self) -> Path:
+        """The folder that holds the finished tables."""
+        return self.out if self.layout == "zip" else self.out / self.name
+
+    @property
+    def folder_partial(self) -> Path:
+        """The folder that holds the journals."""
+        return self.out if self.layout == "zip" else self.out / f"{self.name}.partial"
+
+    @property
+    def container(self) -> Path:
+        """OUT/NAME.zip, or the folder OUT/NAME."""
+        return self.out / f"{self.name}.zip" if self.layout == "zip" else self.folder
+
+    @property
+    def members(self) -> Path:
+        """What member names are relative to: OUT/NAME.zip, or the folder OUT/NAME/NAME."""
+        return self.container if self.layout == "zip" else self.folder / self.name
+
+    @property
+    def members_partial(self) -> Path:
+        """OUT/NAME.zip.partial, or the folder OUT/NAME.partial/NAME."""
+        return self.out / f"{self.name}.zip.partial" if self.layout == "zip" else self.folder_partial / self.name
+
+    @property
+    def arrow(self) -> Path:
+        """The annotations."""
+        return self.folder / f"{self.name}.arrow"
+
+    @property
+    def frames(self) -> Path:
+        """One row per sample."""
+        return self.folder / f"{self.name}.frames.arrow"
+
+    @property
+    def arrow_journal(self) -> Path:
+        """The annotations so far, an Arrow IPC stream."""
+        return self.folder_partial / f"{self.name}.arrow.journal"
+
+    @property
+    def frames_journal(self) -> Path:
+        """The frames so far, an Arrow IPC stream."""
+        return self.folder_partial / f"{self.name}.frames.arrow.journal"
+
+    @property
+    def arrow_partial(self) -> Path:
+        """The annotations sealed, not yet in place."""
+        return self.folder_partial / f"{self.name}.arrow.partial"
+
+    @property
+    def frames_partial(self) -> Path:
+        """The frames sealed, not yet in place."""
+        return self.folder_partial / f"{self.name}.frames.arrow.partial"
+
+    @property
+    def exists(self) -> bool:
+        """Whether the container or one of the tables is there under its final name."""
+        return any(os.path.lexists(path) for path in (self.container, self.arrow, self.frames))
+
+
+def locate(path: str | os.PathLike[str]) -> DatasetPaths:
+    """Find the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME alone.
+
+    A ZIP goes before a folder of the same name unless the folder itself was named.
+    Raises DatasetError, listing what was looked for, when there is none.
+    """
+    text = os.fspath(path)
+    if "\0" in text:
+        raise DatasetError(f"{text!r} is no path")
+    given = Path(os.path.abspath(text))
+    candidates = [candidate for candidate in _candidates(given) if candidate.name]
+    for candidate in candidates:
+        if os.path.isfile(candidate.container) if candidate.layout == "zip" else os.path.isdir(candidate.members):
+            return candidate
+    for candidate in candidates:  # tables that lost their container
+        if os.path.isfile(candidate.arrow) or os.path.isfile(candidate.frames):
+            return candidate
+    tried = dict.fromkeys(str(c.container if c.layout == "zip" else c.members) for c in candidates)
+    unfinished = any(os.path.lexists(c.members_partial) for c in candidates)
+    hint = "; there is an unfinished one (*.partial)" if unfinished else ""
+    raise DatasetError(f"{text}: no dataset here; looked for {', '.join(tried)}{hint}")
+
+
+def _candidates(given: Path) -> list[DatasetPaths]:
+    out, name = given.parent, given.name
+    plain: list[DatasetPaths] = [DatasetPaths(out, name, "zip"), DatasetPaths(out, name, "directory")]
+    folder = os.path.isdir(given)
+    if folder:
+        plain.reverse()
+    for suffix in (".zip", ".frames.arrow", ".arrow"):
+        stem = name.removesuffix(suffix)
+        if stem and stem != name and not folder:
+            named = [DatasetPaths(out, stem, "zip"), DatasetPaths(out, stem, "directory")]
+            if suffix != ".zip" and out.name == stem:
+                named.insert(0, DatasetPaths(out.parent, stem, "directory"))
+            return named + plain
+    return plain

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets as they are used: samples with the inputs that are wanted, read at random without unpacking.
+
+Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schema".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.container import Container, open_container
+from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
+from edgefirst_ros.dataset.names import DatasetPaths, locate
+from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from edgefirst_ros.sensors.cube import Cube
+
+HEIGHT = re.compile(rb"^HEIGHT\s+(\d+)", re.MULTILINE)
+MAX_PIXELS = 1 << 27
+"""Pictures of more pixels are refused (an 8K picture has 2**25)."""
+
+
+class Position(NamedTuple):
+    """Where a sample was taken: degrees WGS-84, metres (None: unknown)."""
+
+    latitude: float
+    longitude: float
+    altitude: float | None
+
+
+class Dataset:
+    """A dataset, named by OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow alike, in either layout.
+
+    Datasets of other tools open too: without frames or annotations, with other padding of the frame numbers, with
+    NAME.parquet, with other types of columns.  Threads may share a Dataset, and it can be pickled.
+    Raises DatasetError naming file and member wherever something cannot be read.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.paths = find(path)
+        if not self.paths.members.exists():
+            raise DatasetError(f"{self.paths.members}: not there; the tables alone are no dataset")
+        self.container: Container = open_container(self.paths.members)
+        self._annotation_file = annotation_file(self.paths.arrow)
+        self._frames_file = TableFile(self.paths.frames) if self.paths.frames.exists() else None
+        self._members: dict[Key, dict[str, str]] = {}
+        for name in self.container.names:
+            found = member_of(name)
+            if found:
+                self._members.setdefault(found[0], {}).setdefault(found[1], name)
+        self._order = self._ordered()
+
+    def __reduce__(self) -> tuple[type[Dataset], tuple[Path]]:
+        return Dataset, (self.paths.container if self.paths.layout == "zip" else self.paths.folder,)
+
+    def __len__(self) -> int:
+        """Samples that have at least one member."""
+        return len(self._order)
+
+    @property
+    def sequences(self) -> list[str]:
+        """Names of the sequences, in the order of the samples."""
+        return list(dict.fromkeys(key.name for key in self._order))
+
+    @cached_property
+    def annotations(self) -> pl.DataFrame:
+        """All rows of NAME.arrow (or NAME.parquet) as they are stored; without such a file no rows and no columns."""
+        import polars as pl
+
+        return self._annotation_file.frame() if self._annotation_file else pl.DataFrame()
+
+    @cached_property
+    def frames(self) -> pl.DataFrame | None:
+        """All rows of NAME.frames.arrow; None for a dataset without it."""
+        return self._frames_file.frame() if self._frames_file else None
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """File metadata of both tables: `schema_version` and its like as text or parsed JSON, `counts` and so on."""
+        found: dict[str, Any] = {key.name: key.default for key in schema.METADATA if key.default is not None}
+        if self._annotation_file:
+            for key, value in self._annotation_file.metadata.items():
+                found[key] = parsed(value) if key in ("labels", "category_metadata") else value
+        if self._frames_file:
+            found |= {key: parsed(value) for key, value in self._frames_file.metadata.items()}
+        return found
+
+    def samples(self, inputs: set[str] | frozenset[str] | None = None) -> Iterator[Sample]:
+        """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
+
+        Inputs are "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar", "depth".
+        Raises UsageError for an unknown input.
+        """
+        wanted = {input_name(name) for name in inputs or ()}
+        return (sample for key in self._order if wanted <= (sample := Sample(self, key)).inputs)
+
+    def sample(self, sequence: str, frame: int | None) -> Sample:
+        """One sample. Raises DatasetError when there is none."""
+        key = Key(sequence, frame)
+        if key not in self._members:
+            raise DatasetError(f"{self.container.path}: has no frame {frame} of sequence {sequence!r}")
+        return Sample(self, key)
+
+    def members(self, key: Key) -> Mapping[str, str]:
+        """Member names by kind."""
+        return self._members[key]
+
+    @cached_property
+    def frame_rows(self) -> dict[Key, int]:
+        """Row in `frames` by sample; the first of several."""
+        return {} if self.frames is None else _first_rows(self.frames, self.paths.frames)
+
+    @cached_property
+    def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
+        """The annotations sorted by sample, and the (first row, rows) of each."""
+        import polars as pl
+
+        table = self.annotations
+        geometry = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
+        if "name" not in table.columns:
+            return table, {}
+        # A row without label and geometry says that a sample has no annotations.
+        table = table.filter(pl.any_horizontal(pl.col(geometry).is_not_null())) if geometry else table.clear()
+        keys = _keys(table, self.paths.arrow)
+        order = keys.with_row_index().sort("name", "frame", maintain_order=True)
+        runs = order.group_by("name", "frame", maintain_order=True).len()
+        spans = zip(runs.rows(), accumulate(runs["len"].to_list(), initial=0), strict=False)
+        return table[order["index"]], {Key(name, frame): (start, count) for (name, frame, count), start in spans}
+
+    def _ordered(self) -> list[Key]:
+        plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))
+        if self._frames_file is None:
+            return plain
+        listed = dict.fromkeys(key for key in self.frame_rows if key in self._members)
+        rank = {name: n for n, name in enumerate(dict.fromkeys(key.name for key in listed))}
+        merged = [*listed, *(key for key in plain if key not in listed)]
+        return sorted(merged, key=lambda key: rank.setdefault(key.name, len(rank)))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample: everything that was recorded around one stamp."""
+
+    dataset: Dataset
+    key: Key
+
+    @property
+    def name(self) -> str:
+        """The sequence."""
+        return self.key.name
+
+    @property
+    def frame(self) -> int | None:
+        """The frame number."""
+        return self.key.frame
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """What there is: names of INPUTS."""
+        return frozenset(INPUT_OF[kind] for kind in self.dataset.members(self.key))
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """The row of the frames table; empty when there is none."""
+        number = self.dataset.frame_rows.get(self.key)
+        frames = self.dataset.frames
+        return {} if number is None or frames is None else frames.row(number, named=True)
+
+    @property
+    def timestamp(self) -> int | None:
+        """Nanoseconds since the epoch; None when no frames table says it."""
+        return self.row.get("timestamp")
+
+    @property
+    def position(self) -> Position | None:
+        """Interpolated at the time of the sample; None when unknown."""
+        row = self.row
+        latitude, longitude = row.get("latitude"), row.get("longitude")
+        return None if latitude is None or longitude is None else Position(latitude, longitude, row.get("altitude"))
+
+    @property
+    def skew(self) -> dict[str, int]:
+        """Stamp of each companion less that of the sample, ns, by `radar_cube`, `lidar_points` and so on."""
+        return {
+            name.removesuffix("_skew"): value
+            for name, value in self.row.items()
+            if name.endswith("_skew") and value is not None
+        }
+
+    @property
+    def annotations(self) -> pl.DataFrame:
+        """The annotations, columns as in the file; no rows when there are none."""
+        table, rows = self.dataset.annotation_rows
+        start, count = rows.get(self.key, (0, 0))
+        return table.slice(start, count)
+
+    def member(self, kind: str) -> str:
+        """Name of the member that holds an input ("camera") or is of a kind ("camera.jpeg").
+
+        Raises DatasetError when the sample has none, UsageError for an unknown input.
+        """
+        members = self.dataset.members(self.key)
+        kinds = (kind,) if kind in INPUT_OF else INPUTS[input_name(kind)]
+        for candidate in kinds:
+            if candidate in members:
+                return members[candidate]
+        raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
+
+    def read(self, kind: str) -> bytes:
+        """The bytes of a member, as stored."""
+        return self.dataset.container.read(self.member(kind))
+
+    def image(self) -> NDArray[np.uint8]:
+        """The picture, (height, width, 3) uint8 RGB, rows as stored.
+
+        JPEG is decoded by libjpeg-turbo's default (accurate) transform and smooth upsampling.
+        """
+        data = self.read("camera")
+        try:
+            return decode_image(data)
+        except DatasetError as error:
+            raise self._fault("camera", error) from error
+
+    def cube(self, rows: int = 1, columns: int = 1) -> Cube:
+        """The radar cube; `rows` and `columns` name the grid of a picture that does not describe itself."""
+        from edgefirst_ros.sensors.cube import decode_cube
+
+        data = self.read("radar.cube")
+        try:
+            return decode_cube(data, rows, columns)
+        except EdgeFirstError as error:
+            raise self._fault("radar.cube", error) from error
+
+    def radar(self) -> NDArray[np.void]:
+        """Radar points: structured, (N,), or (height, width) when organised; metres in the sensor's frame."""
+        return self._points("radar.pcd")
+
+    def lidar(self) -> NDArray[np.void]:
+        """Lidar points: structured, (N,), or (height, width) when organised; metres in the sensor's frame."""
+        return self._points("lidar.pcd")
+
+    def _points(self, kind: str) -> NDArray[np.void]:
+        from edgefirst_ros.sensors.cloud import decode_cloud
+
+        data = self.read(kind)
+        try:
+            points = decode_cloud(data)
+            height = int(HEIGHT.search(data)[1])  # type: ignore[index]  # the decoder has seen it
+            return points.reshape(height, -1) if height > 1 else points
+        except EdgeFirstError as error:
+            raise self._fault(kind, error) from error
+
+    def _fault(self, kind: str, error: EdgeFirstError) -> DatasetError:
+        return DatasetError(f"{self.dataset.container.path}: {self.member(kind)!r}: {error}")
+
+
+def find(path: str | os.PathLike[str]) -> DatasetPaths:
+    """The dataset at `path`, which may also be its NAME.parquet. Raises DatasetError when there is none."""
+    given = os.fspath(path)
+    try:
+        return locate(given if os.path.isdir(given) else given.removesuffix(".parquet"))
+    except OSError as error:
+        raise DatasetError(f"{given}: cannot be looked at: {error}") from error
+
+
+def annotation_file(arrow: Path) -> TableFile | None:
+    """NAME.arrow, else NAME.parquet beside it, else None. Raises DatasetError when it is no table."""
+    for path in (arrow, arrow.with_name(arrow.name.removesuffix(".arrow") + ".parquet")):
+        if path.exists():
+            return TableFile(path)
+    return None
+
+
+def decode_image(data: bytes) -> NDArray[np.uint8]:
+    """(height, width, 3) uint8 RGB of a JPEG or PNG. Raises DatasetError."""
+    import simplejpeg
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
+            width, height = picture.size
+            if width * height > MAX_PIXELS:
+                raise DatasetError(f"{width} x {height} pixels, more than {MAX_PIXELS}")
+            if picture.format == "JPEG" and picture.mode in ("RGB", "L"):
+                pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, colorspace="RGB")
+                return pixels
+            return np.asarray(picture.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"no readable picture: {error}") from error
+
+
+def parsed(text: str) -> Any:
+    """The JSON value of a text of metadata, or the text itself when it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _keys(table: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Columns name (String) and frame (Int64), from whatever types they have."""
+    import polars as pl
+
+    frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
+    try:
+        return table.select(pl.col("name").cast(pl.String), frame.cast(pl.Int64).alias("frame"))
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{path}: columns name and frame cannot be read: {error}") from error
+
+
+def _first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
+    found: dict[Key, int] = {}
+    for number, (name, frame) in enumerate(_keys(table, path).iter_rows()):
+        found.setdefault(Key(name, frame), number)
+    return found

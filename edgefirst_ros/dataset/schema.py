@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a dataset, described once: columns, types and metadata of every schema version.
+
+Source: EdgeFirst Annotation Schema 2026.04, "Complete Polars Schema" and "File-Level Metadata"; EdgeFirst Dataset
+Format, "Annotation Schema" (2025.01). Versions are compared as text, as the vendor's document says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
+"""All that can be read; files of the first two name no version, and 2025.01 is told apart by option alone."""
+WRITABLE = ("2025.10", "2026.04", "2026.10")
+DEFAULT_VERSION = "2026.04"
+UNNAMED_VERSION = "2025.10"
+"""The version of a file without `schema_version`."""
+
+Level = Literal["identity", "sample", "annotation"]
+
+# The large variants are what polars itself has in memory: nothing is converted on reading.
+TEXT = pa.large_string()
+CATEGORY = pa.dictionary(pa.uint32(), TEXT)
+MASK_AS_POLYGON = pa.large_list(pa.float32())
+POLYGON = pa.large_list(pa.large_list(pa.float32()))
+INDICES = pa.large_list(pa.uint32())
+TIMING = pa.struct([(field, pa.int64()) for field in ("load", "preprocess", "inference", "decode")])
+
+
+def array(kind: pa.DataType, length: int) -> pa.DataType:
+    """Return the type of an array of `length` values (polars: Array)."""
+    return pa.list_(kind, length)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of one range of schema versions (`until` is the last that has it)."""
+
+    name: str
+    type: pa.DataType
+    level: Level = "annotation"
+    since: str = VERSIONS[0]
+    until: str = VERSIONS[-1]
+    nullable: bool = True
+
+    @property
+    def is_category(self) -> bool:
+        """Whether it is stored as a dictionary of texts."""
+        return bool(pa.types.is_dictionary(self.type))
+
+
+_F32, _F64, _U32, _I64 = pa.float32(), pa.float64(), pa.uint32(), pa.int64()
+
+COLUMNS = (
+    Column("name", CATEGORY, "identity", until="2025.01", nullable=False),
+    Column("name", TEXT, "identity", since="2025.10", nullable=False),
+    Column("frame", pa.uint64(), "identity", until="2025.01"),
+    Column("frame", _U32, "identity", since="2025.10"),
+    Column("object_id", TEXT, since="2025.10"),
+    Column("label", CATEGORY),
+    Column("label_index", pa.uint64(), since="2025.10"),
+    Column("group", CATEGORY, "sample"),
+    Column("polygon", POLYGON, since="2026.04"),
+    Column("polygon_score", _F32, since="2026.04"),
+    Column("mask", MASK_AS_POLYGON, until="2025.10"),
+    Column("mask", pa.large_binary(), since="2026.04"),
+    Column("mask_score", _F32, since="2026.04"),
+    Column("box2d", array(_F32, 4)),
+    Column("box2d_score", _F32, since="2026.04"),
+    Column("box3d", array(_F32, 6)),
+    Column("box3d_score", _F32, since="2026.04"),
+    Column("iscrowd", pa.uint8(), since="2025.10", until="2025.10"),
+    Column("iscrowd", pa.bool_(), since="2026.04"),
+    Column("ignore", pa.bool_(), since="2026.10"),
+    Column("category_frequency", CATEGORY, since="2026.04"),
+    Column("size", array(_U32, 2), "sample", since="2025.10"),
+    Column("location", array(_F64, 2), "sample", until="2025.01"),
+    Column("location", array(_F32, 2), "sample", since="2025.10"),
+    Column("pose", array(_F64, 3), "sample", until="2025.01"),
+    Column("pose", array(_F32, 3), "sample", since="2025.10"),
+    Column("degradation", CATEGORY, "sample", until="2025.01"),
+    Column("degradation", TEXT, "sample", since="2025.10"),
+    Column("status", CATEGORY, until="2025.01"),
+    Column("neg_label_indices", INDICES, "sample", since="2025.10"),
+    Column("not_exhaustive_label_indices", INDICES, "sample", since="2025.10"),
+    Column("timing", TIMING, since="2026.04"),
+    Column("timestamp", _I64, "identity", since="2025.10"),  # our own further column, nanoseconds since the epoch
+)
+
+GEOMETRY = ("polygon", "mask", "box2d", "box3d")
+"""A row without a label and without any of these stands for a sample without annotations."""
+
+
+def columns(version: str) -> dict[str, Column]:
+    """Return the columns of one version by name, in the order of the format. Raises KeyError for an unknown version."""
+    if version not in VERSIONS:
+        raise KeyError(version)
+    return {column.name: column for column in COLUMNS if column.since <= version <= column.until}
+
+
+@dataclass(frozen=True)
+class MetadataKey:
+    """One key of the file metadata of the annotations; all values are text."""
+
+    name: str
+    default: str | None
+    """What an absent key stands for."""
+    values: tuple[str, ...] = ()
+    """The values allowed; empty: any."""
+    written: str | None = None
+    """What is written for annotations made here."""
+    column: str | None = None
+    """Written only where this column is filled."""
+    since: str = "2026.04"
+
+
+METADATA = (
+    MetadataKey("schema_version", UNNAMED_VERSION),
+    MetadataKey("box2d_format", "cxcywh", ("cxcywh", "xyxy", "ltwh"), "cxcywh", "box2d"),
+    MetadataKey("box2d_normalized", "true", ("true", "false"), "true", "box2d"),
+    MetadataKey("box3d_format", "cxcyczwhl", ("cxcyczwhl",), "cxcyczwhl", "box3d"),
+    MetadataKey("box3d_normalized", "true", ("true", "false"), "false", "box3d"),  # metres
+    MetadataKey("mask_interpretation", "binary", ("binary", "confidence", "sigmoid", "logits"), "binary", "mask"),
+    MetadataKey("category_metadata", None),
+    MetadataKey("labels", None),
+)
+
+
+def has_metadata(version: str) -> bool:
+    """Whether files of this version carry file metadata at all."""
+    return any(key.since <= version for key in METADATA)
+
+
+def pose_order(version: str) -> tuple[str, str, str]:
+    """Return the order of the angles of `pose`, degrees."""
+    return ("yaw", "pitch", "roll") if version in ("2025.10", "2026.04") else ("roll", "pitch", "yaw")
+
+
+def location_order(version: str) -> tuple[str, str]:
+    """Return the order of the coordinates of `location`, degrees."""
+    return ("longitude", "latitude") if version == "2025.01" else ("latitude", "longitude")
+
+
+COMPANIONS = ("radar_cube", "radar_targets", "radar_clusters", "lidar_points")
+"""Sensors with a stamp and a skew in the frames table."""
+DEFAULT_COMPANIONS = ("radar_cube", "radar_targets", "lidar_points")
+
+FRAMES_METADATA = (
+    "sources",
+    "configuration",
+    "software",
+    "time_base",
+    "camera_info",
+    "static_transforms",
+    "counts",
+)
+"""Keys of the metadata of the frames table; the values are JSON."""
+
+
+def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, Column]:
+    """Return the columns of NAME.frames.arrow by name: always all of them, whatever is known."""
+    stamps = [Column(f"{base}_{what}", _I64, "sample") for base in companions for what in ("timestamp", "skew")]
+    listed = [
+        Column("name", TEXT, "identity", nullable=False),
+        Column("frame", _U32, "identity", nullable=False),
+        Column("timestamp", _I64, "identity", nullable=False),
+        Column("latitude", _F64, "sample"),
+        Column("longitude", _F64, "sample"),
+        Column("altitude", _F64, "sample"),
+        Column("orientation", array(_F64, 4), "sample"),  # x, y, z, w
+        Column("size", array(_U32, 2), "sample"),  # width, height
+        *stamps,
+        Column("keyframe", pa.bool_(), "sample"),
+        Column("segment", _U32, "sample"),
+    ]
+    return {column.name: column for column in listed}
+
+
+def arrow_schema(described: dict[str, Column]) -> pa.Schema:
+    """Return the Arrow schema of a table, without metadata."""
+    return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in described.values()])
+
+
+def journal_schema(described: dict[str, Column]) -> pa.Schema:
+    """Return the same with plain text for categories: a stream cannot know them before its end."""
+    return pa.schema(
+        [pa.field(c.name, TEXT if c.is_category else c.type, nullable=c.nullable) for c in described.values()]
+    )

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation: a dataset against the rules of its format, every rule with a code."""
+
+from __future__ import annotations
+
+import os
+
+from edgefirst_ros.dataset.reader import find
+from edgefirst_ros.dataset.validate import cross, frames, headers, images, names, sensors, structure, tables
+from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
+from edgefirst_ros.dataset.validate.subject import Subject
+from edgefirst_ros.errors import DatasetError
+
+__all__ = ["RULES", "Finding", "Report", "Rule", "validate"]
+
+_MEMBER_RULES: tuple[Rule, ...] = (*structure.MEMBER_RULES, *images.MEMBER_RULES, *sensors.MEMBER_RULES)
+_DATASET_RULES: tuple[Rule, ...] = (
+    *structure.RULES,
+    *names.RULES,
+    *headers.RULES,
+    *tables.RULES,
+    *frames.RULES,
+    *cross.RULES,
+)
+RULES: tuple[Rule, ...] = (
+    *structure.RULES,
+    *structure.MEMBER_RULES,
+    *names.RULES,
+    *headers.RULES,
+    *images.MEMBER_RULES,
+    *sensors.MEMBER_RULES,
+    *tables.RULES,
+    *frames.RULES,
+    *cross.RULES,
+)
+"""All rules in the order of their codes."""
+
+
+def validate(path: str | os.PathLike[str], *, strict: bool = False) -> Report:
+    """Check the dataset at `path` (OUT/NAME.zip, OUT/NAME, OUT/NAME.arrow alike) by all rules.
+
+    Never raises for what is in the files: a dataset that cannot be opened gives a report with one finding, STR001.
+    Every member is read once, one at a time; tables batch by batch.
+    """
+    report = Report(os.fspath(path), strict)
+    try:
+        subject = Subject(find(path))
+    except DatasetError as error:
+        report.add(structure.opens, os.path.basename(os.path.abspath(report.dataset)), str(error))
+        return report
+    for known in _DATASET_RULES:
+        for place, message in known.check(subject):
+            report.add(known, place, message)
+    for view in subject.views():
+        subject.view = view
+        for known in _MEMBER_RULES:
+            for place, message in known.check(subject):
+                report.add(known, place, message)
+    report.sort(RULES)
+    report.checked = {
+        "samples": len(subject.samples),
+        "members": len(subject.members),
+        "annotations": subject.annotations.rows if subject.annotations else 0,
+        "frames": subject.frames.rows if subject.frames else 0,
+    }
+    return report

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""REF: tables against members and against each other. Source: dataset.md 5, 6, 9."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.validate.report import rule
+from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
+
+KIND_OF = {
+    "radar_cube": "radar.png",
+    "radar_targets": "radar.pcd",
+    "radar_clusters": "radar.pcd",
+    "lidar_points": "lidar.pcd",
+}
+LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
+
+
+@rule("REF001", "error", "every annotation belongs to a sample of the dataset")
+def annotated(subject: Subject) -> Iterator[tuple[str, str]]:
+    """By name and frame, exactly."""
+    for key in dict.fromkeys(key_of(row) for row in subject.annotation_rows()):
+        if key not in subject.samples:
+            yield place_of(key), "is annotated but has no member"
+
+
+@rule("REF002", "error", "every sample has a row in the annotations")
+def listed(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Only where there is a frames table: to other tools no row means no annotation."""
+    if subject.annotations is None or subject.frames is None:
+        return
+    found = {key_of(row) for row in subject.annotation_rows()}
+    for key in subject.samples:
+        if key not in found:
+            yield place_of(key), "has no row in the annotations"
+
+
+@rule("REF003", "error", "the frames table has one row for each sample, and no others")
+def one_row(subject: Subject) -> Iterator[tuple[str, str]]:
+    """By name and frame, exactly."""
+    if subject.frames is None:
+        return
+    rows: dict[Key, int] = {}
+    for row in subject.frames_rows():
+        key = key_of(row)
+        rows[key] = rows.get(key, 0) + 1
+    for key, count in rows.items():
+        if key not in subject.samples:
+            yield place_of(key), "is in the frames table but has no member"
+        if count > 1:
+            yield place_of(key), f"has {count} rows in the frames table"
+    for key in subject.samples:
+        if key not in rows:
+            yield place_of(key), "has no row in the frames table"
+
+
+@rule("REF004", "error", "annotations have the stamp that the frames table has")
+def stamps(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Nanoseconds, exactly."""
+    for row in subject.annotation_rows("timestamp"):
+        known = subject.rows.get(key_of(row))
+        if known and row.get("timestamp") not in (None, known.timestamp):
+            yield place_of(row), f"timestamp is {row['timestamp']}, in the frames table {known.timestamp}"
+
+
+@rule("REF005", "error", "a companion has a stamp exactly where it has a member")
+def companions(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Sensors without columns (the reference itself) are left alone."""
+    there = {base for base in KIND_OF if subject.frames and f"{base}_timestamp" in subject.frames.schema.names}
+    kinds = dict.fromkeys(KIND_OF[base] for base in KIND_OF if base in there)
+    for key, row in subject.rows.items():
+        stamped = {KIND_OF[base] for base in row.companions if base in KIND_OF}
+        for kind in kinds:
+            if (kind in stamped) != (kind in subject.samples.get(key, ())) and key in subject.samples:
+                yield place_of(key), f"has {'a stamp but no' if kind in stamped else 'no stamp for its'} {kind}"
+
+
+@rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
+def counts(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Which topic gave the samples is told by what it wrote."""
+    text = subject.frames.metadata.get("counts") if subject.frames else None
+    try:
+        found = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return  # FRM002
+    if found is None:
+        return
+    if not isinstance(found, dict):
+        yield "counts", f"is {found!r}, must be an object by topic"
+        return
+    complete, written = False, 0
+    for topic, entry in found.items():
+        fault = _count_fault(entry)
+        if fault:
+            yield f"counts of {topic}", fault
+        else:
+            whole = entry["seen"] == entry["written"] + sum(entry["dropped"].values())
+            complete = complete or (whole and entry["written"] == len(subject.samples))
+            written += entry["written"] if whole else 0  # recordings may have had cameras of different names
+    if not complete and written < len(subject.samples):
+        yield "counts", f"no topic has written {len(subject.samples)} samples and dropped the rest of what was seen"
+
+
+@rule("REF007", "error", "annotations have the size that the frames table has")
+def sizes(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Width and height in pixels."""
+    for row in subject.annotation_rows("size"):
+        known, size = subject.rows.get(key_of(row)), row.get("size")
+        if known and known.size and isinstance(size, list) and tuple(size) != known.size:
+            yield place_of(row), f"size is {size}, in the frames table {list(known.size)}"
+
+
+@rule("REF008", "error", "annotations have the position that the frames table has")
+def locations(subject: Subject) -> Iterator[tuple[str, str]]:
+    """As far as float32 goes."""
+    swapped = schema.location_order(subject.version)[0] == "longitude"
+    for row in subject.annotation_rows("location"):
+        known, location = subject.rows.get(key_of(row)), row.get("location")
+        if not known or not isinstance(location, list):
+            continue
+        found = location[::-1] if swapped else location
+        if known.position is None or not all(
+            value is not None and abs(value - wanted) <= LOCATION
+            for value, wanted in zip(found, known.position, strict=False)
+        ):
+            yield place_of(row), f"location is {location}, in the frames table {known.position}"
+
+
+RULES = (annotated, listed, one_row, stamps, companions, counts, sizes, locations)
+
+
+def _count_fault(entry: Any) -> str:
+    if not isinstance(entry, dict) or not isinstance(entry.get("dropped"), dict):
+        return f"{entry!r} is no object with seen, written and dropped"
+    seen, written, dropped = entry.get("seen"), entry.get("written"), list(entry["dropped"].values())
+    if not all(type(number) is int and number >= 0 for number in (seen, written, *dropped)):
+        return f"{entry!r} has numbers that count nothing"
+    if written + sum(dropped) > seen:
+        return f"{written} written and {sum(dropped)} dropped of {seen} seen"
+    return ""

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation found: rules, findings, and the report of both."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.validate.subject import Subject
+
+Severity = Literal["error", "warning"]
+KEPT = 100
+"""Findings of one rule that are kept; all are counted."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: `check` gives the (place, message) of everything that breaks it."""
+
+    id: str
+    severity: Severity
+    description: str
+    check: Callable[[Subject], Iterable[tuple[str, str]]]
+
+
+def rule(
+    rule_id: str, severity: Severity, description: str
+) -> Callable[[Callable[[Subject], Iterable[tuple[str, str]]]], Rule]:
+    """Make a rule of a function."""
+    return lambda check: Rule(rule_id, severity, description, check)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place that breaks a rule."""
+
+    rule: str
+    severity: Severity
+    place: str
+    message: str
+
+
+@dataclass
+class Report:
+    """All findings on one dataset, in the order of the rules.
+
+    At most KEPT findings of a rule are kept, `counts` has the number of all; `checked` says how much was looked at.
+    """
+
+    dataset: str
+    strict: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    errors: int = 0
+    warnings: int = 0
+    checked: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """No errors; when strict, no warnings either."""
+        return not self.errors and not (self.strict and self.warnings)
+
+    def add(self, broken: Rule, place: str, message: str) -> None:
+        """Count a finding."""
+        self.counts[broken.id] += 1
+        if broken.severity == "error":
+            self.errors += 1
+        else:
+            self.warnings += 1
+        if self.counts[broken.id] <= KEPT:
+            self.findings.append(Finding(broken.id, broken.severity, place, message))
+
+    def sort(self, rules: Iterable[Rule]) -> None:
+        """Bring the findings into the order of the rules."""
+        rank = {known.id: number for number, known in enumerate(rules)}
+        self.findings.sort(key=lambda finding: rank[finding.rule])
+
+    def to_json(self) -> str:
+        """The report as a JSON object."""
+        return json.dumps(
+            {
+                "dataset": self.dataset,
+                "ok": self.ok,
+                "strict": self.strict,
+                "errors": self.errors,
+                "warnings": self.warnings,
+                "checked": self.checked,
+                "counts": dict(self.counts),
+                "findings": [vars(finding) for finding in self.findings],
+            },
+            indent=2,
+        )
+
+    def to_text(self, most: int = 5) -> str:
+        """One line a finding, at most `most` of each rule, and a last line with the verdict."""
+        lines, shown = [], Counter[str]()
+        for number, finding in enumerate(self.findings):
+            shown[finding.rule] += 1
+            if shown[finding.rule] <= most:
+                lines.append(_printable(f"{finding.rule} {finding.severity}: {finding.place}: {finding.message}"))
+            last = number + 1 == len(self.findings) or self.findings[number + 1].rule != finding.rule
+            if last and self.counts[finding.rule] > most:
+                lines.append(f"{finding.rule} +{self.counts[finding.rule] - most} more")
+        checked = ", ".join(f"{count} {what}" for what, count in self.checked.items())
+        verdict = "ok" if self.ok else "not ok"
+        lines.append(
+            _printable(f"{self.dataset}: {verdict}, {self.errors} errors, {self.warnings} warnings")
+            + (f" ({checked})" if checked else "")
+        )
+        return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """Text without characters that would steer a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The errors a user can meet; each message names what, what was found, what was expected, what to do."""
+
+from __future__ import annotations
+
+
+class EdgeFirstError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is that of the command line."""
+
+    exit_code = 1
+
+
+class UsageError(EdgeFirstError):
+    """Wrong options or configuration."""
+
+    exit_code = 2
+
+
+class RecordingError(EdgeFirstError):
+    """A recording that cannot be used at all."""
+
+
+class DatasetError(EdgeFirstError):
+    """A dataset that cannot be read or written."""
+
+
+class MessageError(EdgeFirstError):
+    """One message that cannot be decoded or stored; it is counted under `reason`, never fatal."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason

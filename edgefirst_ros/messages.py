@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages as they come through either door: topic, stamps and CDR bytes; decoded by schema name."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from edgefirst_ros.errors import MessageError
+
+VIDEO = "foxglove_msgs/msg/CompressedVideo"
+COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
+IMAGE = "sensor_msgs/msg/Image"
+CAMERA_TYPES = (VIDEO, COMPRESSED_IMAGE, IMAGE)
+"""Types a camera may have; where no topic has a known name, the first type present is taken."""
+CLOUD = "sensor_msgs/msg/PointCloud2"
+CUBE = "edgefirst_msgs/msg/RadarCube"
+FIX = "sensor_msgs/msg/NavSatFix"
+IMU = "sensor_msgs/msg/Imu"
+DETECT = "edgefirst_msgs/msg/Detect"
+MASK = "edgefirst_msgs/msg/Mask"
+MODEL = "edgefirst_msgs/msg/Model"
+TRANSFORM = "geometry_msgs/msg/TransformStamped"
+TF_MESSAGE = "tf2_msgs/msg/TFMessage"
+
+KNOWN_TOPICS: dict[str, tuple[str, ...]] = {
+    "camera/h265": (VIDEO,),
+    "camera/h264": (VIDEO,),
+    "camera/jpeg": (COMPRESSED_IMAGE,),
+    "camera/image": (IMAGE,),
+    "camera/info": ("sensor_msgs/msg/CameraInfo",),
+    "radar/cube": (CUBE,),
+    "radar/targets": (CLOUD,),
+    "radar/clusters": (CLOUD,),
+    "radar/info": ("edgefirst_msgs/msg/RadarInfo",),
+    "lidar/points": (CLOUD,),
+    "lidar/clusters": (CLOUD,),
+    "lidar/depth": (IMAGE,),
+    "lidar/reflect": (IMAGE,),
+    "gps": (FIX,),
+    "imu": (IMU,),
+    "model/output": (MODEL,),
+    "model/boxes2d": (DETECT,),
+    "model/mask": (MASK,),
+    "model/mask_compressed": (MASK,),
+    "model/info": ("edgefirst_msgs/msg/ModelInfo",),
+    "fusion/boxes3d": (DETECT,),
+    "tf_static": (TRANSFORM, TF_MESSAGE),
+}
+"""Topics of the device, without slash, `rt/` or host name, and the types they may have.
+
+Source: device.md 2."""
+CAMERA_TOPICS = ("camera/h265", "camera/h264", "camera/jpeg", "camera/image")
+"""Known camera topics, the preferred one first."""
+
+ABORTING = frozenset({"foxglove_msgs/msg/ImageAnnotations"})
+"""Types whose lengths the vendor's codec believes: a false one ends the process (edgefirst-schemas 4.1)."""
+
+SHORT_TYPE = re.compile(r"^(\w+)/(\w+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message: where it comes from, its stamps in ns, and its CDR bytes with the 4-byte header.
+
+    `log_time` is when it was recorded (live: received); `definition` is the text of its type where the
+    recording carries one.
+    """
+
+    topic: str
+    schema: str
+    log_time: int
+    publish_time: int
+    sequence: int
+    data: bytes
+    definition: bytes = b""
+
+
+def full_type(name: str) -> str:
+    """`pkg/Type` and `pkg/msg/Type` are the same type; the long form is used."""
+    return SHORT_TYPE.sub(r"\1/msg/\2", name)
+
+
+def known_name(topic: str, schema: str) -> str | None:
+    """The device's name for a topic (`camera/h264`), or None where name and type do not fit.
+
+    A leading slash, a leading `rt/` and one unknown first segment (the host) are stripped.
+    """
+    name = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
+    if name not in KNOWN_TOPICS:
+        name = name.partition("/")[2]
+    return name if schema in KNOWN_TOPICS.get(name, ()) else None
+
+
+def header_stamp(message: Message) -> int | None:
+    """Stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own); None where there is none."""
+    if message.schema in (MASK, TF_MESSAGE) or len(message.data) < 12:
+        return None
+    seconds, nanoseconds = struct.unpack_from("<iI" if message.data[1] & 1 else ">iI", message.data, 4)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
+
+@functools.cache
+def _codec(schema: str) -> Any:
+    """The vendor codec's class for a type, or None."""
+    package, _, name = schema.partition("/msg/")
+    if schema in ABORTING:
+        return None
+    try:
+        return getattr(importlib.import_module("edgefirst.schemas"), package).__dict__.get(name)
+    except (AttributeError, ModuleNotFoundError):
+        return None
+
+
+@functools.cache
+def _foreign_decoder(schema: str, definition: bytes) -> Any:
+    """A decoder of mcap-ros2-support for a type the vendor's codec lacks, made from its text."""
+    from mcap.records import Schema
+    from mcap_ros2.decoder import DecoderFactory
+
+    record = Schema(id=1, name=schema, encoding="ros2msg", data=definition)
+    return DecoderFactory().decoder_for("cdr", record)
+
+
+def decode(message: Message) -> Any:
+    """The message as an object with the fields of its type; bulk fields are views into `message.data`.
+
+    Raises MessageError("undecodable") when it ends early or is no such message.
+    """
+    codec = _codec(message.schema)
+    try:
+        if codec is not None:
+            return codec.from_cdr(message.data)
+        decoder = _foreign_decoder(message.schema, message.definition)
+        if decoder is None or not message.definition.strip():
+            raise ValueError("no decoder for this type")
+        return decoder(message.data)
+    except Exception as error:  # whatever a codec of another house raises on bad bytes, the message is not usable
+        raise MessageError("undecodable", f"{message.topic}: {message.schema}: {error}") from error

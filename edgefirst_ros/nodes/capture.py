@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture node: datasets from live topics, as a lifecycle node with services and diagnostics."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import Clock, ClockType
+from rclpy.exceptions import NameValidationException
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.parameter import Parameter
+from rclpy.signals import SignalHandlerOptions
+from std_srvs.srv import Trigger
+
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
+from edgefirst_ros.live import Capture
+from edgefirst_ros.nodes.health import Health
+from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.sources.ros import RosSource, graph_topics
+from edgefirst_ros.topics import choose_topics, expect_topics
+
+MODELS = (Settings, LiveSettings)
+CHANGEABLE = frozenset({"rate", "keyframes", "require", "jpeg_quality", "max_bytes", "max_seconds", "min_free_bytes"})
+"""Parameters that may change at run time; they hold from the next dataset on."""
+M_ARENA_MAX = -8
+LOOK_EVERY = 0.25
+"""s between two looks for topics."""
+
+
+class CaptureNode(LifecycleNode):
+    """Looks for the camera and what belongs to it, and writes datasets while it is active."""
+
+    def __init__(self) -> None:
+        super().__init__("capture")
+        declare(self, *MODELS)
+        self.settings = read(self, Settings)
+        self.live = read(self, LiveSettings)
+        self.capture: Capture | None = None
+        self.source: RosSource | None = None
+        self._configured = self._active = False
+        self._wanted = self.live.autostart
+        self._told = ""
+        self._health = Health(self.get_name())
+        self._named = False  # whether the name of the first dataset was given away
+        self._finished: list[str] = []  # of captures that are closed
+        self._lossy = False
+        self._failed = False
+        self.finalized = False
+        """Whether nothing can bring the node up again."""
+        self.add_on_set_parameters_callback(self._may_change)
+        self.add_post_set_parameters_callback(self._changed)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        for name, what in (
+            ("start", self._start),
+            ("stop", self._stop),
+            ("split", self._split),
+            ("status", self._status),
+        ):
+            self.create_service(Trigger, f"~/{name}", self._answer(what))
+        steady = Clock(clock_type=ClockType.STEADY_TIME)  # ROS time may stand still
+        self.create_timer(LOOK_EVERY, self._look, clock=steady)
+        self.create_timer(1.0, self._diagnose, clock=steady)
+
+    @property
+    def exit_code(self) -> int:
+        """What the end of the process says of the datasets: 0 all there, 1 nothing usable, 3 something is lost."""
+        if self._failed:
+            return 3 if self._finished else 1
+        return 3 if self._lossy else 0
+
+    # ---- lifecycle -----------------------------------------------------------------------
+    def come_up(self) -> None:
+        """Configure, where that is still to be done, and activate."""
+        if not self._configured:
+            self.trigger_configure()
+        self.trigger_activate()
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Take the parameters as they are now."""
+        try:
+            self.settings, self.live = read(self, Settings), read(self, LiveSettings)
+        except EdgeFirstError as error:
+            self.get_logger().error(str(error))
+            return TransitionCallbackReturn.FAILURE
+        self._configured = True
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Begin to look for topics."""
+        self._active = True
+        self._wanted = self.live.autostart
+        return super().on_activate(state)
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Complete the dataset and listen no more."""
+        self._active = False
+        self._close()
+        return super().on_deactivate(state)
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Nothing is left to be given up."""
+        self._configured = False
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Complete the dataset, whatever the state was."""
+        self._active = False
+        self._close()
+        self.finalized = True
+        return TransitionCallbackReturn.SUCCESS
+
+    def _close(self) -> None:
+        source, self.source = self.source, None
+        if source is not None:
+            source.close()
+        capture, self.capture = self.capture, None
+        if capture is None:
+            return
+        try:
+            capture.close()
+        except EdgeFirstError as error:
+            self._failed = True
+            self.get_logger().error(str(error))
+        self._finished += capture.finished
+        self._lossy = self._lossy or capture.lossy
+        self._failed = self._failed or capture.failures > 0
+
+    # ---- topics --------------------------------------------------------------------------
+    def _look(self) -> None:
+        if not self._active:
+            return
+        if self.source is None:
+            self._begin()
+        if self.source is not None:
+            self.source.refresh()
+
+    def _begin(self) -> None:
+        """Give the topics their parts, once there is a camera (or the reference topic that is asked for)."""
+        try:
+            roles = choose_topics(graph_topics(self), self.settings)
+        except EdgeFirstError as error:
+            waits = isinstance(error, RecordingError) or self.settings.reference_topic is not None
+            self._tell(f"waiting: {error}" if waits else str(error))
+            return
+        roles = expect_topics(roles, self.settings)
+        for note in roles.notes:
+            self.get_logger().warning(note)
+        live = self.live.model_copy(update={"sequence": None}) if self._named else self.live
+        self._named = True
+        self.capture = Capture(self.settings, live, roles, socket.gethostname(), self.get_logger().info)
+        self.source = RosSource(self, roles, self.capture.put, self.live.depth, self.get_logger().error)
+        self._told = ""
+        if self._wanted:
+            self.capture.start()
+
+    def _tell(self, text: str) -> None:
+        """Log what is waited for, once."""
+        if text != self._told:
+            self._told = text
+            self.get_logger().info(text)
+
+    # ---- services and parameters ---------------------------------------------------------
+    def _answer(self, what: Callable[[], str]) -> Callable[[Trigger.Request, Trigger.Response], Trigger.Response]:
+        def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            try:
+                response.message, response.success = what(), True
+            except EdgeFirstError as error:
+                response.message, response.success = str(error), False
+            return response
+
+        return answer
+
+    def _running(self) -> Capture:
+        if self.capture is None or self.source is None:
+            raise RecordingError(self._told or "the node is not active")
+        return self.capture
+
+    def _start(self) -> str:
+        if not self._active:
+            self.come_up()
+        if self.capture is None and self._active:
+            self._wanted = True
+            return "begins as soon as there is a camera"
+        self._running().start()
+        return "started"
+
+    def _stop(self) -> str:
+        self._wanted = False
+        if self.capture is not None:
+            self.capture.stop()
+        return json.dumps({"datasets": self._all_finished()})
+
+    def _split(self) -> str:
+        self._running().split()
+        return "a new dataset begins with the next keyframe"
+
+    def _all_finished(self) -> list[str]:
+        return [*self._finished, *(self.capture.finished if self.capture is not None else [])]
+
+    def _status(self) -> str:
+        return json.dumps(self.status())
+
+    def status(self) -> dict[str, Any]:
+        """What is going on, by topic and in all."""
+        facts: dict[str, Any] = {"active": self._active, "waiting_for": self._told}
+        if self.capture is not None:
+            facts |= self.capture.status()
+        facts["finished"] = self._all_finished()
+        if self.source is not None:
+            facts["topics"] = {
+                topic: {
+                    "received": state.received,
+                    "lost": state.lost,
+                    "longest_gap_s": state.gap / 1e9,
+                    "reliable": state.reliable,
+                    "fault": state.fault,
+                }
+                for topic, state in sorted(self.source.topics.items())
+            }
+        return facts
+
+    def _may_change(self, parameters: Sequence[Parameter]) -> Any:
+        return check(self, parameters, MODELS, CHANGEABLE)
+
+    def _changed(self, parameters: Sequence[Parameter]) -> None:
+        self.settings, self.live = read(self, Settings), read(self, LiveSettings)
+        if self.capture is not None:
+            self.capture.change(self.settings, self.live)
+
+    # ---- diagnostics ---------------------------------------------------------------------
+    def _diagnose(self) -> None:
+        if not rclpy.ok(context=self.context):
+            return
+        facts = self.status()
+        states = sorted(self.source.topics.items()) if self.source is not None else []
+        topics = [self._health.topic(state, facts) for _, state in states]
+        array = DiagnosticArray(status=[self._health.dataset(facts, topics, self.live.out), *topics])
+        array.header.stamp = self.get_clock().now().to_msg()
+        self._diagnostics.publish(array)
+
+
+def _few_arenas() -> None:
+    """Let all threads share two arenas of memory, before there are threads.
+
+    Cubes and clouds pass from thread to thread, and glibc keeps an arena for each, which never gives back what it once
+    held: 405 MB instead of 343 MB with the load of benchmark/live.py.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the node until a signal or its shutdown; returns the exit code.
+
+    0: all there; 1: nothing usable written; 2: wrong parameters; 3: finished with loss.
+    """
+    _few_arenas()
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    try:
+        node = _node(sys.argv if argv is None else argv)
+    except EdgeFirstError as error:
+        print(f"edgefirst-ros capture: {error}", file=sys.stderr)  # noqa: T201  there is no node to log it
+        rclpy.try_shutdown()
+        return error.exit_code
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    if node.live.autostart:
+        node.come_up()
+    while not (ended.is_set() or node.finalized):
+        executor.spin_once(timeout_sec=0.2)
+    if not node.finalized:
+        node.trigger_shutdown()
+    executor.spin_once(timeout_sec=0.1)  # the answer to who asked for the shutdown may still be under way
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.try_shutdown()
+    return node.exit_code
+
+
+def _node(arguments: Sequence[str]) -> CaptureNode:
+    """The node; raises UsageError for wrong arguments and parameters."""
+    try:
+        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
+        return CaptureNode()
+    except (RuntimeError, ValueError, NameValidationException) as error:
+        raise UsageError(f"ROS arguments: {error}") from None

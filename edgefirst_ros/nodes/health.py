@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a capture node tells on /diagnostics: how each topic and the dataset are, and in words what is wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
+
+from edgefirst_ros.counts import LOSS
+from edgefirst_ros.messages import known_name
+from edgefirst_ros.sources.ros import TopicState
+from edgefirst_ros.topics import STATICS
+
+SILENT = 2.0
+"""s without a message after which a topic counts as silent, or five messages' time where that is longer."""
+STEADY = 5
+"""Seconds with messages after which their rate is believed."""
+
+
+class Health:
+    """Makes the statuses of a node from what it knows; to be asked once a second."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def topic(self, state: TopicState, facts: Mapping[str, Any]) -> DiagnosticStatus:
+        """One topic; `facts` are those of the capture."""
+        now = time.monotonic_ns()
+        count, since = self._seen.get(state.name, (state.received, now))
+        self._seen[state.name] = (state.received, now)
+        rate = (state.received - count) * 1e9 / (now - since) if now > since else 0.0
+        if rate:
+            state.rates.append(rate)
+        expected = median(state.rates) if state.rates else 0.0
+        counts = facts.get("counts", {}).get(state.delivered_as, {})
+        dropped = counts.get("dropped", {})
+        level, text = self._judge(state, rate, expected, dropped, now)
+        values = {
+            "rate, Hz": round(rate, 2),
+            "expected rate, Hz": round(expected, 2),
+            "received": state.received,
+            "lost": state.lost,
+            "queue": facts.get("queues", {}).get(state.delivered_as, 0),
+            "longest gap, s": round(state.gap / 1e9, 3),
+            "written": counts.get("written", 0),
+            "dropped": json.dumps(dropped),
+            "reliability": "reliable" if state.reliable else "best effort",
+        }
+        return status(level, f"{self._node}: {state.name}", text, values)
+
+    @staticmethod
+    def _judge(
+        state: TopicState, rate: float, expected: float, dropped: Mapping[str, int], now: int
+    ) -> tuple[bytes, str]:
+        if state.fault:
+            return DiagnosticStatus.ERROR, state.fault
+        said = []
+        if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
+            quiet = (now - state.last) / 1e9
+            if quiet > max(SILENT, 5 / expected if expected else 0.0):
+                said.append(f"nothing came for {quiet:.1f} s")
+            elif len(state.rates) >= STEADY and rate < expected / 2 and expected >= STEADY:
+                said.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
+        if state.lost:
+            said.append(f"{state.lost} messages lost on the way")
+        said += [f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS]
+        return (DiagnosticStatus.WARN if said else DiagnosticStatus.OK), "; ".join(said)
+
+    def dataset(self, facts: Mapping[str, Any], topics: list[DiagnosticStatus], out: str) -> DiagnosticStatus:
+        """The dataset and the node as a whole; `topics` are the statuses of all its topics."""
+        level, text = DiagnosticStatus.OK, "recording" if facts.get("recording") else "listening"
+        troubled = [topic.name.removeprefix(f"{self._node}: ") for topic in topics if topic.level != level]
+        if facts.get("failure"):
+            level, text = DiagnosticStatus.ERROR, f"the dataset has ended: {facts['failure']}"
+        elif not facts["active"]:
+            text = "not active"
+        elif "topics" not in facts:
+            level, text = DiagnosticStatus.WARN, facts["waiting_for"] or "looking for topics"
+        elif troubled:
+            level, text = DiagnosticStatus.WARN, f"{text}; something is wrong with {', '.join(troubled)}"
+        place = Path(out)
+        values = {
+            "dataset": facts.get("sequence", ""),
+            "samples": facts.get("samples", 0),
+            "bytes": facts.get("bytes", 0),
+            "finished": len(facts.get("finished", [])),
+            "queue": facts.get("queue", 0),
+            "decoder backlog": facts.get("backlog", 0),
+            "decoder": facts.get("decoder", ""),
+            "age of the newest sample, s": round((time.time_ns() - facts["newest"]) / 1e9, 3)
+            if facts.get("newest")
+            else "",
+            "age of the last flush, s": facts.get("flush_age_s", ""),
+            "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
+            "disk left, bytes": shutil.disk_usage(place).free if place.is_dir() else "",
+            "clock": facts.get("time_base", {}).get("base", ""),
+        }
+        return status(level, f"{self._node}: dataset", text, values)
+
+
+def status(level: bytes, name: str, text: str, values: Mapping[str, Any]) -> DiagnosticStatus:
+    """A DiagnosticStatus with its values as text."""
+    pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
+    return DiagnosticStatus(level=level, name=name, message=text, values=pairs)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conversion of recordings as a node: parameters in, a dataset out, progress on /diagnostics, then it ends."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.duration import Duration
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from rclpy.utilities import remove_ros_args
+
+from edgefirst_ros.config import ReplaySettings, Settings
+from edgefirst_ros.conversion import Outcome, convert
+from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.nodes.parameters import check, declare, read
+
+MODELS = (ReplaySettings, Settings)
+PERIOD = 1.0
+"""s between two messages on /diagnostics."""
+LOG_EVERY = 10.0
+"""s between two lines about the same step."""
+FAREWELL = 1.0
+"""Longest time the last message may take to arrive, s, and a listener to find a node that has just begun."""
+MOST_NOTES = 20
+
+
+class _Stopped(Exception):  # noqa: N818  no error: somebody wants us to end
+    """Raised inside the conversion after a signal."""
+
+
+class _Report:
+    """Says how far the conversion is."""
+
+    def __init__(self, node: Node, recordings: int) -> None:
+        self._node = node
+        self._recordings = recordings
+        self._count = 0
+        self._began = time.monotonic()
+        self._what, self._done, self._of = "starting", 0, 0
+        self._since = self._logged = self._began
+        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
+        node.create_timer(PERIOD, self.tick)
+
+    def progress(self, what: str, done: int, of: int) -> None:
+        """Take what `conversion.Progress` tells; from any thread."""
+        if what != self._what:
+            self._count += what.startswith("reading")
+            self._since = time.monotonic()
+            self._logged = 0.0
+        self._what, self._done, self._of = what, done, of
+
+    def tick(self) -> None:
+        """Publish the progress of the step, and log it from time to time."""
+        now = time.monotonic()
+        share = self._done / max(self._of, 1)
+        speed = share / max(now - self._since, 1e-3)
+        left = f"{(1 - share) / speed:.0f}" if speed else ""
+        text = f"{self._what}: {100 * share:.0f} %" + (f", {left} s left" if left else "")
+        facts = {
+            "step": self._what,
+            "recording": f"{self._count} of {self._recordings}",
+            "percent": f"{100 * share:.1f}",
+            "percent_per_s": f"{100 * speed:.2f}",
+            "eta_s": left,
+        }
+        self._publish(DiagnosticStatus.OK, text, facts)
+        if now - self._logged >= LOG_EVERY:
+            self._logged = now
+            self._node.get_logger().info(_plain(text))
+
+    def finished(self, outcome: Outcome) -> None:
+        """Say what became of it."""
+        log = self._node.get_logger()
+        speed = outcome.duration / max(outcome.seconds, 1e-9)
+        text = f"{outcome.samples} samples in {outcome.paths.container}"
+        log.info(_plain(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
+        for topic, count in sorted(outcome.counts.topics.items()):
+            reasons = "".join(f", {n} {reason}" for reason, n in sorted(count.dropped.items()))
+            log.info(_plain(f"{topic}: {count.seen} seen, {count.written} used{reasons}"))
+        for note in outcome.notes:
+            log.warning(_plain(note))
+        if outcome.loss:
+            text = f"finished with loss: {text}"
+            log.warning(_plain(text))
+        facts = {"step": "finished", "percent": "100.0", "samples": str(outcome.samples)}
+        facts |= {"dataset": str(outcome.paths.container), "times_real_time": f"{speed:.2f}"}
+        facts |= {f"note {n}": note for n, note in enumerate(outcome.notes[:MOST_NOTES], 1)}
+        self.last(DiagnosticStatus.WARN if outcome.loss or outcome.notes else DiagnosticStatus.OK, text, facts)
+
+    def last(self, level: bytes, text: str, facts: dict[str, str]) -> None:
+        """Publish something and wait until it has arrived."""
+        while not self._publisher.get_subscription_count() and time.monotonic() < self._began + FAREWELL:
+            time.sleep(0.02)
+        self._publish(level, text, facts)
+        self._publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
+
+    def _publish(self, level: bytes, text: str, facts: dict[str, str]) -> None:
+        name = f"{self._node.get_fully_qualified_name()}: conversion"
+        values = [KeyValue(key=key, value=_plain(value)) for key, value in facts.items()]
+        message = DiagnosticArray(
+            status=[DiagnosticStatus(level=level, name=name, message=_plain(text), values=values)]
+        )
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._publisher.publish(message)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Convert the recordings that the ROS arguments name; returns the exit code.
+
+    0 all there, 3 finished with loss, 128 and the number of the signal when stopped: what was written so far then has
+    names that end in .partial or .journal. Raises EdgeFirstError, of which `exit_code` is 1 or 2.
+    """
+    caught: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: caught.append(received))
+    try:
+        rest = remove_ros_args(args=list(arguments))
+        if rest:
+            raise UsageError(f"{rest[0]!r}: parameters are given as --ros-args -p NAME:=VALUE")
+        rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        raise UsageError(str(error)) from None
+    try:
+        node = rclpy.create_node("replay")
+        try:
+            return _replay(node, caught)
+        finally:
+            node.destroy_node()
+    finally:
+        rclpy.shutdown()
+
+
+def _replay(node: Node, caught: list[int]) -> int:
+    declare(node, *MODELS)
+    own, settings = read(node, ReplaySettings), read(node, Settings)
+    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, MODELS, ()))
+    report = _Report(node, len(own.recordings))
+
+    def progress(what: str, done: int, of: int) -> None:
+        if caught:
+            raise _Stopped
+        report.progress(what, done, of)
+
+    work = partial(convert, own.recordings, own.out, name=own.name, settings=settings, overwrite=own.overwrite)
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    report.tick()
+    with ThreadPoolExecutor(1, "convert") as pool:
+        running = pool.submit(work, progress=progress)
+        running.add_done_callback(lambda _: executor.wake())
+        while not running.done():
+            executor.spin_once(timeout_sec=0.2)
+    executor.shutdown()
+    try:
+        outcome = running.result()
+    except _Stopped:
+        text = f"stopped; what was written to {own.out} so far has names ending in .partial or .journal"
+        node.get_logger().warning(_plain(text))
+        report.last(DiagnosticStatus.WARN, text, {"step": "stopped"})
+        return 128 + caught[0]
+    except EdgeFirstError as error:
+        report.last(DiagnosticStatus.ERROR, str(error), {"step": "failed"})
+        raise
+    report.finished(outcome)
+    return outcome.exit_code
+
+
+def _plain(text: str) -> str:
+    """The text without what cannot be printed or sent: control characters, parts of names that are no UTF-8."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

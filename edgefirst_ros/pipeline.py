@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The street: messages of one recording or capture in, frames with all that belongs to them out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from edgefirst_ros.assembly import Assembly, Item, Push, Work, storable
+from edgefirst_ros.config import Settings, nanoseconds
+from edgefirst_ros.counts import NO_ATTITUDE, NO_FIX, NOT_NEAREST, Counts
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import Message, decode, header_stamp
+from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, attitude_of, fix_of
+from edgefirst_ros.sync.align import Aligned, Aligner, Stream
+from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase
+from edgefirst_ros.topics import Roles
+
+SWEEP = 250_000_000
+"""ns of recording between two looks at what can be forgotten."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What comes along with a frame through the alignment."""
+
+    segment: int
+    join: int
+    """Stamp by which model results are joined."""
+    own: Item | None
+
+
+class _Tracks:
+    """Positions and attitudes of one stretch of time without a clock set back."""
+
+    def __init__(self, max_gap: int) -> None:
+        self.fixes = FixTrack(max_gap)
+        self.attitudes = AttitudeTrack(max_gap)
+
+
+class Pipeline:
+    """Aligns messages pushed in recorded order and hands frames to an `Assembly`.
+
+    `overlapping`: the segments that share a time with another, as a clock set back makes them; None where that is
+    not known beforehand (live): then every clock set back begins a stretch of its own;
+    `numbered`: a step other than 1 in the reference topic's sequence numbers means a loss; `by_header`: model results
+    are joined by header stamps, else by the time base's.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        roles: Roles,
+        base: TimeBase,
+        counts: Counts,
+        calibration: Calibration,
+        assembly: Assembly,
+        *,
+        group_of: Callable[[int], str | None],
+        overlapping: Collection[int] | None = None,
+        numbered: bool = False,
+        by_header: bool = True,
+    ) -> None:
+        self._settings = settings
+        self._roles = roles
+        self._base = base
+        self._counts = counts
+        self._calibration = calibration
+        self._assembly = assembly
+        self._group_of = group_of
+        self._overlapping = overlapping
+        self._numbered = numbered
+        self._by_header = by_header
+        self._lookahead = nanoseconds(settings.lookahead) + base.spread
+        self._gap = nanoseconds(settings.max_gap)
+        self._sensors: dict[str, list[str]] = {}
+        streams = {}
+        for sensor, topic in roles.companions.items():
+            if topic != roles.reference:
+                tolerance, offset, reuse = settings.stream(sensor)
+                streams[sensor] = Stream(tolerance, offset, reuse)
+                self._sensors.setdefault(topic, []).append(sensor)
+        self._aligner: Aligner[_Frame, Item] = Aligner(streams, self._lookahead)
+        self._clock = RunningClock()
+        self._segments = Segments()
+        self._frames = 0
+        self._sequence: int | None = None
+        self._gap_before = False
+        self._tracks: dict[int, _Tracks] = {}
+        self._ready: deque[Aligned[_Frame, Item]] = deque()
+        self._results: OrderedDict[int, tuple[int, Item]] = OrderedDict()
+        self._swept = 0
+
+    # ---- messages ------------------------------------------------------------------------
+    def push(self, message: Message, now: int | None = None) -> None:
+        """Take the next message; `now` is a time in ns that only runs forward (default: that of the recording)."""
+        now = self._clock.tick(message.log_time) if now is None else now
+        if message.topic == self._roles.reference:
+            self._reference(message, now)
+        else:
+            try:
+                self._companion(message, now, decode(message))
+            except MessageError as error:
+                self._counts.drop(message.topic, error.reason, why=error)
+        self.advance(now)
+
+    def _reference(self, message: Message, now: int) -> None:
+        number, self._frames = self._frames, self._frames + 1
+        if self._numbered and self._sequence is not None and message.sequence != self._sequence + 1:
+            self._gap_before = True
+        self._sequence = message.sequence
+        gap, self._gap_before = self._gap_before, False
+        try:
+            content = decode(message)
+        except MessageError as error:
+            self._assembly.put(Push(number, error))
+            return
+        self._assembly.put(Push(number, content, gap))
+        stamp = self._base.stamp(message)
+        segment = self._segments.add(stamp)
+        own = None
+        if self._roles.sensor is not None:
+            try:
+                storable(self._roles.sensor, content)
+                own = Item(message.topic, content, stamp)
+            except MessageError:
+                pass  # its frame is counted as one that cannot be stored
+        join = (header_stamp(message) or 0) if self._by_header else stamp
+        self._aligner.add_frame(stamp, number, now, _Frame(segment, join, own), segment, self._group())
+        if message.topic in (self._roles.gps, self._roles.imu, self._roles.model):
+            self._companion(message, now, content)
+
+    def _group(self) -> int:
+        """Where segments overlap in time, messages meet only those recorded during the same one."""
+        current = self._segments.current
+        if self._overlapping is None:
+            return self._segments.set_back
+        return current if current in self._overlapping else -1
+
+    def _companion(self, message: Message, now: int, content: Any) -> None:
+        stamp, group, topic = self._base.stamp(message), self._group(), message.topic
+        for sensor in self._sensors.get(topic, ()):
+            storable(sensor, content)
+            offset = self._aligner.streams[sensor].offset
+            self._aligner.add(sensor, stamp, now, Item(topic, content, stamp + offset), group)
+        if topic == self._roles.gps:
+            fix = fix_of(content, stamp)
+            if fix is None:
+                self._counts.drop(topic, NO_FIX)
+            else:
+                self._track(group).fixes.add(fix)
+        if topic == self._roles.imu:
+            attitude = attitude_of(content)
+            if attitude is None:
+                self._counts.drop(topic, NO_ATTITUDE)
+            else:
+                self._track(group).attitudes.add(stamp, attitude)
+        if topic == self._roles.model:
+            join = (header_stamp(message) or 0) if self._by_header else stamp
+            self._results.setdefault(join, (now, Item(topic, content, stamp)))
+        if topic in self._roles.statics:
+            self._calibration.take(message.schema, content)
+
+    def _track(self, group: int) -> _Tracks:
+        if group not in self._tracks:
+            self._tracks[group] = _Tracks(self._gap)
+        return self._tracks[group]
+
+    # ---- frames --------------------------------------------------------------------------
+    def advance(self, now: int | None) -> None:
+        """Hand on the frames that are complete by `now`; all for None."""
+        self._ready.extend(self._aligner.release(now))
+        while self._ready and (now is None or self._navigated(self._ready[0], now)):
+            self._assembly.put(self._work(self._ready.popleft()))
+        if now is not None and now - self._swept > SWEEP:
+            self._swept = now
+            self._forget(now)
+
+    def _navigated(self, frame: Aligned[_Frame, Item], now: int) -> bool:
+        """Whether all fixes and attitudes have come that could change those of the frame."""
+        tracks = self._track(frame.group)
+        horizon = max(tracks.fixes.horizon(frame.stamp), tracks.attitudes.horizon(frame.stamp), frame.stamp)
+        return frame.arrived + horizon - frame.stamp + self._lookahead <= now
+
+    def _work(self, frame: Aligned[_Frame, Item]) -> Work:
+        tracks = self._track(frame.group)
+        work = Work(frame.number, frame.stamp, frame.item.segment)
+        for sensor in self._roles.companions:
+            near = frame.nearest.get(sensor)
+            if near is not None:
+                work.companions[sensor] = (near.stamp, near.item)
+        if self._roles.sensor is not None and frame.item.own is not None:
+            work.own = (self._roles.sensor, frame.item.own)
+        work.position = tracks.fixes.position(frame.stamp)
+        work.orientation = tracks.attitudes.orientation(frame.stamp)
+        if self._roles.model is not None:
+            work.result = self._results.get(frame.item.join, (0, None))[1]
+        work.group = self._group_of(frame.stamp)
+        return work
+
+    def _forget(self, now: int) -> None:
+        """Let go of what no frame that waits or is still to come can need."""
+        waiting = [*self._ready, *self._aligner.waiting()]
+        oldest = min((frame.arrived for frame in waiting), default=now)
+        while self._results and next(iter(self._results.values()))[0] < oldest - 2 * self._lookahead:
+            self._results.popitem(last=False)
+        for group, tracks in self._tracks.items():
+            first = min((f.stamp for f in waiting if f.group == group), default=None)
+            if first is not None:
+                tracks.fixes.forget(first - self._lookahead)
+                tracks.attitudes.forget(first - self._lookahead)
+
+    def finish(self) -> None:
+        """Hand on what is left, and wait until it is written."""
+        self._assembly.take_time()
+        self.advance(None)
+        self._assembly.finish()
+        for tracks in self._tracks.values():
+            tracks.fixes.close()
+            if self._roles.gps is not None:
+                self._counts.drop(self._roles.gps, NO_FIX, tracks.fixes.refused)
+
+
+def count_unused(counts: Counts, roles: Roles) -> None:
+    """Count the companions' messages that were nearest to no sample; called once all are seen."""
+    for topic in set(roles.companions.values()) & set(counts.topics) - {roles.reference}:
+        count = counts[topic]
+        counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))

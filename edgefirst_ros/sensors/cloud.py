@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Point clouds: any PointCloud2 as PCD 0.7, values bit-exact, and back.
+
+Source: PCD file format 0.7 (Point Cloud Library); dataset.md 4.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import lzf
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.errors import DatasetError, MessageError
+
+if TYPE_CHECKING:
+    from edgefirst.schemas.sensor_msgs import PointCloud2
+
+Form = Literal["binary", "binary_compressed", "ascii"]
+DATATYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
+"""numpy kinds of PointField.datatype."""
+LETTERS = {"i": "I", "u": "U", "f": "F"}
+KINDS = {"I": "i", "U": "u", "F": "f"}
+KEYS = ("VERSION", "FIELDS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT", "VIEWPOINT", "POINTS", "DATA")
+"""Header lines of a PCD file in their order."""
+FIELD_NAME = re.compile(r"[^\s#\x00-\x20\x7f-\x9f][^\s\x00-\x20\x7f-\x9f]*")
+"""What can stand in the FIELDS line: no space, no control character, no comment."""
+HEADER_LIMIT = 65536
+"""Bytes in which the header of a PCD file must end."""
+LZF_LIMIT = 88
+"""LZF makes at most 264 bytes of three; a file that claims more is refused before anything is allocated."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    kind: str
+    offset: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        return int(self.kind[1]) * self.count
+
+
+def check_cloud(message: PointCloud2) -> None:
+    """Raise MessageError("cannot be stored") for a cloud that is not what it says.
+
+    Unknown datatypes, names that a PCD header cannot hold, fields that overlap or leave the point, data shorter than
+    announced.
+    """
+    _described(message)
+
+
+def encode_cloud(
+    message: PointCloud2, data: Form = "binary", extra_nan: tuple[str, ...] = ()
+) -> list[bytes | memoryview]:
+    """The PCD file of a cloud as buffers to be written one after the other.
+
+    Fields are the message's in offset order, without padding, little-endian; `extra_nan` names float32 fields to add
+    as NaN where the message has none.  A packed little-endian message is not copied: its buffer is the second one.
+    Raises MessageError as check_cloud does.
+    """
+    fields = _described(message)
+    extra = [_Field(name, "f4", 0, 1) for name in extra_nan if all(field.name != name for field in fields)]
+    points = message.width * message.height
+    body = message.data.view()
+    step = sum(field.size for field in fields)
+    packed = step == message.point_step and (message.height <= 1 or message.row_step == message.width * step)
+    if data == "binary" and packed and not extra and not message.is_bigendian:
+        return [_header(message, fields, data), body[: points * step]]
+    table = np.empty(points, _record([*fields, *extra]))
+    if points:
+        _fill(table, message, fields)
+    for field in extra:
+        table[field.name] = np.nan
+    header = _header(message, [*fields, *extra], data)
+    if data == "ascii":
+        return [header, _text(table)]
+    return [header, _compressed(table) if data == "binary_compressed" else table.view(np.uint8).data]
+
+
+def decode_cloud(pcd: bytes) -> NDArray[Any]:
+    """The points of a PCD file: structured, little-endian, shape (points,); a field of COUNT n > 1 has n values.
+
+    Raises DatasetError when header or data are broken.
+    """
+    try:
+        header, start = _parse(pcd)
+        record = _record_of(header)
+        points = int(header["POINTS"][0])
+        if points < 0 or points != int(header["WIDTH"][0]) * int(header["HEIGHT"][0]):
+            raise ValueError(f"{points} points for {header['WIDTH'][0]} x {header['HEIGHT'][0]}")
+        body = memoryview(pcd)[start:]
+        form = header["DATA"][0]
+        if form == "ascii":
+            return _from_text(bytes(body), record, points)
+        if form == "binary_compressed":
+            return _from_compressed(body, record, points)
+        if form != "binary":
+            raise ValueError(f"data form {form!r}")
+        if len(body) < points * record.itemsize:
+            raise ValueError(f"{len(body)} bytes for {points} points of {record.itemsize}")
+        return np.frombuffer(body, record, points)
+    except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error) as error:
+        raise DatasetError(f"PCD cannot be read: {error}") from error
+
+
+def _described(message: PointCloud2) -> list[_Field]:
+    """The checked fields of a message in offset order."""
+    fields: list[_Field] = []
+    for field in sorted(message.fields, key=lambda field: field.offset):
+        if field.datatype not in DATATYPES:
+            raise MessageError("cannot be stored", f"field {field.name!r} has the unknown datatype {field.datatype}")
+        if not FIELD_NAME.fullmatch(field.name) or any(field.name == other.name for other in fields):
+            raise MessageError("cannot be stored", f"field name {field.name!r} does not fit into a PCD header")
+        fields.append(_Field(field.name, DATATYPES[field.datatype], field.offset, max(1, field.count)))
+    step, end = message.point_step, 0
+    for described in fields:
+        if described.offset < end or described.offset + described.size > step:
+            where = f"field {described.name!r} at {described.offset}"
+            raise MessageError("cannot be stored", f"{where} overlaps another or leaves the point of {step} bytes")
+        end = described.offset + described.size
+    if not fields:
+        raise MessageError("cannot be stored", "a cloud without fields")
+    width, height = message.width, message.height
+    if height > 1 and message.row_step < width * step:
+        raise MessageError("cannot be stored", f"rows of {message.row_step} bytes for {width} points of {step}")
+    needed = (height - 1) * message.row_step + width * step if width and height else 0
+    if len(message.data) < needed:
+        raise MessageError("cannot be stored", f"{len(message.data)} bytes for {width} x {height} points of {step}")
+    return fields
+
+
+def _fill(table: NDArray[Any], message: PointCloud2, fields: list[_Field]) -> None:
+    """Copy the fields of all points, whatever the steps and the byte order, into the packed table."""
+    order = ">" if message.is_bigendian else "<"
+    shape, data = (message.height, message.width), message.data.view()
+    for field in fields:
+        size = int(field.kind[1])
+        # As unsigned integers, so that no NaN is touched on the way.
+        raw: NDArray[Any] = np.ndarray(
+            (*shape, field.count),
+            f"{order}u{size}",
+            data,
+            field.offset,
+            (message.row_step, message.point_step, size),
+        )
+        column = table[field.name].reshape(*shape, field.count)
+        column.view(f"<u{size}")[...] = raw
+
+
+def _record(fields: list[_Field]) -> np.dtype[Any]:
+    return np.dtype([(f.name, "<" + f.kind) if f.count == 1 else (f.name, "<" + f.kind, (f.count,)) for f in fields])
+
+
+def _header(message: PointCloud2, fields: list[_Field], data: Form) -> bytes:
+    values = (
+        "0.7",
+        " ".join(field.name for field in fields),
+        " ".join(field.kind[1] for field in fields),
+        " ".join(LETTERS[field.kind[0]] for field in fields),
+        " ".join(str(field.count) for field in fields),
+        message.width,
+        message.height,
+        "0 0 0 1 0 0 0",
+        message.width * message.height,
+        data,
+    )
+    return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
+
+
+def _columns(table: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    for name in table.dtype.names or ():
+        yield table[name]
+
+
+def _text(table: NDArray[Any]) -> bytes:
+    """One line per point; floats in the shortest form that reads back as the same value."""
+    words = []
+    for column in _columns(table):
+        # str of a numpy float is the shortest form of its own width; of the item it would be that of a double.
+        words += [list(map(str, values)) for values in (column.T if column.ndim > 1 else [column])]
+    return "".join(" ".join(line) + "\n" for line in zip(*words, strict=True)).encode()
+
+
+def _from_text(body: bytes, record: np.dtype[Any], points: int) -> NDArray[Any]:
+    words = body.split()
+    per_point = sum(_count(record, name) for name in record.names or ())
+    if len(words) != points * per_point:
+        raise ValueError(f"{len(words)} values for {points} points of {per_point}")
+    table, first = np.empty(points, record), 0
+    for name in record.names or ():
+        kind, column = record[name].base, table[name]
+        for values in column.T if column.ndim > 1 else [column]:
+            numbers = words[first::per_point]
+            first += 1
+            values[...] = np.array(numbers if kind.kind == "f" else list(map(int, numbers)), kind)
+    return table
+
+
+def _compressed(table: NDArray[Any]) -> bytes:
+    """Sizes and LZF data: the columns one after the other, as PCL writes them."""
+    plain = b"".join(column.tobytes() for column in _columns(table))
+    # The codec gives None where nothing is gained; then the bytes go as literal runs of at most 32.
+    packed = (lzf.compress(plain) if plain else b"") or b"".join(
+        bytes((len(plain[n : n + 32]) - 1,)) + plain[n : n + 32] for n in range(0, len(plain), 32)
+    )
+    return struct.pack("<II", len(packed), len(plain)) + packed
+
+
+def _from_compressed(body: memoryview, record: np.dtype[Any], points: int) -> NDArray[Any]:
+    packed, size = struct.unpack_from("<II", body)
+    if size != points * record.itemsize or packed > len(body) - 8 or size > LZF_LIMIT * packed:
+        raise ValueError(f"{packed} bytes that unpack to {size} for {points} points of {record.itemsize}")
+    plain = lzf.decompress(bytes(body[8 : 8 + packed]), size) if size else b""
+    if plain is None or len(plain) != size:
+        raise ValueError("LZF data are broken")
+    table, first = np.empty(points, record), 0
+    for name in record.names or ():
+        width = record[name].itemsize * points
+        column = np.frombuffer(plain[first : first + width], record[name].base)
+        table[name].view(f"<u{column.itemsize}")[...] = column.view(f"<u{column.itemsize}").reshape(table[name].shape)
+        first += width
+    return table
+
+
+def _parse(pcd: bytes) -> tuple[dict[str, list[str]], int]:
+    """({key: words}, where the data begin)."""
+    header: dict[str, list[str]] = {}
+    position = 0
+    while "DATA" not in header:
+        end = pcd.find(b"\n", position, HEADER_LIMIT)
+        if end < 0:
+            raise ValueError("no DATA line")
+        words = pcd[position:end].decode().split()
+        if words and not words[0].startswith("#"):
+            header[words[0]] = words[1:]
+        position = end + 1
+    return header, position
+
+
+def _record_of(header: dict[str, list[str]]) -> np.dtype[Any]:
+    names, sizes, letters = header["FIELDS"], header["SIZE"], header["TYPE"]
+    counts = header.get("COUNT", ["1"] * len(names))
+    fields = []
+    for name, size, letter, count in zip(names, sizes, letters, counts, strict=True):
+        number = int(count)
+        if size not in ("1", "2", "4", "8") or (letter == "F" and size in ("1", "2")) or not 1 <= number < HEADER_LIMIT:
+            raise ValueError(f"field {name!r} has size {size}, type {letter} and count {count}")
+        fields.append(_Field(name, KINDS[letter] + size, 0, number))
+    return _record(fields)
+
+
+def _count(record: np.dtype[Any], name: str) -> int:
+    return record[name].itemsize // record[name].base.itemsize

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Depth and reflectivity images of older lidar services: mono16 in mm to 16-bit PNG, mono8 to JPEG."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.picture import LARGEST_SIDE
+
+
+def check_depth(message: Any) -> None:
+    """Raise MessageError when an Image is no whole mono16 one."""
+    _pixels(message, "mono16")
+
+
+def check_reflect(message: Any) -> None:
+    """Raise MessageError when an Image is no whole mono8 one."""
+    _pixels(message, "mono8")
+
+
+def encode_depth(message: Any) -> bytes:
+    """16-bit grayscale PNG of a mono16 Image; values in mm as sent."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(_pixels(message, "mono16")).save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+def encode_reflect(message: Any) -> bytes:
+    """Grayscale JPEG of a mono8 Image, quality 95."""
+    import simplejpeg
+
+    pixels = _pixels(message, "mono8")[..., np.newaxis]
+    return bytes(simplejpeg.encode_jpeg(pixels, quality=95, colorspace="GRAY", colorsubsampling="GRAY"))
+
+
+def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
+    """(height, width) uint16 or uint8 of an Image."""
+    size = 2 if encoding == "mono16" else 1
+    width, height, step = message.width, message.height, message.step
+    if message.encoding != encoding or not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE:
+        raise MessageError("cannot be stored", f"{width} x {height} image of {message.encoding!r}; expected {encoding}")
+    if step < width * size or len(message.data) < step * height:
+        raise MessageError("cannot be stored", f"{len(message.data)} bytes for {height} lines of {step}")
+    lines = np.frombuffer(message.data, np.uint8)[: step * height].reshape(height, step)[:, : width * size]
+    kind = np.dtype((">" if message.is_bigendian else "<") + f"u{size}")
+    return np.ascontiguousarray(np.ascontiguousarray(lines).view(kind).astype(kind.newbyteorder("=")))

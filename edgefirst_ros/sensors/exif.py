@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a picture says about itself: EXIF written into JPEG and PNG files and read back.
+
+Source: CIPA DC-008 (Exif 2.32), dataset.md 2 and 9.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.sensors.picture_file import (
+    APP0,
+    APP1,
+    DQT,
+    PNG_SIGNATURE,
+    SOS,
+    Buffer,
+    jpeg_segments,
+    png_chunk,
+    png_chunks,
+)
+
+SECOND = 1_000_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAKE = "EdgeFirst"
+BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED = 1, 2, 3, 4, 5, 7
+SIZES = {BYTE: 1, ASCII: 1, SHORT: 2, LONG: 4, RATIONAL: 8, UNDEFINED: 1}
+MAIN, GPS = 0x8769, 0x8825
+ENTRY = struct.Struct(">HHI4s")
+FINE = 10_000_000
+"""Denominator of arc seconds and seconds: 60 of them still fit into 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExifInfo:
+    """What is written into a picture.
+
+    stamp in ns since the epoch (UTC); latitude and longitude in degrees (WGS-84), None without a fix; altitude and
+    error (horizontal, 1 sigma) in m; heading in degrees from true north; focal_35mm in mm.
+    """
+
+    sequence: str
+    frame: int
+    stamp: int
+    host: str
+    software: str
+    latitude: float | None = None
+    longitude: float | None = None
+    altitude: float | None = None
+    error: float | None = None
+    heading: float | None = None
+    focal_35mm: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExifFound:
+    """What a picture says; units as in ExifInfo, None where it says nothing."""
+
+    sequence: str | None
+    frame: int | None
+    stamp: int | None
+    latitude: float | None
+    longitude: float | None
+    altitude: float | None
+
+
+def encode_exif(info: ExifInfo) -> bytes:
+    """The TIFF bytes (big-endian) of all tags of dataset.md 2; for JPEG and PNG alike.
+
+    What is not finite or does not fit its tag (a rational of 32 bits) is left out.  Raises DatasetError when the
+    stamp is no date or the texts do not fit into one JPEG segment.
+    """
+    seconds, nanoseconds = divmod(info.stamp, SECOND)
+    try:
+        moment = EPOCH + timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise DatasetError(f"stamp {info.stamp} is no date") from error
+    date = f"{moment.year:04}:{moment.month:02}:{moment.day:02}"
+    time = f"{moment.hour:02}:{moment.minute:02}:{moment.second:02}"
+    comment = json.dumps({"sequence": info.sequence, "frame": info.frame, "timestamp_ns": info.stamp})
+    exif = [
+        (0x9000, UNDEFINED, b"0232"),
+        (0x9003, ASCII, f"{date} {time}\0".encode()),
+        (0x9011, ASCII, b"+00:00\0"),
+        (0x9286, UNDEFINED, b"ASCII\0\0\0" + comment.encode()),
+        (0x9291, ASCII, f"{nanoseconds:09}\0".encode()),
+    ]
+    if info.focal_35mm is not None and 1 <= info.focal_35mm <= 0xFFFF:
+        exif.append((0xA405, SHORT, struct.pack(">H", info.focal_35mm)))
+    gps = _gps(info, moment, nanoseconds, date)
+    main = [
+        (0x010F, ASCII, _ascii(MAKE)),
+        (0x0110, ASCII, _ascii(info.host)),
+        (0x0131, ASCII, _ascii(info.software)),
+        (MAIN, LONG, bytes(4)),
+    ]
+    at = 8 + len(_directory(main, 8)) + (12 if gps else 0)
+    main[-1] = (MAIN, LONG, struct.pack(">I", at))
+    described = _directory(exif, at)
+    tail = b""
+    if gps:
+        main.append((GPS, LONG, struct.pack(">I", at + len(described))))
+        tail = _directory(gps, at + len(described))
+    tiff = b"".join((b"MM\0\x2a\0\0\0\x08", _directory(main, 8), described, tail))
+    if len(tiff) > 0xFFFF - 8:
+        raise DatasetError(f"EXIF of {len(tiff)} bytes does not fit into a picture: sequence or host name too long")
+    return tiff
+
+
+def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
+    """The JPEG with this EXIF, as buffers to be written one after the other; the scan is not copied.
+
+    APP1 comes right behind APP0 where that is first, else behind SOI.  Existing APP1 segments are left out; all
+    others, and everything from the first quantisation table on, stay byte for byte.
+    Raises MessageError("undecodable") when the segments are broken.
+    """
+    data = memoryview(jpeg).cast("B")
+    segment = struct.pack(">BBH6s", 0xFF, APP1, len(exif) + 8, b"Exif\0\0") + exif
+    start, dropped = 2, []
+    for marker, begin, end in jpeg_segments(data):
+        if marker in (DQT, SOS):
+            break
+        if marker == APP0 and begin == 2:
+            start = end
+        if marker == APP1:
+            dropped.append((begin, end))
+    parts: list[Buffer] = [data[:start], segment]
+    for first, end in dropped:
+        parts.append(data[start:first])
+        start = end
+    parts.append(data[start:])
+    return [part for part in parts if len(part)]
+
+
+def insert_png(png: Buffer, exif: bytes) -> list[Buffer]:
+    """The PNG with this EXIF in an eXIf chunk behind IHDR, any other eXIf left out, all else byte for byte.
+
+    Raises MessageError("undecodable") when the chunks are broken.
+    """
+    data = memoryview(png).cast("B")
+    parts: list[Buffer] = [data[:33], png_chunk(b"eXIf", exif)]
+    start = position = 33
+    for kind, body in png_chunks(data):
+        if kind == b"IHDR":
+            continue
+        end = position + len(body) + 12
+        if kind == b"eXIf":
+            parts.append(data[start:position])
+            start = end
+        position = end
+    parts.append(data[start:])
+    return [part for part in parts if len(part)]
+
+
+def read_exif(picture: Buffer) -> ExifFound:
+    """Stamp, position and name that a JPEG or PNG carries; all None without EXIF.
+
+    The stamp is that of our UserComment, else DateTimeOriginal with its fraction and offset (UTC without one).
+    Raises MessageError("undecodable") when the picture or its EXIF is broken.
+    """
+    payload = _payload(memoryview(picture).cast("B"))
+    if payload is None:
+        return ExifFound(None, None, None, None, None, None)
+    try:
+        main = _read_directory(payload, struct.unpack_from(_order(payload) + "I", payload, 4)[0])
+        exif = _read_directory(payload, main[MAIN][0]) if MAIN in main else {}
+        gps = _read_directory(payload, main[GPS][0]) if GPS in main else {}
+        comment = _comment(exif.get(0x9286))
+        stamp = comment.get("timestamp_ns")
+        sequence, frame = comment.get("sequence"), comment.get("frame")
+        return ExifFound(
+            sequence if isinstance(sequence, str) else None,
+            frame if type(frame) is int else None,
+            stamp if type(stamp) is int else _moment(exif),
+            _signed(gps.get(2), negative=gps.get(1) == "S"),
+            _signed(gps.get(4), negative=gps.get(3) == "W"),
+            _signed(gps.get(6), negative=gps.get(5) == b"\1"),
+        )
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error) as error:
+        raise MessageError("undecodable", f"EXIF: {error}") from error
+
+
+# ---- writing -----------------------------------------------------------------------------------
+def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[tuple[int, int, bytes]]:
+    """The GPS directory; empty without a position."""
+    if info.latitude is None or info.longitude is None:
+        return []
+    second = moment.second * FINE + nanoseconds * FINE // SECOND
+    altitude, error = _rational(info.altitude), _rational(info.error)
+    heading = _rational(None if info.heading is None else info.heading % 360)
+    entries = [
+        (0, BYTE, b"\2\3\0\0"),
+        (1, ASCII, b"S\0" if info.latitude < 0 else b"N\0"),
+        (2, RATIONAL, _degrees(info.latitude)),
+        (3, ASCII, b"W\0" if info.longitude < 0 else b"E\0"),
+        (4, RATIONAL, _degrees(info.longitude)),
+    ]
+    if info.altitude is not None and altitude:
+        entries += [(5, BYTE, b"\1" if info.altitude < 0 else b"\0"), (6, RATIONAL, altitude)]
+    entries.append((7, RATIONAL, struct.pack(">6I", moment.hour, 1, moment.minute, 1, second, FINE)))
+    if heading:
+        entries += [(16, ASCII, b"T\0"), (17, RATIONAL, heading)]
+    entries += [(18, ASCII, b"WGS-84\0"), (29, ASCII, f"{date}\0".encode())]
+    return [*entries, (31, RATIONAL, error)] if error else entries
+
+
+def _degrees(angle: float) -> bytes:
+    """Degrees, minutes and seconds; rounded as a whole, so that no 60.0000000 s comes out."""
+    minutes, seconds = divmod(round(abs(angle) * 3600 * FINE), 60 * FINE)
+    return struct.pack(">6I", minutes // 60, 1, minutes % 60, 1, seconds, FINE)
+
+
+def _rational(value: float | None) -> bytes:
+    """The size of a number to three decimals, or to none where that does not fit; empty where nothing fits."""
+    if value is None or not math.isfinite(value):
+        return b""
+    for denominator in (1000, 1):
+        numerator = round(abs(value) * denominator)
+        if numerator <= 0xFFFFFFFF:
+            return struct.pack(">II", numerator, denominator)
+    return b""
+
+
+def _ascii(text: str) -> bytes:
+    return text.replace("\0", "").encode("ascii", "backslashreplace") + b"\0"
+
+
+def _directory(entries: list[tuple[int, int, bytes]], at: int) -> bytes:
+    """A TIFF directory that lies at offset `at`, its longer values right behind it."""
+    place = at + 6 + 12 * len(entries)
+    head, heap = [struct.pack(">H", len(entries))], []
+    for tag, kind, value in entries:
+        count = len(value) // SIZES[kind]
+        if len(value) <= 4:
+            head.append(ENTRY.pack(tag, kind, count, value))
+            continue
+        head.append(ENTRY.pack(tag, kind, count, place.to_bytes(4, "big")))
+        padded = value + b"\0" if len(value) % 2 else value
+        heap.append(padded)
+        place += len(padded)
+    return b"".join((*head, bytes(4), *heap))
+
+
+# ---- reading -----------------------------------------------------------------------------------
+def _payload(data: memoryview) -> bytes | None:
+    """The TIFF bytes of a picture, or None."""
+    if data[:8] == PNG_SIGNATURE:
+        return next((bytes(body) for kind, body in png_chunks(data) if kind == b"eXIf"), None)
+    for marker, begin, end in jpeg_segments(data):
+        if marker == APP1 and bytes(data[begin + 4 : begin + 10]) == b"Exif\0\0":
+            return bytes(data[begin + 10 : end])
+    return None
+
+
+def _order(tiff: bytes) -> str:
+    return {b"II": "<", b"MM": ">"}[tiff[:2]]
+
+
+def _read_directory(tiff: bytes, at: int) -> dict[int, Any]:
+    """{tag: str, bytes, or tuple of numbers} of the TIFF directory at an offset; other types are passed over."""
+    order = _order(tiff)
+    found: dict[int, Any] = {}
+    for n in range(struct.unpack_from(order + "H", tiff, at)[0]):
+        place = at + 2 + 12 * n
+        tag, kind, count = struct.unpack_from(order + "HHI", tiff, place)
+        size = SIZES.get(kind, 0) * count
+        start = struct.unpack_from(order + "I", tiff, place + 8)[0] if size > 4 else place + 8
+        if start + size > len(tiff):
+            raise ValueError(f"tag {tag:04x} leaves the data")
+        value = tiff[start : start + size]
+        if kind == ASCII:
+            found[tag] = value.decode("latin-1").strip("\0 ")
+        elif kind in (BYTE, UNDEFINED):
+            found[tag] = value
+        elif kind in (SHORT, LONG):
+            found[tag] = struct.unpack(f"{order}{count}{'H' if kind == SHORT else 'I'}", value)
+        elif kind == RATIONAL:
+            numbers = struct.unpack(f"{order}{2 * count}I", value)
+            found[tag] = tuple(a / b if b else math.nan for a, b in zip(numbers[::2], numbers[1::2], strict=True))
+    return found
+
+
+def _comment(raw: Any) -> dict[str, Any]:
+    """The JSON object of our UserComment; empty where the comment is something else."""
+    try:
+        found = json.loads(raw[8:]) if isinstance(raw, bytes) and raw[:8] == b"ASCII\0\0\0" else None
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _moment(tags: dict[int, Any]) -> int | None:
+    """DateTimeOriginal in ns since the epoch."""
+    if 0x9003 not in tags:
+        return None
+    text = tags[0x9003] + (tags.get(0x9011) or "+00:00")
+    seconds = (datetime.strptime(text, "%Y:%m:%d %H:%M:%S%z") - EPOCH) // timedelta(seconds=1)
+    return seconds * SECOND + int((tags.get(0x9291) or "0").ljust(9, "0")[:9])
+
+
+def _signed(parts: tuple[float, ...] | None, *, negative: bool) -> float | None:
+    """One number of degrees, minutes and seconds, or of one part, with its sign."""
+    if parts is None:
+        return None
+    size = math.fsum(part / unit for part, unit in zip(parts, (1, 60, 3600), strict=False))
+    if not parts or not math.isfinite(size):
+        return None
+    return -size if negative else size

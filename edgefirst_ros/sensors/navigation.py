@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the device was and how it was turned: validity of fixes and attitudes, and both at any time between them.
+
+Source: device.md 4; dataset.md 6 and 9, "Navigation".
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgefirst.schemas.sensor_msgs import Imu, NavSatFix
+
+SECOND = 1_000_000_000
+MAX_GAP = 2 * SECOND
+MAX_SPEED = 1000.0
+"""m/s; a fix that needs more than this to be reached from both its neighbours is refused."""
+EARTH_DIAMETER = 12_742_000.0
+NEARLY_ONE = 1 - 1e-9
+Quaternion = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A fix that is valid by itself: stamp in ns, degrees (WGS-84), altitude in m (NaN when unknown).
+
+    `error` is the horizontal positioning error in m, None when the receiver gives none.
+    """
+
+    stamp: int
+    latitude: float
+    longitude: float
+    altitude: float
+    error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Degrees (WGS-84, longitude in [-180, 180)), altitude and horizontal error in m or None when unknown."""
+
+    latitude: float
+    longitude: float
+    altitude: float | None
+    error: float | None
+
+
+def fix_of(message: NavSatFix, stamp: int) -> Fix | None:
+    """The fix of a message; None for no fix, numbers that are not finite or out of range, and (0, 0)."""
+    latitude, longitude = message.latitude, message.longitude
+    if message.status.status < 0 or not (math.isfinite(latitude) and math.isfinite(longitude)):
+        return None
+    if abs(latitude) > 90 or abs(longitude) > 180 or latitude == longitude == 0:
+        return None
+    error = None
+    if message.position_covariance_type:
+        covariance = message.position_covariance
+        variance = covariance[0] + covariance[4]
+        error = math.sqrt(max(0.0, variance)) if math.isfinite(variance) else None
+    return Fix(stamp, latitude, longitude, message.altitude, error)
+
+
+def reachable(first: Fix, second: Fix) -> bool:
+    """Whether the way from an earlier fix to a later one is possible at 1 km/s (haversine, 6371 km)."""
+    a, b = math.radians(first.latitude), math.radians(second.latitude)
+    turn = math.radians(second.longitude - first.longitude)
+    chord = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(turn / 2) ** 2
+    distance = EARTH_DIAMETER * math.asin(min(1.0, math.sqrt(chord)))
+    return distance * SECOND <= MAX_SPEED * (second.stamp - first.stamp)
+
+
+class FixTrack:
+    """Fixes of one receiver by stamp, and the position between them.
+
+    A fix counts when the one before or the one after can be reached, or when it is alone.  What lies more than two
+    gaps after the stamp asked for plays no part, so that an answer never depends on how far ahead was read.
+    """
+
+    def __init__(self, max_gap: int = MAX_GAP) -> None:
+        """`max_gap`: the longest time in ns between two fixes to interpolate (inclusive)."""
+        self._max_gap = max_gap
+        self._stamps: list[int] = []
+        self._fixes: list[Fix] = []
+        self._before: Fix | None = None
+        self._refused = 0
+        self._closed = False
+
+    @property
+    def refused(self) -> int:
+        """Fixes that no neighbour reaches, with the stamp of another, or too late; final after close()."""
+        return self._refused
+
+    def add(self, fix: Fix) -> None:
+        """Take a fix; in any order, but of equal stamps the first one added counts."""
+        if not self._stamps or fix.stamp > self._stamps[-1]:
+            place = len(self._stamps)
+        else:
+            place = bisect.bisect_left(self._stamps, fix.stamp)
+            known = place < len(self._stamps) and self._stamps[place] == fix.stamp
+            if known or (self._before is not None and fix.stamp <= self._before.stamp):
+                self._refused += 1
+                return
+        self._stamps.insert(place, fix.stamp)
+        self._fixes.insert(place, fix)
+
+    def position(self, stamp: int) -> Position | None:
+        """The position at a stamp in ns, or None: no two valid fixes around it, too far apart, or a jump between."""
+        first, second, _ = self._sides(stamp)
+        if first is None or second is None or not reachable(first, second):
+            return None
+        errors = [error for error in (first.error, second.error) if error is not None]
+        error = max(errors, default=None)
+        part = 0.0 if first is second else (stamp - first.stamp) / (second.stamp - first.stamp)
+        turn = (second.longitude - first.longitude + 180) % 360 - 180
+        altitude = first.altitude + part * (second.altitude - first.altitude) if part else first.altitude
+        return Position(
+            first.latitude + part * (second.latitude - first.latitude),
+            (first.longitude + part * turn + 180) % 360 - 180,
+            altitude if math.isfinite(altitude) else None,
+            error,
+        )
+
+    def horizon(self, stamp: int) -> int:
+        """The latest stamp at which a further fix could change position(stamp); at most two gaps after it.
+
+        Once all fixes up to this stamp are known, the position is final.
+        """
+        return self._sides(stamp)[2]
+
+    def forget(self, before_stamp: int) -> None:
+        """Drop fixes that positions at `before_stamp` and later do not need."""
+        # One more than lies within the gap: the first of these may owe its validity to it.
+        cut = bisect.bisect_left(self._stamps, before_stamp - self._max_gap) - 1
+        if cut > 0:
+            self._refused += self._invalid(cut)
+            self._before = self._fixes[cut - 1]
+            del self._stamps[:cut], self._fixes[:cut]
+
+    def close(self) -> None:
+        """No more fixes will come: `refused` becomes final."""
+        if not self._closed:
+            self._closed = True
+            self._refused += self._invalid(len(self._fixes))
+
+    def _invalid(self, count: int) -> int:
+        """How many of the first fixes no neighbour reaches."""
+        return sum(not self._valid(n, len(self._fixes)) for n in range(count))
+
+    def _before_of(self, n: int) -> Fix | None:
+        return self._fixes[n - 1] if n else self._before
+
+    def _follows(self, n: int) -> bool:
+        """Whether a fix is valid by the one before it, whatever comes after."""
+        before = self._before_of(n)
+        return before is not None and reachable(before, self._fixes[n])
+
+    def _valid(self, n: int, end: int) -> bool:
+        """Whether a fix is valid when those from index `end` on are unknown."""
+        if self._follows(n):
+            return True
+        if n + 1 < end:
+            return reachable(self._fixes[n], self._fixes[n + 1])
+        return self._before_of(n) is None
+
+    def _sides(self, stamp: int) -> tuple[Fix | None, Fix | None, int]:
+        """(valid fix at or before a stamp, valid fix at or after it, horizon); both the same at an equal stamp."""
+        limit = stamp + 2 * self._max_gap
+        after, end = bisect.bisect_right(self._stamps, stamp), bisect.bisect_right(self._stamps, limit)
+        nearest = after - 1
+        if nearest < 0 or stamp - self._stamps[nearest] > self._max_gap:
+            return None, None, stamp
+        # Whether the nearest counts may hang on the next one; but with none within the gap there is no position anyway,
+        # unless the nearest is the position itself.
+        horizon = stamp
+        if after == end or not self._follows(nearest):
+            horizon = self._stamps[after] if after < end else limit
+            if self._stamps[nearest] != stamp:
+                horizon = min(horizon, self._stamps[nearest] + self._max_gap)
+        n = nearest
+        while not self._valid(n, end):
+            n -= 1
+            if n < 0 or stamp - self._stamps[n] > self._max_gap:
+                return None, None, horizon
+        first = self._fixes[n]
+        if first.stamp == stamp:
+            return first, first, stamp if self._follows(n) else horizon
+        if after == end:
+            return first, None, horizon
+        for n in range(after, end):
+            if self._stamps[n] - first.stamp > self._max_gap:
+                return first, None, max(horizon, first.stamp + self._max_gap)
+            if self._follows(n):
+                return first, self._fixes[n], max(horizon, self._stamps[n])
+            if n + 1 < end:
+                horizon = self._stamps[n + 1]
+                if self._valid(n, end):
+                    return first, self._fixes[n], horizon
+        return first, None, limit
+
+
+def attitude_of(message: Imu) -> Quaternion | None:
+    """The unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is no attitude.
+
+    That is a quaternion of zeros or not finite, or the identity with orientation_covariance[0] = -1.
+    """
+    turn = message.orientation
+    x, y, z, w = turn.x, turn.y, turn.z, turn.w
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    if not math.isfinite(length) or length == 0 or (message.orientation_covariance[0] == -1 and abs(w) == length):
+        return None
+    return x / length, y / length, z / length, w / length
+
+
+class AttitudeTrack:
+    """Attitudes of one IMU by stamp, and the attitude between them."""
+
+    def __init__(self, max_gap: int = MAX_GAP) -> None:
+        """`max_gap`: the longest time in ns between two attitudes to interpolate (inclusive)."""
+        self._max_gap = max_gap
+        self._stamps: list[int] = []
+        self._turns: list[Quaternion] = []
+
+    def add(self, stamp: int, turn: Quaternion) -> None:
+        """Take a unit quaternion (x, y, z, w); in any order, but of equal stamps the first one added counts."""
+        if not self._stamps or stamp > self._stamps[-1]:
+            self._stamps.append(stamp)
+            self._turns.append(turn)
+            return
+        place = bisect.bisect_left(self._stamps, stamp)
+        if self._stamps[place] != stamp:
+            self._stamps.insert(place, stamp)
+            self._turns.insert(place, turn)
+
+    def orientation(self, stamp: int) -> Quaternion | None:
+        """The unit quaternion at a stamp in ns, interpolated the short way; None without two near neighbours."""
+        after = bisect.bisect_left(self._stamps, stamp)
+        if after < len(self._stamps) and self._stamps[after] == stamp:
+            return self._turns[after]
+        if after in (0, len(self._stamps)):
+            return None
+        first, second = self._stamps[after - 1], self._stamps[after]
+        if second - first > self._max_gap:
+            return None
+        return _slerp(self._turns[after - 1], self._turns[after], (stamp - first) / (second - first))
+
+    def horizon(self, stamp: int) -> int:
+        """The latest stamp at which a further attitude could change orientation(stamp)."""
+        after = bisect.bisect_right(self._stamps, stamp)
+        nearest = self._stamps[after - 1] if after else None
+        if nearest is None or nearest == stamp or stamp - nearest > self._max_gap:
+            return stamp
+        farthest = nearest + self._max_gap
+        return min(farthest, self._stamps[after]) if after < len(self._stamps) else farthest
+
+    def forget(self, before_stamp: int) -> None:
+        """Drop attitudes that orientations at `before_stamp` and later do not need."""
+        cut = bisect.bisect_left(self._stamps, before_stamp - self._max_gap)
+        if cut:
+            del self._stamps[:cut], self._turns[:cut]
+
+
+def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:
+    """(yaw, pitch, roll) in degrees of a unit quaternion (x, y, z, w).  Source: device.md 4."""
+    x, y, z, w = turn
+    roll = math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    pitch = math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x))))
+    yaw = math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+    return math.degrees(yaw), math.degrees(pitch), math.degrees(roll)
+
+
+def _slerp(first: Quaternion, second: Quaternion, part: float) -> Quaternion:
+    cosine = sum(a * b for a, b in zip(first, second, strict=True))
+    sign = -1.0 if cosine < 0 else 1.0
+    cosine = abs(cosine)
+    before, behind = 1 - part, part
+    if cosine < NEARLY_ONE:
+        angle = math.acos(cosine)
+        before, behind = math.sin(before * angle), math.sin(behind * angle)
+    x, y, z, w = (before * a + sign * behind * b for a, b in zip(first, second, strict=True))
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    return x / length, y / length, z / length, w / length

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a camera stream by message number, whatever form the messages have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO
+from edgefirst_ros.sensors.bitstream import UNDECODABLE, Unit
+from edgefirst_ros.sensors.camera import VideoReader, codec_of
+from edgefirst_ros.sensors.picture import PictureEncoder, raw_frame
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture that can be written: kind of member, (width, height), and a function that gives its bytes.
+
+    The function may be called in any thread.
+    """
+
+    kind: str
+    size: tuple[int, int]
+    encode: Callable[[], bytes]
+
+
+class Pictures(Protocol):
+    """What the forms of camera streams have in common. Messages are pushed in recorded order, numbers rise."""
+
+    @property
+    def note(self) -> str:
+        """What the user should know of the decoder; empty when there is nothing."""
+
+    def push(self, number: int, content: Any) -> None:
+        """Take a decoded message."""
+
+    def lost(self) -> None:
+        """Take note that a message before the next one is lost or cannot be read."""
+
+    def keyframe(self, number: int) -> bool:
+        """Whether a pushed message that was neither taken nor skipped holds a keyframe."""
+
+    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
+        """The picture of a message, or why there is none, or None where more must be pushed first."""
+
+    def skip(self, number: int) -> None:
+        """Say that a picture is not wanted."""
+
+
+class VideoPictures:
+    """CompressedVideo, H.264 or H.265."""
+
+    def __init__(self, encoder: PictureEncoder, *, alone: bool, decoder: str = "software") -> None:
+        self._encoder = encoder
+        self._alone = alone
+        self._decoder = decoder
+        self._reader: VideoReader | None = None
+        self._units: dict[int, Unit] = {}
+        self._faults: dict[int, MessageError] = {}
+
+    def push(self, number: int, content: Any) -> None:
+        try:
+            codec = codec_of(content.format)
+            if self._reader is None:
+                self._reader = VideoReader(codec, alone=self._alone, decoder=self._decoder)
+            if codec != self._reader.codec:
+                raise MessageError(UNDECODABLE, f"{codec} in a stream of {self._reader.codec}")
+        except MessageError as error:
+            self._faults[number] = error
+            self.lost()
+        else:
+            self._units[number] = self._reader.push(number, content.data.tobytes())
+
+    @property
+    def note(self) -> str:
+        return self._reader.note if self._reader is not None else ""
+
+    def lost(self) -> None:
+        if self._reader is not None:
+            self._reader.lost()
+
+    def keyframe(self, number: int) -> bool:
+        unit = self._units.get(number)
+        return unit is not None and unit.keyframe
+
+    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
+        if number in self._faults:
+            return self._faults.pop(number)
+        if self._reader is None:
+            return MessageError(UNDECODABLE)
+        found = self._reader.picture(number, last=last)
+        if found is None:
+            return None
+        self._units.pop(number, None)
+        if isinstance(found, str):
+            return MessageError(found)
+        return Picture(f"camera.{self._encoder.form}", (found.width, found.height), lambda: self._encoder.encode(found))
+
+    def skip(self, number: int) -> None:
+        self._units.pop(number, None)
+        if self._faults.pop(number, None) is None and self._reader is not None:
+            self._reader.skip(number)
+
+
+class StillPictures:
+    """CompressedImage (JPEG and PNG pass through as they are) and Image (encoded)."""
+
+    def __init__(self, schema: str, encoder: PictureEncoder) -> None:
+        self._form = self._stored if schema == COMPRESSED_IMAGE else self._raw
+        self._encoder = encoder
+        self._found: dict[int, Picture | MessageError] = {}
+
+    def push(self, number: int, content: Any) -> None:
+        try:
+            self._found[number] = self._form(content)
+        except MessageError as error:
+            self._found[number] = error
+
+    def _stored(self, content: Any) -> Picture:
+        data = content.data.tobytes()
+        if data.startswith(b"\x89PNG"):
+            return Picture("camera.png", check_png(data), lambda: data)
+        return Picture("camera.jpeg", check_jpeg(data), lambda: data)
+
+    def _raw(self, content: Any) -> Picture:
+        frame = raw_frame(content)
+        return Picture(f"camera.{self._encoder.form}", (frame.width, frame.height), lambda: self._encoder.encode(frame))
+
+    note = ""
+
+    def lost(self) -> None:
+        pass  # no still picture depends on another
+
+    def keyframe(self, number: int) -> bool:
+        return True
+
+    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
+        return self._found.pop(number)
+
+    def skip(self, number: int) -> None:
+        del self._found[number]
+
+
+def pictures_of(schema: str, encoder: PictureEncoder, *, alone: bool, decoder: str) -> Pictures:
+    """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`."""
+    return VideoPictures(encoder, alone=alone, decoder=decoder) if schema == VIDEO else StillPictures(schema, encoder)

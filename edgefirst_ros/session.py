@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What conversions and captures have in common: how a dataset is opened, and what is said of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros import __version__
+from edgefirst_ros.assembly import SOFTWARE
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sync.clock import TimeBase
+from edgefirst_ros.topics import Roles
+
+
+def open_writer(
+    settings: Settings, roles: Roles, out: Path, name: str, *, overwrite: bool = False, live: LiveSettings | None = None
+) -> DatasetWriter:
+    """The writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
+    companions = ["radar_cube", "radar_targets", "lidar_points"]
+    if settings.radar_points == "clusters":
+        companions.insert(2, "radar_clusters")
+    own = (roles.sensor or "").replace(".", "_")
+    return DatasetWriter(
+        out,
+        name,
+        layout=settings.layout,
+        schema=settings.schema_version,
+        companions=[companion for companion in companions if companion != own],
+        overwrite=overwrite,
+        fsync=live is not None and live.fsync,
+        flush_interval=live.flush_interval if live is not None else 1.0,
+    )
+
+
+def time_base_of(base: TimeBase) -> dict[str, Any]:
+    """The metadata `time_base` of one recording or capture."""
+    return {"base": base.base, "topics": base.replaced}
+
+
+def frames_metadata(
+    settings: Settings,
+    sources: Sequence[Mapping[str, Any]],
+    time_base: Mapping[str, Any],
+    calibration: Calibration,
+    counts: Counts,
+) -> dict[str, Any]:
+    """Metadata of NAME.frames.arrow (dataset.md 9, "Frames")."""
+    return {
+        "sources": sources,
+        "configuration": settings.model_dump(mode="json"),
+        "software": {"name": SOFTWARE, "version": __version__},
+        "time_base": time_base,
+        "camera_info": calibration.camera_info,
+        "static_transforms": calibration.static_transforms,
+        "counts": counts.plain(),
+    }

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The MCAP container: its records and chunks, and where to go on behind damage."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from mcap.opcode import Opcode
+
+MAGIC = b"\x89MCAP0\r\n"
+HEAD = struct.Struct("<BQ")
+MESSAGE_HEAD = struct.Struct("<HIQQ")
+CHUNK_HEAD = struct.Struct("<QQQII")
+LARGEST_CHUNK = 1 << 30
+"""Bytes of records a chunk may hold; a larger one is taken for damage."""
+UNFINISHED = (1 << 64) - 1
+"""Length of a chunk that is still being written: the recorder puts it right when the chunk is full."""
+LONGEST_NAME = 32
+PIECE = 1 << 20
+CHUNK_START = re.compile(rb"\x06(?=.{4}\0{4}.{28}(?:\0{4}|\x03\0{3}lz4|\x04\0{3}zstd))", re.DOTALL)
+LONGEST_START = HEAD.size + CHUNK_HEAD.size + LONGEST_NAME + 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Where the records of one chunk lie in the file."""
+
+    offset: int
+    packed: int
+    unpacked: int
+    compression: str
+    whole: bool
+    channels: frozenset[int]
+    loose: bool = False
+    """Whether these are messages outside of all chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkHead:
+    """What a chunk says of itself; `length` is that of the record, `size` that of the head behind the record's own."""
+
+    length: int
+    unpacked: int
+    crc: int
+    compression: str
+    packed: int
+    size: int
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the two lengths in it agree, so that the next record can be found by them."""
+        return self.length == self.size + self.packed
+
+
+def chunk_head(data: bytes) -> ChunkHead | None:
+    """The head of the chunk record that begins with `data`, or None where it ends early or makes no sense."""
+    if len(data) < HEAD.size + CHUNK_HEAD.size:
+        return None
+    length = HEAD.unpack_from(data)[1]
+    _, _, unpacked, crc, named = CHUNK_HEAD.unpack_from(data, HEAD.size)
+    end = HEAD.size + CHUNK_HEAD.size + named
+    if named > LONGEST_NAME or len(data) < end + 8:
+        return None
+    (packed,) = struct.unpack_from("<Q", data, end)
+    name = data[end - named : end].decode("utf-8", "replace")
+    return ChunkHead(length, unpacked, crc, name, packed, CHUNK_HEAD.size + named + 8)
+
+
+def find_chunk(file: BinaryIO, start: int) -> int | None:
+    """Offset of the first record from `start` on that can only be a chunk, or None."""
+    file.seek(start)
+    data = b""
+    while piece := file.read(PIECE):
+        data += piece
+        for match in CHUNK_START.finditer(data):
+            head = chunk_head(data[match.start() : match.start() + LONGEST_START])
+            if head is not None and head.agrees:
+                return start + match.start()
+        kept = min(len(data), LONGEST_START)
+        start += len(data) - kept
+        data = data[len(data) - kept :]
+    return None
+
+
+def records(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(opcode, offset, length) of the whole records in the body of a chunk, up to the first that is none."""
+    at, end = 0, len(data)
+    while at + HEAD.size <= end:
+        opcode, length = HEAD.unpack_from(data, at)
+        at += HEAD.size
+        if opcode == 0 or length > end - at:
+            return
+        yield opcode, at, length
+        at += length
+
+
+def messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, int]]:
+    """(channel, offset, length) of the messages of some channels in the body of a chunk."""
+    for opcode, at, length in records(data):
+        if opcode == Opcode.MESSAGE and length >= MESSAGE_HEAD.size:
+            number = data[at] | data[at + 1] << 8
+            if number in wanted:
+                yield number, at, length
+
+
+def definitions(file: BinaryIO, size: int) -> list[tuple[int, bytes]]:
+    """(opcode, body) of the schemas and channels that a whole file of `size` bytes repeats behind its data."""
+    footer = HEAD.size + 20 + len(MAGIC)
+    file.seek(max(0, size - footer))
+    end = file.read(footer)
+    if len(end) < footer or end[0] != Opcode.FOOTER or not end.endswith(MAGIC):
+        return []
+    (start,) = struct.unpack_from("<Q", end, HEAD.size)
+    if not len(MAGIC) < start < size - footer or size - footer - start > LARGEST_CHUNK:
+        return []
+    file.seek(start)
+    data = file.read(size - footer - start)
+    kinds = (Opcode.SCHEMA, Opcode.CHANNEL)
+    return [(opcode, data[at : at + length]) for opcode, at, length in records(data) if opcode in kinds]
+
+
+def unpack(file: BinaryIO, chunk: Chunk) -> bytes:
+    """The records of a chunk; of a cut one as far as they go. Raises ValueError where they cannot be unpacked."""
+    if chunk.whole and chunk.unpacked > LARGEST_CHUNK:
+        raise ValueError(f"{chunk.unpacked} bytes are announced, at most {LARGEST_CHUNK} are read")
+    file.seek(chunk.offset)
+    if chunk.compression == "":
+        if chunk.packed > LARGEST_CHUNK:
+            raise ValueError(f"{chunk.packed} bytes, at most {LARGEST_CHUNK} are read")
+        return file.read(chunk.packed)
+    data = file.read(min(chunk.packed, LARGEST_CHUNK))
+    try:
+        if chunk.compression == "zstd":
+            return _zstd(data, chunk)
+        if chunk.compression == "lz4":
+            return _lz4(data, chunk)
+    except (RuntimeError, EOFError, MemoryError) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    raise ValueError(f"unknown compression {chunk.compression!r}; expected none, lz4 or zstd")
+
+
+def _zstd(data: bytes, chunk: Chunk) -> bytes:
+    import zstandard
+
+    try:
+        if chunk.whole:
+            # the size in the frame decides how much memory is taken, whatever `max_output_size` says
+            announced = zstandard.frame_content_size(data)
+            if announced > chunk.unpacked:
+                raise ValueError(f"{announced} bytes in place of {chunk.unpacked}")
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=chunk.unpacked or 1)
+        reader = zstandard.ZstdDecompressor().stream_reader(data)
+        found = bytearray()
+        while len(found) < LARGEST_CHUNK and (piece := reader.read(PIECE)):
+            found += piece
+        return bytes(found)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+
+
+def _lz4(data: bytes, chunk: Chunk) -> bytes:
+    import lz4.frame
+
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    if chunk.whole:
+        return bytes(decompressor.decompress(data, max_length=chunk.unpacked))
+    found = bytearray()
+    while len(found) < LARGEST_CHUNK and (piece := decompressor.decompress(data, max_length=PIECE)):
+        found += piece
+        data = b""
+        if decompressor.eof or decompressor.needs_input:
+            break
+    return bytes(found)

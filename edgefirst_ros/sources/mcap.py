@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings in MCAP files, whole or damaged: read chunk by chunk, never seeking back, nothing lost in silence."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Generator, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from isal import isal_zlib
+from mcap.opcode import Opcode
+
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.messages import Message, full_type
+from edgefirst_ros.sources.container import (
+    HEAD,
+    LARGEST_CHUNK,
+    LONGEST_START,
+    MAGIC,
+    MESSAGE_HEAD,
+    UNFINISHED,
+    Chunk,
+    ChunkHead,
+    chunk_head,
+    definitions,
+    find_chunk,
+    messages,
+    records,
+    unpack,
+)
+from edgefirst_ros.sources.order import FileOrder, recorded_order
+
+LONGEST_TEXT = 1 << 24
+"""Bytes a schema or channel record may have."""
+LOOSE_CHUNK = 1 << 20
+"""Bytes of messages outside of chunks that are kept as one."""
+COMPRESSIONS = ("", "lz4", "zstd")
+WITHOUT_MESSAGES = frozenset(Opcode) - {Opcode.MESSAGE, Opcode.CHUNK}
+"""Types of records that may be cut off without a loss."""
+HELD_CHUNKS = 64 << 20
+"""Bytes of unpacked chunks kept while a file that is out of order is put in order."""
+LATEST = 4_000_000_000_000_000_000
+"""ns, in the year 2096: later stamps are cut to it, so that differences of stamps fit into 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of the file that could not be read; `loss` is False where nothing can have been in it."""
+
+    offset: int
+    what: str
+    loss: bool = True
+
+
+@dataclass(slots=True)
+class Channel:
+    """One channel of a recording."""
+
+    topic: str
+    schema: str
+    encoding: str
+    definition: bytes
+    seen: int = 0
+
+
+class McapRecording:
+    """One MCAP file.
+
+    `survey()` must be called first: it walks the whole file once, checks every chunk, and leaves in `channels`
+    what there is, in `damage` what could not be read. `messages()` then gives the messages of some topics in
+    recorded order, as often as wanted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.channels: dict[int, Channel] = {}
+        self.damage: list[Damage] = []
+        self.size = 0
+        self.position = 0
+        """Bytes the first pass has done."""
+        self.ended = False
+        self._schemas: dict[int, tuple[str, bytes]] = {}
+        self._chunks: list[Chunk] = []
+        self._order = FileOrder()
+        self._certain = len(MAGIC)
+        """Where the last chunk or message ends that can be relied on: from here on the next one is looked for."""
+        self._unknown: set[int] = set()
+
+    # ---- first pass ----------------------------------------------------------------------
+    def survey(self) -> Iterator[Message]:
+        """Walk the file from start to end and give every CDR message once, in file order.
+
+        Raises RecordingError when it is no MCAP file or cannot be opened.
+        """
+        with self._open() as file:
+            self.size = file.seek(0, 2)
+            file.seek(0)
+            start = file.read(len(MAGIC))
+            if not self.size:
+                raise RecordingError(f"{self.path}: the file is empty; expected an MCAP recording")
+            if start != MAGIC:
+                raise RecordingError(
+                    f"{self.path}: begins with {start[:8]!r}, not with the MCAP magic; expected an MCAP recording"
+                )
+            self.position = len(MAGIC)
+            while self.position < self.size:
+                step = yield from self._record(file, self.position)
+                if not step:
+                    break
+                self.position += step
+            if not self.ended and not self.damage:
+                self.damage.append(
+                    Damage(self.size, "no end of data: the recording was cut between chunks", loss=False)
+                )
+
+    def _open(self) -> BinaryIO:
+        try:
+            if not self.path.is_file():
+                found = (
+                    "is a directory"
+                    if self.path.is_dir()
+                    else "does not exist"
+                    if not self.path.exists()
+                    else "is no file"
+                )
+                raise RecordingError(f"{self.path}: {found}; expected an MCAP recording")
+            return self.path.open("rb", buffering=1 << 16)
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"{self.path}: cannot be opened: {error}") from error
+
+    def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
+        """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
+        file.seek(position)
+        head = file.read(LONGEST_START)
+        left = self.size - position - HEAD.size
+        opcode, length = HEAD.unpack_from(head) if left >= 0 else (head[0], 0)
+        if opcode == 0:
+            if self._zeros(file, position):
+                self._damaged(position, "only zeros from here on", loss=False)
+                return 0
+            self._damaged(position, "no record here")
+            return self._resume(file, position)
+        if opcode == Opcode.CHUNK:
+            step = yield from self._chunk(file, position, length, chunk_head(head))
+            return step
+        if length > left:
+            step = self._resume(file, position)
+            loss = step != 0 or opcode not in WITHOUT_MESSAGES or length > LONGEST_TEXT
+            found = f"{left} of {length} bytes" if left >= 0 else "inside its head"
+            self._damaged(position, f"a record of type {opcode} is cut: {found}", loss=loss)
+            return step
+        if opcode == Opcode.DATA_END:
+            following = find_chunk(file, position + HEAD.size)
+            if following is None:
+                self.ended = True
+                return 0
+            self._damaged(position, "an end of data before the last chunk")
+            return following - position
+        file.seek(position + HEAD.size)
+        if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+            if length > LONGEST_TEXT:
+                self._damaged(position, f"a schema or channel of {length} bytes")
+            else:
+                self._define(opcode, file.read(length), position)
+        elif opcode == Opcode.MESSAGE:
+            if length > LARGEST_CHUNK:
+                self._damaged(position, f"a message of {length} bytes")
+            else:
+                yield from self._loose(file, position, head[: HEAD.size] + file.read(length))
+        elif (mistaken := chunk_head(head)) is not None and mistaken.agrees and mistaken.compression in COMPRESSIONS:
+            self._damaged(position, f"a chunk with the type {opcode}: none of its messages is used")
+        return int(HEAD.size + length)
+
+    def _damaged(self, position: int, what: str, *, loss: bool = True) -> None:
+        self.damage.append(Damage(position, what, loss))
+
+    def _zeros(self, file: BinaryIO, position: int) -> bool:
+        file.seek(position)
+        while block := file.read(1 << 20):
+            if block.strip(b"\0"):
+                return False
+        return True
+
+    def _resume(self, file: BinaryIO, position: int) -> int:
+        """How far it is from `position` to the next chunk behind what was read for certain; 0 where there is none."""
+        following = find_chunk(file, self._certain)
+        return 0 if following is None else following - position
+
+    def _chunk(
+        self, file: BinaryIO, position: int, length: int, head: ChunkHead | None
+    ) -> Generator[Message, None, int]:
+        """Handle a chunk record; returns as `_record`."""
+        left = self.size - position - HEAD.size
+        whole = length <= left
+        if head is None or (not whole and not head.agrees and length != UNFINISHED):
+            self._damaged(position, "a chunk that is cut in its head, or whose head makes no sense")
+            return self._resume(file, position)
+        if length == UNFINISHED and (step := self._resume(file, position)):
+            self._damaged(position, "a chunk that is not finished before others")
+            return step
+        body = position + HEAD.size + head.size
+        packed = position + HEAD.size + min(length, left) - body
+        chunk = Chunk(body, max(packed, 0), head.unpacked, head.compression, whole, frozenset())
+        try:
+            unpacked = unpack(file, chunk)
+            if whole and head.crc and isal_zlib.crc32(unpacked) != head.crc:
+                raise ValueError("wrong CRC")
+        except ValueError as error:
+            self._damaged(position, f"a chunk that cannot be read, none of its messages is used: {error}")
+            if not head.agrees:
+                return self._resume(file, position)
+            self._certain = position + HEAD.size + length
+            return HEAD.size + length if whole else 0
+        if not whole:
+            self._damaged(position, f"the last chunk is cut: {left} bytes of it are there")
+        elif not head.crc and head.unpacked != len(unpacked):
+            self._damaged(position, f"a chunk without CRC that gives {len(unpacked)} of {head.unpacked} bytes")
+        channels: set[int] = set()
+        end = yield from self._walk(file, unpacked, position, channels)
+        if whole and end != len(unpacked):
+            self._damaged(position, f"a chunk whose records end after {end} of {len(unpacked)} bytes")
+        self._chunks.append(replace(chunk, channels=frozenset(channels)))
+        if whole and not head.agrees:
+            self._damaged(position, "a chunk whose lengths differ", loss=not head.crc)
+            self._certain = body + min(packed, head.packed)
+            return self._resume(file, position)
+        self._certain = position + HEAD.size + length
+        return HEAD.size + length if whole else 0
+
+    def _loose(self, file: BinaryIO, position: int, record: bytes) -> Iterator[Message]:
+        """A message outside of all chunks; those that follow one another are kept as one chunk without compression."""
+        channels: set[int] = set()
+        yield from self._walk(file, record, position, channels)
+        last = self._chunks[-1] if self._certain == position and self._chunks else None
+        if last is not None and last.loose and last.packed < LOOSE_CHUNK:
+            size = last.packed + len(record)
+            channels |= last.channels
+            offset = last.offset
+            del self._chunks[-1]
+        else:
+            offset, size = position, len(record)
+        self._chunks.append(Chunk(offset, size, size, "", True, frozenset(channels), loose=True))
+        self._certain = position + len(record)
+
+    def _walk(self, file: BinaryIO, data: bytes, position: int, channels: set[int]) -> Generator[Message, None, int]:
+        """Give the CDR messages among the records of one chunk; returns where the last whole record ends."""
+        end = 0
+        for opcode, at, length in records(data):
+            end = at + length
+            if opcode == Opcode.MESSAGE:
+                if length < MESSAGE_HEAD.size:
+                    self._damaged(position, f"a message record of {length} bytes")
+                    continue
+                number = data[at] | data[at + 1] << 8
+                channel = self.channels.get(number) or self._repeated(file, number, position)
+                if channel is not None:
+                    channel.seen += 1
+                    channels.add(number)
+                    if channel.encoding == "cdr":
+                        _, sequence, log_time, _ = MESSAGE_HEAD.unpack_from(data, at)
+                        self._order.note(channel.topic, sequence, log_time)
+                        yield self._message(data, number, at, length)
+            elif opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+                self._define(opcode, data[at : at + length], position)
+        return end
+
+    def _repeated(self, file: BinaryIO, number: int, position: int) -> Channel | None:
+        """A channel whose definition was in a damaged part: a whole file repeats them at its end."""
+        if number in self._unknown:
+            return None
+        if not self._unknown:
+            for opcode, body in definitions(file, self.size):
+                self._define(opcode, body, position)
+        channel = self.channels.get(number)
+        if channel is None:
+            self._unknown.add(number)
+            self._damaged(position, f"messages on the unknown channel {number}, here and perhaps later")
+        return channel
+
+    def _define(self, opcode: int, body: bytes, position: int) -> None:
+        try:
+            if opcode == Opcode.SCHEMA:
+                (number,) = struct.unpack_from("<H", body)
+                name, at = _text(body, 2)
+                _, at = _text(body, at)
+                self._schemas.setdefault(number, (full_type(name.decode("utf-8", "replace")), _text(body, at)[0]))
+                return
+            number, schema = struct.unpack_from("<HH", body)
+            topic, at = _text(body, 4)
+            encoding, _ = _text(body, at)
+        except struct.error:
+            self._damaged(position, "a schema or channel record that ends early")
+            return
+        kind, definition = self._schemas.get(schema, ("", b""))
+        channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
+        self.channels.setdefault(number, channel)
+
+    # ---- second pass ---------------------------------------------------------------------
+    def messages(self, topics: Collection[str], types: Mapping[str, str] | None = None) -> Iterator[Message]:
+        """The CDR messages of some topics in recorded order; with `types` (by topic) only those of that type.
+
+        Recorded order within a topic is that of the sequence numbers where these are all different, else that of
+        `log_time`; between topics it is file order, or that of `log_time` where the file is out of order.
+        """
+        wanted = frozenset(
+            number
+            for number, c in self.channels.items()
+            if c.topic in topics and c.encoding == "cdr" and (types is None or types.get(c.topic) == c.schema)
+        )
+        if self._order.is_recorded_order:
+            return self._file_order(wanted)
+        return self._sorted(wanted)
+
+    def _file_order(self, wanted: frozenset[int]) -> Iterator[Message]:
+        with self._open() as file:
+            for chunk in self._chunks:
+                if chunk.channels & wanted:
+                    data = self._again(file, chunk)
+                    for number, at, length in messages(data, wanted):
+                        yield self._message(data, number, at, length)
+
+    def _again(self, file: BinaryIO, chunk: Chunk) -> bytes:
+        try:
+            return unpack(file, chunk)
+        except ValueError as error:
+            raise RecordingError(f"{self.path}: changed while it was read: {error}") from error
+
+    def _message(self, data: bytes, number: int, at: int, length: int) -> Message:
+        _, sequence, log_time, publish_time = MESSAGE_HEAD.unpack_from(data, at)
+        channel = self.channels[number]
+        return Message(
+            channel.topic,
+            channel.schema,
+            min(log_time, LATEST),
+            min(publish_time, LATEST),
+            sequence,
+            data[at + MESSAGE_HEAD.size : at + length],
+            channel.definition,
+        )
+
+    def _sorted(self, wanted: frozenset[int]) -> Iterator[Message]:
+        """Messages of a file that is out of order: by an index of 30 bytes a message."""
+        with self._open() as file:
+            topics = sorted({self.channels[number].topic for number in wanted})
+            rows = recorded_order(self._index(file, wanted, topics))
+            held: OrderedDict[int, bytes] = OrderedDict()
+            for place, number, at, length in zip(
+                rows["chunk"], rows["channel"], rows["at"], rows["length"], strict=True
+            ):
+                key = int(place)
+                if key not in held:
+                    held[key] = self._again(file, self._chunks[key])
+                    while len(held) > 1 and sum(map(len, held.values())) > HELD_CHUNKS:
+                        held.popitem(last=False)
+                held.move_to_end(key)
+                yield self._message(held[key], int(number), int(at), int(length))
+
+    def _index(self, file: BinaryIO, wanted: frozenset[int], topics: list[str]) -> np.ndarray[Any, Any]:
+        fields = ["topic", "channel", "sequence", "log", "chunk", "at", "length"]
+        kind = np.dtype(list(zip(fields, ("u4", "u2", "u4", "u8", "u4", "u4", "u4"), strict=True)))
+        parts = []
+        for place, chunk in enumerate(self._chunks):
+            if chunk.channels & wanted:
+                data = self._again(file, chunk)
+                found = [
+                    (
+                        topics.index(self.channels[number].topic),
+                        *MESSAGE_HEAD.unpack_from(data, at)[:3],
+                        place,
+                        at,
+                        length,
+                    )
+                    for number, at, length in messages(data, wanted)
+                ]
+                parts.append(np.array(found, kind))
+        return np.concatenate(parts) if parts else np.empty(0, kind)
+
+
+def _text(body: bytes, at: int) -> tuple[bytes, int]:
+    """A text with its length before it, and where it ends; raises struct.error when it ends early."""
+    (length,) = struct.unpack_from("<I", body, at)
+    end = at + 4 + length
+    if end > len(body):
+        raise struct.error(f"a text of {length} bytes")
+    return body[at + 4 : end], end
+
+
+def sha256(path: Path, given_up: threading.Event) -> str:
+    """Hash of a file, as hex digits; of no use once nobody wants it, so that nobody waits for it."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while (block := file.read(1 << 20)) and not given_up.is_set():
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order messages were recorded, whatever their order in the file (dataset.md 9, "Numbers")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LATE = 250_000_000
+"""ns by which messages may stand behind later ones in the file before it is put in order."""
+SET_BACK = 1_000_000_000
+"""ns by which log times fall where the clock was set back."""
+
+
+@dataclass(slots=True)
+class _TopicOrder:
+    """Whether the messages of one topic stand in the file in recorded order."""
+
+    sequence: int = -1
+    log_time: int = -1
+    rising: bool = True  # sequence numbers rise all the time
+    repeated: bool = False  # sequence numbers are not all different
+    steady: bool = True  # log times never fall
+
+    def note(self, sequence: int, log_time: int) -> None:
+        self.rising = self.rising and sequence > self.sequence
+        self.repeated = self.repeated or sequence == self.sequence
+        self.steady = self.steady and log_time >= self.log_time
+        self.sequence, self.log_time = sequence, log_time
+
+
+class FileOrder:
+    """Follows the messages of a file and tells whether they stand in it as they were recorded."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _TopicOrder] = {}
+        self._newest = 0
+        self._late = False
+
+    def note(self, topic: str, sequence: int, log_time: int) -> None:
+        """Take note of the next message."""
+        self._topics.setdefault(topic, _TopicOrder()).note(sequence, log_time)
+        self._newest = max(self._newest, log_time)
+        self._late = self._late or self._newest - log_time > LATE
+
+    @property
+    def is_recorded_order(self) -> bool:
+        """Whether file order is recorded order."""
+        topics = self._topics.values()
+        if all(topic.steady for topic in topics):
+            return not self._late and all(topic.rising or topic.repeated for topic in topics)
+        return all(topic.rising for topic in topics)  # the clock was set back, and the sequence numbers say so
+
+
+def recorded_order(index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The index (fields topic, sequence, log) sorted.
+
+    Each topic is put into its own order, then all are joined by the newest `log_time` of their topic so far; where a
+    clock was set back, what came before goes first.
+    """
+    keys = np.zeros(len(index), np.int64)
+    epochs = np.zeros(len(index), np.int64)
+    places = np.arange(len(index))
+    for topic in np.unique(index["topic"]):
+        mine = np.flatnonzero(index["topic"] == topic)
+        numbered = len(np.unique(index["sequence"][mine])) == len(mine)
+        order = mine[np.argsort(index["sequence" if numbered else "log"][mine], kind="stable")]
+        log = np.minimum(index["log"][order], np.iinfo(np.int64).max).astype(np.int64)
+        steps = np.flatnonzero(np.diff(log) < -SET_BACK) + 1
+        for epoch, part in enumerate(np.split(np.arange(len(order)), steps)):
+            epochs[order[part]] = epoch
+            keys[order[part]] = np.maximum.accumulate(log[part])
+        places[order] = np.sort(mine)  # of equal keys the first in the file, but a topic keeps its own order
+    return index[np.lexsort((places, keys, epochs))]

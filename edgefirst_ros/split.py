@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of samples, such as train and val: by sequence, or by blocks of time in a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+GOLDEN = Fraction("0.6180339887498948482")
+
+
+class Splitter:
+    """Gives each block of samples a group.
+
+    Blocks follow one another along the golden ratio, so that any number of them comes as near to the shares as
+    whole blocks can, without knowing how many there will be. Another seed gives another split.
+    """
+
+    def __init__(self, shares: Mapping[str, float], block: int, seed: int) -> None:
+        """`shares` add up to 1; `block` is the length of a block of time in ns."""
+        self._shares = dict(shares)
+        self._block = block
+        self._offset = Fraction(seed) * Fraction("0.7548776662466927600")  # another irrational, so that seeds differ
+
+    def of_number(self, number: int) -> str | None:
+        """Group of the block (or sequence) with a number; None without shares."""
+        place = float((self._offset + number * GOLDEN) % 1)
+        for group, share in self._shares.items():
+            if place < share:
+                return group
+            place -= share
+        return next(reversed(self._shares), None)
+
+    def of_time(self, stamp: int) -> str | None:
+        """Group of the block of time that holds a stamp, ns since the epoch."""
+        return self.of_number(stamp // self._block) if self._shares else None

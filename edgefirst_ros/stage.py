@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker thread behind a bounded queue."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Stage(Generic[T]):
+    """Calls `handle` for each item, in order, in a thread of its own.
+
+    `put` waits while the queue is full, and raises what the handler raised; items behind a failure are thrown away.
+    """
+
+    def __init__(self, name: str, handle: Callable[[T], None], size: int) -> None:
+        self._handle = handle
+        self._queue: queue.Queue[T | None] = queue.Queue(size)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            if self._error is None:
+                try:
+                    self._handle(item)
+                except BaseException as error:  # noqa: BLE001  it is raised again where the items come from
+                    self._error = error
+
+    def put(self, item: T) -> None:
+        """Hand over the next item."""
+        if self._error is not None:
+            raise self._error
+        self._queue.put(item)
+
+    @property
+    def backlog(self) -> int:
+        """Items that wait, about."""
+        return self._queue.qsize()
+
+    def close(self) -> None:
+        """Wait until everything is handled."""
+        self.stop()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Wait until everything is handled, whatever became of it."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first walk through a recording: what is in it, whose stamps count, what is said once."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import OTHER_TYPE, Counts
+from edgefirst_ros.errors import MessageError, RecordingError, UsageError
+from edgefirst_ros.messages import CAMERA_TYPES, FIX, IMU, Message, decode, header_stamp, known_name
+from edgefirst_ros.sensors.bitstream import UNDECODABLE
+from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
+from edgefirst_ros.topics import STATICS, Roles, choose_topics
+
+ALIGNED = (
+    "radar/cube",
+    "radar/targets",
+    "radar/clusters",
+    "lidar/points",
+    "lidar/depth",
+    "lidar/reflect",
+    "gps",
+    "imu",
+)
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """Of a topic that may be the reference: sequence numbers and stamps of all its messages, 28 bytes each."""
+
+    numbers: array[int] = field(default_factory=lambda: array("I"))
+    header: array[int] = field(default_factory=lambda: array("q"))
+    publish: array[int] = field(default_factory=lambda: array("q"))
+    log: array[int] = field(default_factory=lambda: array("q"))
+    unreadable: set[int] = field(default_factory=set)
+
+    def add(self, message: Message, usable: bool) -> None:
+        if not usable:
+            self.unreadable.add(len(self.log))
+        self.numbers.append(message.sequence)
+        self.header.append(header_stamp(message) or 0)
+        self.publish.append(message.publish_time)
+        self.log.append(message.log_time)
+
+    def recorded_order(self) -> list[int]:
+        """Positions of the messages in recorded order."""
+        numbers = np.frombuffer(self.numbers, np.uint32)
+        if len(np.unique(numbers)) == len(numbers):
+            return [int(n) for n in np.argsort(numbers, kind="stable")]
+        return [int(n) for n in np.argsort(np.frombuffer(self.log, np.int64), kind="stable")]
+
+    def numbered(self) -> bool:
+        """Whether the usual step of the sequence numbers is 1."""
+        steps = np.diff(np.frombuffer(self.numbers, np.uint32)[self.recorded_order()].astype(np.int64))
+        return len(steps) > 0 and lower_median(int(step) for step in steps) == 1
+
+    def stamps(self, base: str) -> Iterator[int]:
+        """Stamps of the readable messages in recorded order, ns."""
+        values: array[int] = getattr(self, base)
+        return (values[n] for n in self.recorded_order() if n not in self.unreadable)
+
+
+@dataclass(slots=True)
+class Survey:
+    """What the first walk found."""
+
+    recording: McapRecording
+    topics: dict[str, str]
+    """CDR topics that have messages, with their types."""
+    roles: Roles
+    base: TimeBase
+    calibration: Calibration
+    overlapping: set[int]
+    """Segments of the reference clock that share a time with another."""
+    segments: int
+    numbered: bool
+    """A step other than 1 in the reference topic's sequence numbers means a loss."""
+    by_header: bool
+    """The reference topic's header stamps tell time."""
+    span: tuple[int, int]
+    """First and last `log_time`, ns."""
+    unreadable: dict[str, int]
+    """Messages that cannot be decoded, of the topics that are read in this walk alone."""
+
+    @property
+    def wanted(self) -> int:
+        """Messages the second walk gives."""
+        channels = self.recording.channels.values()
+        return sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in self.roles.streamed)
+
+    def count(self, counts: Counts) -> None:
+        """Count the messages of every topic as seen, and those that only this walk reads."""
+        in_use = self.roles.streamed | self.roles.statics
+        for channel in self.recording.channels.values():
+            counts[channel.topic].seen += channel.seen
+            if channel.encoding != "cdr":
+                counts.drop(channel.topic, f"encoding {channel.encoding or 'unknown'}", channel.seen)
+            elif channel.topic in in_use and channel.schema != self.topics[channel.topic]:
+                counts.drop(channel.topic, OTHER_TYPE, channel.seen)
+        for topic in self.roles.statics:
+            counts.drop(topic, UNDECODABLE, self.unreadable.get(topic, 0))
+
+
+class _Walk:
+    """Gathers facts of all topics that may play a part; which do is known only at the end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._asked = settings.reference_topic
+        self.times: dict[str, TopicTimes] = {}
+        self.sequences: dict[str, _Sequence] = {}
+        self.calibrations: dict[str, Calibration] = {}
+        self.unreadable: dict[str, int] = {}
+        self._ignored: set[str] = set()
+        self._types: dict[str, str] = {}
+        self.first: int | None = None
+        self.last = 0
+
+    def take(self, message: Message) -> None:
+        topic = message.topic
+        if self._types.setdefault(topic, message.schema) != message.schema:
+            return
+        self.first = message.log_time if self.first is None else min(self.first, message.log_time)
+        self.last = max(self.last, message.log_time)
+        if topic in self._ignored or (topic not in self.times and not self._open(message)):
+            return
+        usable = True
+        try:
+            content = decode(message)
+            self.times[topic].add(message)
+            if topic in self.calibrations:
+                self.calibrations[topic].take(message.schema, content)
+        except MessageError:
+            usable = False
+            self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
+        if topic in self.sequences:
+            self.sequences[topic].add(message, usable)
+
+    def _open(self, message: Message) -> bool:
+        """Begin to follow a topic; False where it can play no part."""
+        topic, schema = message.topic, message.schema
+        name = known_name(topic, schema)
+        asked = self._asked is not None and topic.endswith(self._asked.removeprefix("/"))
+        if name in STATICS:
+            self.calibrations[topic] = Calibration()
+        if schema in CAMERA_TYPES or asked:
+            self.sequences[topic] = _Sequence()
+        elif name not in (*STATICS, *ALIGNED) and schema not in (FIX, IMU):
+            self._ignored.add(topic)
+            return False
+        self.times[topic] = TopicTimes(topic, log_times=array("q") if topic in self.sequences else None)
+        return True
+
+
+@dataclass(slots=True)
+class Walked:
+    """A recording walked through, before its topics are given parts."""
+
+    recording: McapRecording
+    walk: _Walk
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """CDR topics that have messages, with their types."""
+        found: dict[str, str] = {}
+        for channel in self.recording.channels.values():
+            if channel.encoding == "cdr" and channel.seen:
+                found.setdefault(channel.topic, channel.schema)  # a topic keeps its first type
+        return found
+
+    def conclude(self, settings: Settings) -> Survey:
+        """Give the topics their parts and choose the clock; raises RecordingError or UsageError."""
+        path, recording, walk = self.recording.path, self.recording, self.walk
+        if not self.topics:
+            faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
+            raise RecordingError(f"{path}: there are no messages in it{faults}")
+        try:
+            roles = choose_topics(self.topics, settings)
+        except (RecordingError, UsageError) as error:
+            raise type(error)(f"{path}: {error}") from None
+        times = walk.times[roles.reference]
+        base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
+        segments = Segments()
+        sequence = walk.sequences[roles.reference]
+        for stamp in sequence.stamps(base.base):
+            segments.add(stamp)
+        calibration = Calibration()
+        for topic in sorted(roles.statics):
+            calibration.merge(walk.calibrations[topic])
+        return Survey(
+            recording,
+            self.topics,
+            roles,
+            base,
+            calibration,
+            segments.overlapping(),
+            len(segments.spans),
+            sequence.numbered(),
+            times.header.tell_time,
+            (walk.first or 0, walk.last),
+            walk.unreadable,
+        )
+
+
+def walk(
+    path: Path,
+    settings: Settings,
+    progress: Callable[[int, int], None] | None = None,
+    observe: Callable[[Message], None] | None = None,
+) -> Walked:
+    """Walk through a recording once.
+
+    `progress` is called with the bytes done and the size of the file, `observe` with every CDR message. Raises
+    RecordingError when it is no MCAP recording.
+    """
+    recording = McapRecording(path)
+    found = _Walk(settings)
+    for message in recording.survey():
+        found.take(message)
+        if observe:
+            observe(message)
+        if progress:
+            progress(recording.position, recording.size)
+    return Walked(recording, found)

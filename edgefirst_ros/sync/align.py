@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames from streams: each message of the reference stream gets the nearest messages of its companions.
+
+Incremental and bounded: what is kept is what came within the look-ahead. The result depends on the stamps alone as
+long as no message comes later than that after another one with its stamp.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+F = TypeVar("F")
+"""What comes along with a frame."""
+C = TypeVar("C")
+"""What comes along with a companion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How the messages of one companion join the frames; times in ns."""
+
+    tolerance: int
+    offset: int = 0
+    reuse: bool = True
+
+
+class Companion(NamedTuple, Generic[C]):
+    """A companion's message: its time (offset included), its order of arrival, and what comes along."""
+
+    stamp: int
+    order: int
+    item: C
+
+
+@dataclass(slots=True)
+class Aligned(Generic[F, C]):
+    """A frame with its companions: by stream, the nearest message within the tolerance, or None."""
+
+    stamp: int
+    number: int
+    group: int
+    arrived: int
+    item: F
+    nearest: dict[str, Companion[C] | None] = field(default_factory=dict)
+
+
+class _Buffer(Generic[C]):
+    """Messages of one stream and group, by stamp; of equal stamps the first that came stays the first."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[int, int]] = []
+        self.items: list[Companion[C]] = []
+        self.arrivals: deque[tuple[int, tuple[int, int]]] = deque()
+
+    def add(self, companion: Companion[C], arrived: int) -> None:
+        key = companion.stamp, companion.order
+        at = bisect.bisect(self.keys, key)
+        self.keys.insert(at, key)
+        self.items.insert(at, companion)
+        self.arrivals.append((arrived, key))
+
+    def forget(self, before: int) -> None:
+        while self.arrivals and self.arrivals[0][0] < before:
+            at = bisect.bisect_left(self.keys, self.arrivals.popleft()[1])
+            del self.keys[at], self.items[at]
+
+    def outward(self, stamp: int, tolerance: int) -> Iterator[Companion[C]]:
+        """The messages within the tolerance, the nearest first, of equally near ones the earlier."""
+        above = bisect.bisect_left(self.keys, (stamp, -1))
+        later = (self.items[n] for n in range(above, len(self.items)))
+        return heapq.merge(
+            self._before(above, stamp - tolerance),
+            itertools.takewhile(lambda companion: companion.stamp <= stamp + tolerance, later),
+            key=lambda companion: (abs(companion.stamp - stamp), companion.stamp),
+        )
+
+    def _before(self, end: int, least: int) -> Iterator[Companion[C]]:
+        while end and self.keys[end - 1][0] >= least:
+            begin = bisect.bisect_left(self.keys, (self.keys[end - 1][0], -1))
+            yield from self.items[begin:end]  # of equal stamps the first that came
+            end = begin
+
+
+class Aligner(Generic[F, C]):
+    """Joins frames and companions by stamp (dataset.md 7).
+
+    `arrived` and `now` are times of a clock that only runs forward (`RunningClock`, live: a monotonic one). Messages
+    of different `group`s do not meet: a clock set back makes a new one. Frames leave in the order of
+    (segment, stamp, number), each once everything near it must have come.
+    """
+
+    def __init__(self, streams: Mapping[str, Stream], lookahead: int) -> None:
+        self.streams = streams
+        self.lookahead = lookahead
+        self._reach = max((_reach(s) for s in streams.values()), default=0)
+        self._swept = 0
+        self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
+        self._buffers: dict[tuple[str, int], _Buffer[C]] = {}
+        self._order = 0
+        self._frames: dict[int, _Buffer[None]] = {}  # of each group; kept only for streams without reuse
+        self._exclusive = any(not s.reuse for s in streams.values())
+
+    def add_frame(self, stamp: int, number: int, arrived: int, item: F, segment: int = 0, group: int = 0) -> None:
+        """Take a message of the reference stream."""
+        frame: Aligned[F, C] = Aligned(stamp, number, group, arrived, item)
+        heapq.heappush(self._waiting, (segment, stamp, number, frame))
+        if self._exclusive:
+            self._frames.setdefault(group, _Buffer()).add(Companion(stamp, number, None), arrived)
+
+    def add(self, name: str, stamp: int, arrived: int, item: C, group: int = 0) -> None:
+        """Take a message of a companion stream; `stamp` without the stream's offset."""
+        self._order += 1
+        companion = Companion(stamp + self.streams[name].offset, self._order, item)
+        self._buffers.setdefault((name, group), _Buffer()).add(companion, arrived)
+
+    def release(self, now: int | None) -> Iterator[Aligned[F, C]]:
+        """Frames whose companions must all have come by `now`; all that are left for None."""
+        while self._waiting and (now is None or self._waiting[0][3].arrived + self._reach + self.lookahead < now):
+            frame = heapq.heappop(self._waiting)[3]
+            for name, stream in self.streams.items():
+                buffer = self._buffers.get((name, frame.group))
+                near = buffer.outward(frame.stamp, stream.tolerance) if buffer else iter(())
+                frame.nearest[name] = next((c for c in near if stream.reuse or self._belongs(c, frame)), None)
+            yield frame
+        if now is not None and now - self._swept > self.lookahead // 4:
+            self._swept = now
+            self._forget(now)
+
+    def waiting(self) -> list[Aligned[F, C]]:
+        """Frames that were not released yet."""
+        return [entry[3] for entry in self._waiting]
+
+    def _belongs(self, companion: Companion[C], frame: Aligned[F, C]) -> bool:
+        """Whether no other frame is nearer to the message; of two equally near the earlier one has it."""
+        frames = self._frames[frame.group]
+        nearest = next(frames.outward(companion.stamp, abs(companion.stamp - frame.stamp)), None)
+        return nearest is not None and nearest.order == frame.number
+
+    def _forget(self, now: int) -> None:
+        oldest = min((entry[3].arrived for entry in self._waiting), default=now)
+        for key, buffer in list(self._buffers.items()):
+            buffer.forget(oldest - self._reach - self.lookahead)
+            if not buffer.keys:
+                del self._buffers[key]
+        for frames in self._frames.values():
+            frames.forget(oldest - 2 * (self._reach + self.lookahead))
+
+
+def _reach(stream: Stream) -> int:
+    """How far from a frame's stamp those stamps may lie that decide about its companion, ns."""
+    reach = stream.tolerance + abs(stream.offset)
+    return reach if stream.reuse else max(reach, 2 * stream.tolerance)  # another frame may be nearer to the message

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One time for all topics: which stamps count, which topics keep another clock, and where a clock was stepped."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from edgefirst_ros.errors import UsageError
+from edgefirst_ros.messages import Message, header_stamp
+
+SECOND = 1_000_000_000
+YEAR_2000 = 946_684_800 * SECOND
+SAME_DOMAIN = 5 * SECOND
+"""A topic whose median lies further from the reference topic's keeps another clock."""
+JUMP_FORWARD = 5 * SECOND
+JUMP_BACK = SECOND
+"""Longer steps of the reference stamps begin a new segment."""
+LONGEST_STEP = SECOND // 10
+"""What a step of `log_time` counts at most."""
+
+
+@dataclass(slots=True)
+class Stamps:
+    """One kind of stamps of a topic: enough of them to choose a clock. 8 bytes a message."""
+
+    distances: array[int] = field(default_factory=lambda: array("q"))  # stamp - log_time, ns
+    first: int | None = None
+    differ: bool = False
+    nonzero: bool = False
+
+    def add(self, stamp: int, log_time: int) -> None:
+        """Take one message's stamp."""
+        self.distances.append(stamp - log_time)
+        if self.first is None:
+            self.first = stamp
+        self.differ = self.differ or stamp != self.first
+        self.nonzero = self.nonzero or stamp != 0
+
+    @property
+    def tell_time(self) -> bool:
+        """Whether these are stamps at all: not zero, and not all equal (of more than one)."""
+        return self.nonzero and (self.differ or len(self.distances) == 1)
+
+    def median(self) -> int:
+        """Lower median of stamp - log_time in ns."""
+        return lower_median(self.distances)
+
+
+@dataclass(slots=True)
+class TopicTimes:
+    """The stamps of one topic's decodable messages."""
+
+    topic: str
+    header: Stamps = field(default_factory=Stamps)
+    publish: Stamps = field(default_factory=Stamps)
+    log_times: array[int] | None = None
+    """Kept of the reference topic alone: whether stamps are wall-clock is asked of it."""
+
+    def add(self, message: Message) -> None:
+        """Take one decodable message."""
+        stamp = header_stamp(message)
+        if stamp is not None:
+            self.header.add(stamp, message.log_time)
+        self.publish.add(message.publish_time, message.log_time)
+        if self.log_times is not None:
+            self.log_times.append(message.log_time)
+
+    def wall_clock(self, kind: str) -> bool:
+        """Whether stamps of a kind tell the time of day: median after 2000, not all equal."""
+        stamps: Stamps = getattr(self, kind)
+        if not stamps.tell_time or self.log_times is None or len(stamps.distances) != len(self.log_times):
+            return False
+        return lower_median([d + t for d, t in zip(stamps.distances, self.log_times, strict=True)]) > YEAR_2000
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBase:
+    """How a message's time is told: `base` stamps, but log_time + `offset` for the topics in `replaced`."""
+
+    base: str
+    offset: int = 0
+    replaced: dict[str, str] = field(default_factory=dict)
+    """Topic -> what is wrong with its own stamps and what is used for them."""
+    spread: int = 0
+    """How much later than those of another topic a topic's messages come for their stamps, usually; ns."""
+
+    def stamp(self, message: Message) -> int:
+        """Time of a message in ns."""
+        if message.topic not in self.replaced:
+            if self.base == "header":
+                stamp = header_stamp(message)
+                if stamp is not None:
+                    return stamp
+            elif self.base == "publish":
+                return message.publish_time
+        return message.log_time + self.offset
+
+
+def lower_median(values: Iterable[int]) -> int:
+    """The middle value; of an even number the lower one of the two in the middle."""
+    ordered = sorted(values)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> TimeBase:
+    """The time base of a recording (dataset.md 9, "Time").
+
+    `choice` is auto, header, publish or log; `used` are the other topics that are aligned. Said loudly by the caller:
+    what stands in `replaced`.
+    """
+    base = choice
+    if choice == "auto":
+        base = next((kind for kind in ("header", "publish") if reference.wall_clock(kind)), "log")
+    own: Stamps = reference.header if base == "header" else reference.publish
+    if base == "log" or not own.distances:
+        return TimeBase(base)
+    if not own.tell_time:
+        raise UsageError(
+            f"{reference.topic}: its {base} stamps are missing, zero or all equal, so they cannot be the time base; "
+            f"choose another one (--time-base auto finds it)"
+        )
+    offset = own.median()
+    replaced, medians = {}, [offset]
+    for times in used:
+        stamps: Stamps = getattr(times, base)
+        if not times.publish.distances:
+            continue
+        if not stamps.tell_time:
+            fault = f"its {base} stamps are missing, zero or all equal"
+        elif abs(away := stamps.median() - offset) > SAME_DOMAIN:
+            fault = f"its {base} stamps lie {away / SECOND:+.3f} s from those of {reference.topic}"
+        else:
+            medians.append(stamps.median())
+            continue
+        replaced[times.topic] = f"log_time {offset / SECOND:+.6f} s is used, {fault}"
+    return TimeBase(base, offset, replaced, max(medians) - min(medians))
+
+
+class Segments:
+    """Numbers the stretches between steps of the reference clock, from 0."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+        """(earliest, latest) stamp of each segment so far, ns."""
+        self.current = 0
+        self.set_back = 0
+        """How often the clock was set back so far."""
+
+    def add(self, stamp: int) -> int:
+        """Segment of the next reference message."""
+        if not self.spans or not self.spans[-1][1] - JUMP_BACK <= stamp <= self.spans[-1][1] + JUMP_FORWARD:
+            self.set_back += bool(self.spans) and stamp < self.spans[-1][1]
+            self.spans.append((stamp, stamp))
+        first, last = self.spans[-1]
+        self.spans[-1] = (min(first, stamp), max(last, stamp))
+        self.current = len(self.spans) - 1
+        return self.current
+
+    def overlapping(self) -> set[int]:
+        """Segments that share a time with another one, as a clock set back makes them."""
+        found: set[int] = set()
+        ordered = sorted(range(len(self.spans)), key=lambda n: self.spans[n])
+        holder = ordered[0] if ordered else 0
+        for n in ordered[1:]:
+            if self.spans[n][0] <= self.spans[holder][1]:
+                found.update((n, holder))
+            if self.spans[n][1] > self.spans[holder][1]:
+                holder = n
+        return found
+
+
+class RunningClock:
+    """Time that runs on with the recording: the sum of the steps of `log_time`, without jumps of the clock.
+
+    A longer step tells nothing of how long messages had to come: the clock was stepped, or the recorder stood still.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._last: int | None = None
+
+    def tick(self, log_time: int) -> int:
+        """Time of the recording at this message, in ns."""
+        if self._last is not None:
+            step = log_time - self._last
+            if -JUMP_BACK <= step < 0:
+                return self.now  # a little out of order
+            self.now += max(0, min(step, LONGEST_STEP))
+        self._last = log_time
+        return self.now

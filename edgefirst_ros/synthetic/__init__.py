@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings with known truth: one scene seen by all sensors, written as the device writes it."""
+
+from edgefirst_ros.synthetic.barcode import read_bar_code
+from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS, EVERY, START, TOPICS, Recipe, recording_name
+from edgefirst_ros.synthetic.recording import write_recording
+from edgefirst_ros.synthetic.truth import Truth
+
+__all__ = [
+    "DEFAULT_TOPICS",
+    "EVERY",
+    "START",
+    "TOPICS",
+    "Recipe",
+    "Truth",
+    "read_bar_code",
+    "recording_name",
+    "write_recording",
+]

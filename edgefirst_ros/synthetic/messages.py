@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages of a synthetic recording as CDR bytes, written by the vendor's own codec."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, foxglove_msgs, geometry_msgs, sensor_msgs, std_msgs
+from numpy.typing import NDArray
+
+from edgefirst_ros.synthetic.picture import silhouette
+from edgefirst_ros.synthetic.ranging import Radar
+from edgefirst_ros.synthetic.recipe import SECOND, Recipe
+from edgefirst_ros.synthetic.scene import LABELS, RADAR, RADIUS, SPEED, Scene, Thing, Transform
+from edgefirst_ros.synthetic.video import Unit
+
+LAYOUT = (6, 1, 5, 2)
+"""Sequence, range, rx, doppler, as the device sends it."""
+POINT_TYPES = {"f4": 7, "u1": 2}
+"""sensor_msgs/PointField datatypes of numpy types."""
+UNKNOWN = [-1.0] + [0.0] * 8
+"""Covariance of the device's IMU: not known."""
+
+
+def schema_of(name: str, codec: str) -> str:
+    """Message type of a topic of the recipe."""
+    if name == "camera":
+        if codec in ("h264", "h265"):
+            return "foxglove_msgs/msg/CompressedVideo"
+        return f"sensor_msgs/msg/{'CompressedImage' if codec in ('jpeg', 'png') else 'Image'}"
+    return {
+        "camera/info": "sensor_msgs/msg/CameraInfo",
+        "radar/cube": "edgefirst_msgs/msg/RadarCube",
+        "radar/info": "edgefirst_msgs/msg/RadarInfo",
+        "gps": "sensor_msgs/msg/NavSatFix",
+        "imu": "sensor_msgs/msg/Imu",
+        "model/info": "edgefirst_msgs/msg/ModelInfo",
+        "model/output": "edgefirst_msgs/msg/Model",
+        "model/boxes2d": "edgefirst_msgs/msg/Detect",
+        "model/mask": "edgefirst_msgs/msg/Mask",
+        "tf_static": "geometry_msgs/msg/TransformStamped",
+    }.get(name, "sensor_msgs/msg/PointCloud2")
+
+
+def camera(recipe: Recipe, unit: Unit, header: int) -> bytes:
+    """Picture or access unit under its header stamp in ns, as all below."""
+    if recipe.codec in ("h264", "h265"):
+        return foxglove_msgs.CompressedVideo(_time(header), "camera_optical", unit.data, recipe.codec).to_bytes()
+    head = _header(header, "camera_optical")
+    if recipe.codec in ("jpeg", "png"):
+        return sensor_msgs.CompressedImage(head, recipe.codec, unit.data).to_bytes()
+    width, height = recipe.size
+    return sensor_msgs.Image(head, height, width, recipe.codec, 0, unit.step, unit.data).to_bytes()
+
+
+def camera_info(recipe: Recipe, scene: Scene, header: int) -> bytes:
+    """Pinhole without distortion (plumb_bob with zeros)."""
+    fx, fy, cx, cy = scene.intrinsics
+    width, height = recipe.size
+    return sensor_msgs.CameraInfo(
+        _header(header, "camera_optical"), height, width, "plumb_bob", [0.0] * 5,
+        [fx, 0, cx, 0, fy, cy, 0, 0, 1], [1.0, 0, 0, 0, 1, 0, 0, 0, 1], [fx, 0, cx, 0, 0, fy, cy, 0, 0, 0, 1, 0],
+    ).to_bytes()  # fmt: skip
+
+
+def radar_cube(radar: Radar, stamp: int, header: int) -> bytes:
+    """The cube measured at `stamp`; its own clock counts microseconds from a moment of its own."""
+    return edgefirst_msgs.RadarCube(
+        _header(header, "radar"),
+        stamp // 1000 % 10**12,
+        bytes(LAYOUT),
+        np.array(radar.shape, dtype=np.uint16).tobytes(),
+        np.array(radar.scales, dtype=np.float32).tobytes(),
+        radar.cube(stamp).tobytes(),
+        is_complex=True,
+    ).to_bytes()
+
+
+def radar_info(header: int) -> bytes:
+    """Settings of the radar."""
+    return edgefirst_msgs.RadarInfo(_header(header, "radar"), "high", "short", "off", "medium", cube=True).to_bytes()
+
+
+def cloud(points: NDArray[np.void], frame_id: str, header: int) -> bytes:
+    """A structured array as an unorganised cloud with the array's own layout."""
+    fields = [
+        sensor_msgs.PointField(name, place[1], POINT_TYPES[place[0].str[1:]], 1)
+        for name, place in (points.dtype.fields or {}).items()
+    ]
+    step = points.dtype.itemsize
+    return sensor_msgs.PointCloud2(
+        _header(header, frame_id), 1, len(points), fields, False, step, step * len(points), points.tobytes()
+    ).to_bytes()
+
+
+def fix(scene: Scene, stamp: int, header: int, fault: str | None = None) -> bytes:
+    """Position at `stamp`, 1.5 m a horizontal axis and 3 m vertical; or no fix, in one of the ways receivers say it."""
+    latitude, longitude, altitude = scene.position(stamp)
+    status = 0
+    if fault == "zero":
+        latitude = longitude = altitude = 0.0
+    elif fault == "nan":
+        latitude = longitude = altitude = math.nan
+    elif fault == "status":
+        status = -1
+    elif fault == "range":
+        latitude = 91.0
+    elif fault == "jump":
+        latitude += 1.0 if latitude < 0 else -1.0
+    covariance = [2.25, 0, 0, 0, 2.25, 0, 0, 0, 9.0]
+    return sensor_msgs.NavSatFix(
+        _header(header, "gps"), sensor_msgs.NavSatStatus(status, 1), latitude, longitude, altitude, covariance, 2
+    ).to_bytes()
+
+
+def imu(scene: Scene, stamp: int, header: int, valid: bool = True) -> bytes:
+    """Attitude of the vehicle, turn rate and acceleration of its curve; zero quaternion where not valid."""
+    attitude = scene.orientation(stamp) if valid else (0.0, 0.0, 0.0, 0.0)
+    turn = SPEED / RADIUS
+    return sensor_msgs.Imu(
+        _header(header, "imu"), geometry_msgs.Quaternion(*attitude), UNKNOWN,
+        geometry_msgs.Vector3(0.0, 0.0, turn), UNKNOWN, geometry_msgs.Vector3(0.0, SPEED * turn, 9.81), UNKNOWN,
+    ).to_bytes()  # fmt: skip
+
+
+def transform(value: Transform, header: int) -> bytes:
+    """One static transform."""
+    return geometry_msgs.TransformStamped(
+        _header(header, value.parent),
+        value.child,
+        geometry_msgs.Transform(geometry_msgs.Vector3(*value.translation), geometry_msgs.Quaternion(*value.rotation)),
+    ).to_bytes()
+
+
+def model_info(recipe: Recipe, header: int) -> bytes:
+    """The model's labels."""
+    width, height = recipe.size
+    columns = len(silhouette()[0])
+    return edgefirst_msgs.ModelInfo(
+        _header(header, ""), [1, height, width, 3], None, [1, recipe.objects, columns], None, list(LABELS),
+        "detection", "tflite", "synthetic", input_dtype=edgefirst_msgs.ModelInfo.DTYPE_U8,
+        output_dtype=edgefirst_msgs.ModelInfo.DTYPE_F32,
+    ).to_bytes()  # fmt: skip
+
+
+def model(scene: Scene, stamp: int, header: int) -> bytes:
+    """Boxes of all objects in view, nearest last, each with its mask over the box; 2, 9, 1 and 3 ms of timing."""
+    mask = silhouette()
+    rows, columns = mask.shape
+    boxes = _boxes(scene, stamp)
+    masks = [edgefirst_msgs.MaskBox(rows, columns, 1, "", mask.tobytes(), boxed=True) for _ in boxes]
+    load, inference, output, decode = (builtin_interfaces.Duration(0, ms * 1_000_000) for ms in (2, 9, 1, 3))
+    head = _header(header, "camera_optical")
+    return edgefirst_msgs.Model(head, load, inference, output, decode, boxes, masks).to_bytes()
+
+
+def detect(scene: Scene, stamp: int, header: int) -> bytes:
+    """The older form of the same boxes; 2, 9 and 4 ms of timing."""
+    load, inference, decode = (_time(ms * 1_000_000) for ms in (2, 9, 4))
+    head = _header(header, "camera_optical")
+    return edgefirst_msgs.Detect(head, load, inference, decode, _boxes(scene, stamp)).to_bytes()
+
+
+def class_mask(scene: Scene, stamp: int) -> bytes:
+    """Class index per cell of an eighth of the picture; this message has no header."""
+    width, height = (length // 8 for length in scene.recipe.size)
+    classes = np.zeros((height, width), dtype=np.uint8)
+    x, y = (np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height
+    shape = silhouette()
+    for thing in scene.things(stamp):
+        if thing.box2d is None:
+            continue
+        cx, cy, w, h = thing.box2d
+        across = np.floor(((x - cx) / w + 0.5) * shape.shape[1]).astype(int)
+        down = np.floor(((y - cy) / h + 0.5) * shape.shape[0]).astype(int)
+        inside = np.ix_((down >= 0) & (down < shape.shape[0]), (across >= 0) & (across < shape.shape[1]))
+        covered = shape[down[inside[0]], across[inside[1]]] > 0
+        classes[inside] = np.where(covered, thing.label_index, classes[inside])
+    return edgefirst_msgs.Mask(height, width, 1, "", classes.tobytes(), boxed=False).to_bytes()
+
+
+def _boxes(scene: Scene, stamp: int) -> list[edgefirst_msgs.Box]:
+    return [_box(scene, thing, thing.box2d, stamp) for thing in scene.things(stamp) if thing.box2d is not None]
+
+
+def _box(scene: Scene, thing: Thing, box: tuple[float, float, float, float], stamp: int) -> edgefirst_msgs.Box:
+    _, distance, speed = thing.seen_from(RADAR)
+    recipe = scene.recipe
+    seen = (stamp - recipe.start) * recipe.rate("camera") // SECOND + 1 if thing.track else 0
+    created = _time(recipe.clock(recipe.start) if thing.track else 0)
+    score = 0.95 - 0.02 * (thing.number % 20)
+    return edgefirst_msgs.Box(*box, thing.label, score, distance, speed, thing.track, int(seen), created)
+
+
+def _time(nanoseconds: int) -> builtin_interfaces.Time:
+    return builtin_interfaces.Time(*divmod(nanoseconds, SECOND))
+
+
+def _header(nanoseconds: int, frame_id: str) -> std_msgs.Header:
+    return std_msgs.Header(_time(nanoseconds), frame_id)

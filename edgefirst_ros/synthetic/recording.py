@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing a synthetic recording: the topics merged in the order they reach the recorder, with the faults asked for."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from mcap.writer import CompressionType, Writer
+
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.synthetic import messages
+from edgefirst_ros.synthetic.definitions import definition
+from edgefirst_ros.synthetic.picture import Painter
+from edgefirst_ros.synthetic.ranging import Lidar, Radar
+from edgefirst_ros.synthetic.recipe import MODEL_TOPICS, SECOND, Recipe, chosen
+from edgefirst_ros.synthetic.scene import TRANSFORMS, Scene
+from edgefirst_ros.synthetic.truth import Truth
+from edgefirst_ros.synthetic.video import Unit, damaged, units
+
+COMPRESSIONS = {"": CompressionType.NONE, "lz4": CompressionType.LZ4, "zstd": CompressionType.ZSTD}
+FOREIGN = "/clock_step"
+DATA_END = 15
+
+Build = Callable[[int, int, int], bytes]
+"""CDR bytes of a message from its index, its true stamp and its header stamp, both in ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One message on its way into the file; `received` in true ns."""
+
+    received: int
+    name: str
+    publish: int
+    sequence: int
+    data: bytes
+
+
+def write_recording(path: Path, recipe: Recipe) -> Truth:
+    """Write the recording of a recipe to `path`; the same recipe gives the same bytes.
+
+    Messages are made and written one by one, so that memory does not grow with its length.
+    Raises RecordingError when the file cannot be written.
+    """
+    scene = Scene(recipe)
+    painter, radar, lidar = Painter(recipe, scene), Radar(recipe, scene), Lidar(recipe, scene)
+    counts = dict.fromkeys(sorted(recipe.topics), 0)
+    truth = Truth(Path(path), recipe, scene, painter, radar, lidar, counts)
+    begun = False
+    try:
+        with open(path, "wb") as file:
+            begun = True
+            _write(file, truth, counts)
+        if recipe.without_end:
+            _truncate(path, _end_of_data(path))
+        if recipe.cut is not None:
+            size = Path(path).stat().st_size
+            _truncate(path, max(0, size + recipe.cut if recipe.cut < 0 else min(recipe.cut, size)))
+    except OSError as error:
+        if begun:  # what is left is no recording
+            with suppress(OSError):
+                Path(path).unlink()
+        raise RecordingError(f"{path}: cannot be written: {error}") from error
+    return truth
+
+
+def _write(file: BinaryIO, truth: Truth, counts: dict[str, int]) -> None:
+    recipe = truth.recipe
+    writer = Writer(file, chunk_size=recipe.chunk_size, compression=COMPRESSIONS[recipe.compression])
+    writer.start(profile="", library="edgefirst_ros synthetic")
+    schemas: dict[str, int] = {}
+    channels: dict[str, int] = {}
+    for name in sorted(recipe.topics):
+        kind = messages.schema_of(name, recipe.codec)
+        if kind not in schemas:
+            schemas[kind] = writer.register_schema(kind, "ros2msg", definition(kind))
+        channels[name] = writer.register_channel(recipe.topic(name), "cdr", schemas[kind])
+    topics = [_camera(truth) if name == "camera" else _topic(truth, name) for name in sorted(recipe.topics)]
+    if recipe.foreign_channel:
+        schema = writer.register_schema("clock_step", "jsonschema", b'{"type": "object"}')
+        channels[FOREIGN] = writer.register_channel(FOREIGN, "json", schema)
+        topics.append(_foreign(recipe))
+    for entry in heapq.merge(*topics, key=lambda entry: entry.received):
+        writer.add_message(
+            channels[entry.name],
+            log_time=recipe.clock(entry.received),
+            publish_time=entry.publish,
+            sequence=entry.sequence,
+            data=entry.data,
+        )
+        if entry.name in counts:
+            counts[entry.name] += 1
+    writer.finish()  # type: ignore[no-untyped-call]
+
+
+def _topic(truth: Truth, name: str) -> Iterator[_Entry]:
+    """Messages of any topic but the camera's."""
+    recipe, build = truth.recipe, _builder(truth, name)
+    source = ((index, recipe.stamp(name, index)) for index in itertools.count())
+    end = recipe.start + recipe.duration
+    if name == "camera/info" or name in MODEL_TOPICS:  # per picture, whatever rounding does at the end
+        end = recipe.stamp("camera", recipe.frames)
+    within = itertools.takewhile(lambda pair: pair[1] < end, source)
+    every = ((index, stamp, recipe.received(name, index, stamp)) for index, stamp in within)
+    yield from _recorded(recipe, name, ((*times, build) for times in every))
+
+
+def _camera(truth: Truth) -> Iterator[_Entry]:
+    """Messages of the camera in decode order; a coded picture leaves the encoder after those it waits for."""
+    recipe = truth.recipe
+
+    def source() -> Iterator[tuple[int, int, int, Build]]:
+        number = 0
+        for unit in units(recipe, truth.painter):
+            if unit.index < 0:  # a packet without a picture, before the first
+                stamp = recipe.stamp("camera", 0) - SECOND // 1000
+                times = (-1, stamp, stamp)
+            else:
+                ready = recipe.stamp("camera", number + recipe.b_frames)
+                times = (number, recipe.stamp("camera", unit.index), recipe.received("camera", number, ready))
+                number += 1
+            if unit.index >= 0 and number <= recipe.start_in_gop:
+                continue
+            hurt = unit.index >= 0 and number - 1 in recipe.damage_video
+            yield *times, partial(_picture, recipe, replace(unit, data=damaged(unit.data)) if hurt else unit)
+
+    return _recorded(recipe, "camera", source())
+
+
+def _picture(recipe: Recipe, unit: Unit, _index: int, _stamp: int, header: int) -> bytes:
+    return messages.camera(recipe, unit, header)
+
+
+def _recorded(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, Build]]) -> Iterator[_Entry]:
+    """What the recorder makes of (index, true stamp, true time of receipt, builder): drops, cuts, stamps, numbers."""
+    dropped, truncated = recipe.dropped(name), recipe.truncate.get(name, ())
+    sequence, latest = 0, 0
+    for index, stamp, reached, build in source:
+        if index in dropped:
+            sequence += recipe.sequence_gaps
+            continue
+        data = build(index, stamp, recipe.header(name, stamp))
+        if index in truncated:
+            data = data[: len(data) // 2]
+        latest = max(reached, latest + 1)  # a topic's messages do not overtake one another
+        publish = recipe.clock(latest if recipe.publish == "log" else stamp)
+        yield _Entry(latest, name, 0 if chosen(name, recipe.publish_zero) else publish, sequence, data)
+        sequence += 1
+
+
+def _builder(truth: Truth, name: str) -> Build:
+    recipe, scene, radar, lidar = truth.recipe, truth.scene, truth.radar, truth.lidar
+    builders: dict[str, Build] = {
+        "camera/info": lambda _, __, header: messages.camera_info(recipe, scene, header),
+        "radar/cube": lambda _, stamp, header: messages.radar_cube(radar, stamp, header),
+        "radar/targets": lambda _, stamp, header: messages.cloud(radar.targets(stamp), "radar", header),
+        "radar/clusters": lambda _, stamp, header: messages.cloud(radar.clusters(stamp), "radar", header),
+        "radar/info": lambda _, __, header: messages.radar_info(header),
+        "lidar/points": lambda _, stamp, header: messages.cloud(lidar.points(stamp), "lidar", header),
+        "gps": lambda i, stamp, header: messages.fix(scene, stamp, header, recipe.invalid_fixes.get(i)),
+        "imu": lambda i, stamp, header: messages.imu(scene, stamp, header, i not in recipe.invalid_attitudes),
+        "model/info": lambda _, __, header: messages.model_info(recipe, header),
+        "model/output": lambda _, stamp, header: messages.model(scene, stamp, header),
+        "model/boxes2d": lambda _, stamp, header: messages.detect(scene, stamp, header),
+        "model/mask": lambda _, stamp, __: messages.class_mask(scene, stamp),
+        "tf_static": lambda i, _, header: messages.transform(TRANSFORMS[i % len(TRANSFORMS)], header),
+    }
+    return builders[name]
+
+
+def _foreign(recipe: Recipe) -> Iterator[_Entry]:
+    """A JSON message at the start of every second."""
+    for second in range(-(-recipe.duration // SECOND)):
+        time = recipe.start + second * SECOND
+        text = json.dumps({"time_ns": recipe.clock(time), "step_ns": recipe.clock(time) - time})
+        yield _Entry(time, FOREIGN, recipe.clock(time), second, text.encode())
+
+
+def _end_of_data(path: Path) -> int:
+    """Place of the record that ends the data section."""
+    with open(path, "rb") as file:
+        position = file.seek(8)
+        while True:
+            opcode, length = struct.unpack("<BQ", file.read(9))
+            if opcode == DATA_END:
+                return position
+            position = file.seek(length, 1)
+
+
+def _truncate(path: Path, size: int) -> None:
+    with open(path, "r+b") as file:
+        file.truncate(size)

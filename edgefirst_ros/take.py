@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One dataset of a capture, from its first message to its completion."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from edgefirst_ros.assembly import Assembly
+from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
+from edgefirst_ros.counts import ON_THE_WAY, Counts
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.writer import Sample
+from edgefirst_ros.pipeline import Pipeline, count_unused
+from edgefirst_ros.pretrigger import Arrival
+from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.session import frames_metadata, open_writer, time_base_of
+from edgefirst_ros.split import Splitter
+from edgefirst_ros.sync.clock import TimeBase
+from edgefirst_ros.topics import Roles
+
+
+class Take:
+    """A dataset being written: `push` and `advance` until `finish`, all in one thread."""
+
+    def __init__(
+        self, settings: Settings, live: LiveSettings, roles: Roles, base: TimeBase, known: Calibration, sequence: str
+    ) -> None:
+        self.sequence = sequence
+        self.counts = Counts()
+        self.began = time.monotonic()
+        self.bytes = self.samples = self.newest = 0
+        self.worst_skew: dict[str, int] = {}
+        self.base = base
+        self._settings = settings
+        self._roles = roles
+        self._calibration = Calibration()
+        self._calibration.merge(known)
+        self.writer = open_writer(settings, roles, Path(live.out), sequence, live=live)
+        splitter = Splitter(settings.split, nanoseconds(settings.split_block), settings.split_seed)
+        self._assembly = Assembly(settings, sequence, roles, self.counts, self._calibration, self._sink, live=True)
+        self._pipeline = Pipeline(
+            settings,
+            roles,
+            base,
+            self.counts,
+            self._calibration,
+            self._assembly,
+            group_of=splitter.of_time,
+            numbered=True,
+        )
+
+    def _sink(self, sample: Sample) -> None:
+        self.writer.write(sample)
+        self.samples += 1
+        self.newest = sample.timestamp
+        self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
+        for column, skew in sample.frame_row.items():
+            if column.endswith("_skew") and isinstance(skew, int):
+                self.worst_skew[column] = max(self.worst_skew.get(column, 0), abs(skew))
+
+    @property
+    def backlog(self) -> int:
+        """Messages and frames that wait for the decoder."""
+        return self._assembly.backlog
+
+    @property
+    def decoder(self) -> str:
+        """What is to be known of the decoder; empty when it is as asked for."""
+        return self._assembly.note
+
+    def push(self, arrival: Arrival) -> None:
+        """Take the next message."""
+        topic = arrival.message.topic
+        self.counts[topic].seen += 1 + arrival.lost
+        self.counts.drop(topic, ON_THE_WAY, arrival.lost)
+        self._pipeline.push(arrival.message, arrival.now)
+
+    def advance(self, now: int) -> None:
+        """Hand on what is complete by `now`, ns of time.monotonic_ns()."""
+        self._pipeline.advance(now)
+
+    def flush(self) -> None:
+        """Commit what is written where nothing new comes; else the writer does so by itself."""
+        self._assembly.call_idle(self.writer.flush)
+
+    def finish(self) -> DatasetPaths | None:
+        """Complete the dataset; None when it has no sample, and nothing is left of it."""
+        with self.writer:
+            try:
+                self._pipeline.finish()
+            finally:
+                self._assembly.abandon()
+            if not self.writer.samples:
+                return None
+            count_unused(self.counts, self._roles)
+            metadata = frames_metadata(self._settings, [], time_base_of(self.base), self._calibration, self.counts)
+            return self.writer.finish(metadata, self._calibration.labels)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which topic plays which part (dataset.md 9, "Which topic")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.messages import CAMERA_TOPICS, CAMERA_TYPES, FIX, IMU, known_name
+
+KINDS = {
+    "radar.cube": "radar.png",
+    "radar.targets": "radar.pcd",
+    "radar.clusters": "radar.pcd",
+    "lidar.points": "lidar.pcd",
+    "lidar.depth": "lidar.png",
+    "lidar.reflect": "lidar.jpeg",
+}
+"""Companion sensor -> kind of member."""
+STATICS = ("camera/info", "model/info", "tf_static")
+"""Topics that say something once that holds for the whole recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The topics in use, by their names in the recording."""
+
+    reference: str
+    schema: str
+    sensor: str | None
+    """Companion sensor the reference topic is itself, or None (a camera, or another stream)."""
+    companions: dict[str, str]
+    """Companion sensor -> topic."""
+    gps: str | None = None
+    imu: str | None = None
+    model: str | None = None
+    statics: frozenset[str] = frozenset()
+    """Topics of camera/info, model/info and tf_static."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def camera(self) -> bool:
+        """Whether the samples have pictures."""
+        return self.schema in CAMERA_TYPES
+
+    @property
+    def streamed(self) -> frozenset[str]:
+        """Topics whose every message is wanted."""
+        return frozenset(t for t in (self.reference, *self.companions.values(), self.gps, self.imu, self.model) if t)
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        """Topics besides the reference that are joined by the common time."""
+        return frozenset(t for t in (*self.companions.values(), self.gps, self.imu) if t) - {self.reference}
+
+
+@dataclass(slots=True)
+class _Finder:
+    topics: Mapping[str, str]
+    notes: list[str] = field(default_factory=list)
+    prefix: str | None = None
+
+    def known(self, name: str) -> list[str]:
+        """Topics with a known name; one without host, or with the camera's host, goes before others."""
+        found = sorted(t for t, schema in self.topics.items() if known_name(t, schema) == name)
+        bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
+        own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
+        return own or bare[:1] or found
+
+    def of_type(self, schema: str) -> list[str]:
+        return sorted(t for t, s in self.topics.items() if s == schema)
+
+    def one(self, name: str) -> str | None:
+        """The topic with a known name; None where there is none or several could be meant, which is said."""
+        found = self.known(name)
+        if len(found) > 1:
+            self.notes.append(f"{name}: several topics could be meant, none is used: {', '.join(found)}")
+            return None
+        return found[0] if found else None
+
+    def only(self, name: str, schema: str, chosen: str | None, key: str) -> str | None:
+        """A topic by its known name, by configuration, or as the only one of its type."""
+        if chosen is not None:
+            topic = _named(chosen, self.topics)
+            if topic is None or self.topics[topic] != schema:
+                raise UsageError(
+                    f"{key} {chosen!r} is no {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
+                )
+            return topic
+        found = self.known(name)
+        alike = found or self.of_type(schema)
+        if len(alike) > 1:
+            self.notes.append(
+                f"{name}: several topics could be meant, none is used; name one with {key}: {', '.join(alike)}"
+            )
+            return None
+        if alike and not found:
+            self.notes.append(f"{alike[0]} is used as {name}: it is the only {schema} topic")
+        return alike[0] if alike else None
+
+    def camera(self) -> str:
+        for name in CAMERA_TOPICS:
+            found = self.known(name)
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise UsageError(f"several cameras: {', '.join(found)}; name one with --reference-topic")
+        for schema in CAMERA_TYPES:
+            found = self.of_type(schema)
+            if len(found) > 1:
+                raise UsageError(
+                    f"several topics could be the camera: {', '.join(found)}; name one with --reference-topic"
+                )
+            if found:
+                self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
+                return found[0]
+        raise RecordingError(
+            f"no camera topic ({', '.join(CAMERA_TOPICS)}, or the only one of type {', '.join(CAMERA_TYPES)}); "
+            f"there are {_listed(sorted(self.topics))}; name another stream with --reference-topic"
+        )
+
+
+def choose_topics(topics: Mapping[str, str], settings: Settings) -> Roles:
+    """Give each part a topic; `topics` are the recording's CDR topics with their types.
+
+    Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
+    camera.
+    """
+    finder = _Finder(topics)
+    if settings.reference_topic is None:
+        reference = finder.camera()
+    else:
+        named = _named(settings.reference_topic, topics)
+        if named is None:
+            alike = finder.known(settings.reference_topic.removeprefix("/"))
+            found = f"could be {' or '.join(alike)}" if alike else "is not in the recording"
+            raise UsageError(
+                f"reference topic {settings.reference_topic!r} {found}; there are {_listed(sorted(topics))}"
+            )
+        reference = named
+    name = known_name(reference, topics[reference])
+    if name is not None:
+        finder.prefix = reference.removesuffix(name)
+    companions = {}
+    images = ("lidar.depth", "lidar.reflect") if settings.lidar_images else ()
+    for sensor in ("radar.cube", f"radar.{settings.radar_points}", "lidar.points", *images):
+        topic = finder.one(sensor.replace(".", "/"))
+        if topic is not None:
+            companions[sensor] = topic
+    own = next((sensor for sensor, topic in companions.items() if topic == reference), None)
+    statics = [finder.one(part) for part in STATICS]
+    return Roles(
+        reference,
+        topics[reference],
+        own,
+        companions,
+        finder.only("gps", FIX, settings.gps_topic, "gps_topic"),
+        finder.only("imu", IMU, settings.imu_topic, "imu_topic"),
+        finder.one("model/output") or finder.one("model/boxes2d"),
+        frozenset(topic for topic in statics if topic),
+        tuple(finder.notes),
+    )
+
+
+def expect_topics(roles: Roles, settings: Settings) -> Roles:
+    """The same parts, with the device's names for topics that are not there yet."""
+    companions = dict(roles.companions)
+    images = ("lidar.depth", "lidar.reflect") if settings.lidar_images else ()
+    for sensor in ("radar.cube", f"radar.{settings.radar_points}", "lidar.points", *images):
+        companions.setdefault(sensor, "/" + sensor.replace(".", "/"))
+    statics = {*roles.statics, *("/" + part for part in STATICS if not any(t.endswith(part) for t in roles.statics))}
+    return replace(
+        roles,
+        companions=companions,
+        gps=roles.gps or settings.gps_topic or "/gps",
+        imu=roles.imu or settings.imu_topic or "/imu",
+        model=roles.model or "/model/output",
+        statics=frozenset(statics),
+    )
+
+
+def _named(name: str, topics: Mapping[str, str]) -> str | None:
+    """A topic the user names: as it stands, with a leading slash, or by the device's name."""
+    for candidate in (name, "/" + name):
+        if candidate in topics:
+            return candidate
+    found = [t for t, schema in topics.items() if known_name(t, schema) == name.removeprefix("/")]
+    return found[0] if len(found) == 1 else None
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) if names else "none"

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line as a user meets it: what it prints, its exit codes, and never a traceback."""
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+SMALL = {"seconds": 2, "size": (320, 180)}
+
+
+@pytest.fixture
+def run(command, tmp_path):
+    """Function that runs `edgefirst-ros` with arguments in a temporary folder."""
+
+    def call(*arguments, **options):
+        done = subprocess.run(
+            [*command, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=120,
+            check=False,
+            **options,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return call
+
+
+def test_help_names_every_verb(run):
+    done = run("--help")
+    assert done.returncode == 0
+    for verb in ("convert", "info", "validate", "demo"):
+        assert verb in done.stdout
+        assert run(verb, "--help").returncode == 0
+
+
+def test_convert_prints_what_became_of_every_topic(run, recording, tmp_path):
+    path = recording(**SMALL)
+    done = run("convert", path, "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert "60 samples" in done.stdout
+    for topic in ("/camera/h264", "/radar/cube", "/lidar/points", "/gps", "/imu", "/model/output", "/tf_static"):
+        assert topic in done.stdout
+    for word in ("p50", "p95", "max", "time base: header", "times real time"):
+        assert word in done.stdout
+    assert sorted(p.suffixes[-1] for p in (tmp_path / "out").iterdir()) == [".arrow", ".arrow", ".zip"]
+
+
+def test_convert_json(run, recording):
+    done = run("convert", recording(**SMALL), "-o", "out", "--json", "--rate", "5")
+    facts = json.loads(done.stdout)
+    assert facts["samples"] == 10
+    assert facts["exit_code"] == 0
+    assert facts["counts"]["/camera/h264"] == {"dropped": {"not sampled": 50}, "seen": 60, "written": 10}
+    assert set(facts["skew_ms"]["radar.cube"]) == {"p50", "p95", "max"}
+    assert done.stderr == ""
+
+
+def test_loss_is_said_and_gives_exit_code_3(run, recording):
+    done = run("convert", recording(**SMALL, drop_video={20, 21}, sequence_gaps=True), "-o", "out")
+    assert done.returncode == 3
+    assert "after a loss" in done.stdout
+    assert "finished with loss" in done.stdout
+
+
+def test_every_option_reaches_the_dataset(run, recording, tmp_path):
+    (tmp_path / "settings.yaml").write_text("jpeg_quality: 50\nradar_fields: documented\n")
+    options = [
+        "--name",
+        "drives",
+        "--config",
+        "settings.yaml",
+        "--rate",
+        "3",
+        "--jpeg-quality",
+        "70",
+        "--layout",
+        "directory",
+    ]
+    options += [
+        "--schema",
+        "2026.10",
+        "--require",
+        "radar.cube,lidar.points",
+        "--tolerance",
+        "0.08",
+        "--time-base",
+        "log",
+    ]
+    options += [
+        "--split",
+        "train=0.5,val=0.5",
+        "--reference-topic",
+        "/camera/h264",
+        "--jobs",
+        "1",
+        "--radar-fields",
+        "message",
+    ]
+    done = run("convert", recording(**SMALL), "-o", "out", *options)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(run("info", "out/drives", "--json").stdout)["metadata"]
+    chosen = facts["configuration"] if "configuration" in facts else facts["frames"]["configuration"]
+    expected = {"rate": 3.0, "jpeg_quality": 70, "layout": "directory", "schema_version": "2026.10", "tolerance": 0.08}
+    expected |= {"time_base": "log", "split": {"train": 0.5, "val": 0.5}, "jobs": 1, "radar_fields": "message"}
+    expected |= {"require": ["radar.cube", "lidar.points"], "reference_topic": "/camera/h264"}
+    assert {key: chosen[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--tolerance", "-1"], "tolerance"),
+        (["--tolerance", "soon"], "tolerance"),
+        (["--rate", "0"], "rate"),
+        (["--rate", "nan"], "rate"),
+        (["--rate", "5", "--keyframes"], "exclude each other"),
+        (["--jpeg-quality", "101"], "jpeg_quality"),
+        (["--layout", "tar"], "layout"),
+        (["--schema", "1999.01"], "schema_version"),
+        (["--require", "smell"], "smell"),
+        (["--time-base", "sundial"], "time_base"),
+        (["--split", "train"], "GROUP=SHARE"),
+        (["--split", "train=0.5"], "add up to"),
+        (["--reference-topic", "/nothing"], "/nothing"),
+        (["--config", "missing.yaml"], "missing.yaml"),
+        (["--nonsense"], "nonsense"),
+        (["--name", "../up"], "../up"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_wrong_usage_gives_exit_code_2(run, recording, tmp_path, arguments, says):
+    done = run("convert", recording(**SMALL), "-o", "out", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_settings_are_refused_with_the_nearest(run, recording, tmp_path):
+    (tmp_path / "settings.yaml").write_text("jpeg_qualty: 80\n")
+    done = run("convert", recording(**SMALL), "-o", "out", "--config", "settings.yaml")
+    assert done.returncode == 2
+    assert "jpeg_qualty" in done.stderr
+    assert "did you mean 'jpeg_quality'?" in done.stderr
+
+
+def test_what_cannot_be_used_gives_exit_code_1(run, tmp_path):
+    (tmp_path / "text.mcap").write_text("hello")
+    for name in ("text.mcap", "missing.mcap"):
+        done = run("convert", name, "-o", "out")
+        assert done.returncode == 1
+        assert name in done.stderr
+    assert run("validate", "nowhere").returncode == 1
+    assert run("info", "nowhere").returncode == 1
+
+
+def test_existing_output_is_kept(run, recording):
+    assert run("convert", recording(**SMALL), "-o", "out").returncode == 0
+    done = run("convert", recording(**SMALL), "-o", "out")
+    assert done.returncode == 1
+    assert "--overwrite" in done.stderr
+    assert run("convert", recording(**SMALL), "-o", "out", "--overwrite").returncode == 0
+
+
+def test_info_of_a_recording(run, recording):
+    path = recording(**SMALL)
+    done = run("info", path)
+    assert done.returncode == 0
+    assert "/camera/h264" in done.stdout
+    assert "time base header" in done.stdout
+    facts = json.loads(run("info", path, "--json").stdout)
+    camera = next(t for t in facts["topics"] if t["topic"] == "/camera/h264")
+    assert camera["messages"] == 60
+    assert camera["hz"] == pytest.approx(30, rel=0.02)
+    assert facts["reference"] == "/camera/h264"
+
+
+def test_info_of_a_recording_that_cannot_be_converted(run, recording):
+    done = run("info", recording(seconds=1, topics={"gps"}))
+    assert done.returncode == 0
+    assert "no camera topic" in done.stdout
+
+
+def test_validate(run, recording, tmp_path):
+    run("convert", recording(**SMALL), "-o", "out", "--name", "set")
+    assert run("validate", "out/set.zip", "--strict").returncode == 0
+    for form in ("out/set", "out/set.arrow"):
+        assert json.loads(run("validate", form, "--json").stdout)["ok"] is True
+    archive = tmp_path / "out" / "set.zip"
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 1
+    archive.write_bytes(data)
+    assert run("validate", "out/set").returncode == 1
+
+
+def test_demo(run, tmp_path):
+    done = run("demo", "-o", "here", "--seconds", "2")
+    assert done.returncode == 0, done.stderr
+    assert "60 samples" in done.stdout
+    assert "0 errors, 0 warnings" in done.stdout
+    assert len(list((tmp_path / "here").iterdir())) == 4
+
+
+def test_progress_on_a_terminal(command, recording, tmp_path):
+    master, slave = pty.openpty()
+    path = recording(seconds=10, size=(320, 180))
+    process = subprocess.Popen(
+        [*command, "convert", path, "-o", tmp_path / "out"],
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(master, 4096)
+        except OSError:
+            break
+        if not piece:
+            break
+        shown += piece
+    assert process.wait() == 0
+    assert b"converting" in shown
+    assert b"%" in shown

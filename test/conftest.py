@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings for the tests: synthetic ones, made once for each recipe, and real ones where they are at hand."""
+
+import os
+import sys
+
+import pytest
+from shared_data import SHARED
+
+from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory):
+    """Function that gives the path of a synthetic recording made after a recipe."""
+    made = {}
+
+    def make(**options):
+        recipe = Recipe(**options)
+        key = repr(recipe)
+        if key not in made:
+            folder = tmp_path_factory.mktemp("recording")
+            path = folder / recording_name(recipe.host, START)
+            write_recording(path, recipe)
+            made[key] = path
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def command():
+    """The command line of `edgefirst-ros` in this environment."""
+    return [sys.executable, "-m", "edgefirst_ros.cli"]
+
+
+@pytest.fixture(scope="session")
+def judge():
+    """Function that judges a dataset against its recording and gives the lines of what failed."""
+    if not (SHARED / "judge" / "judge.py").is_file():
+        pytest.skip("the judge is not at hand")
+    sys.path.insert(0, os.fspath(SHARED / "judge"))
+    sys.dont_write_bytecode = True
+    import judge as script
+
+    def run(path, dataset, *options, capsys):
+        arguments = sys.argv
+        sys.argv = ["judge.py", os.fspath(path), os.fspath(dataset), *options]
+        capsys.readouterr()
+        try:
+            code = script.main()
+        finally:
+            sys.argv = arguments
+        lines = capsys.readouterr().out.splitlines()
+        failed = [line for line in lines if line.startswith("FAIL")]
+        assert bool(failed) == bool(code)
+        assert sum(line.startswith("PASS") for line in lines) >= 20 or failed
+        return failed
+
+    return run

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+import errno
+import io
+import json
+import math
+import struct
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import edgefirst_client
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from edgefirst_ros.dataset import schema, tables
+from edgefirst_ros.dataset.tables import (
+    ANNOTATION_JOURNAL,
+    Journal,
+    json_text,
+    read_journal,
+    seal_annotations,
+    seal_frames,
+)
+from edgefirst_ros.errors import DatasetError
+
+
+def png(pixels):
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
+MASK = png(np.pad(np.ones((2, 4), bool), ((1, 1), (2, 2))))
+SEPARATED = [0.25, 0.25, 0.75, 0.25, 0.75, 0.75, 0.25, 0.75]
+
+
+def row(frame, **further):
+    return {"name": "s", "frame": frame, "timestamp": 10**18 + frame, **further}
+
+
+BOXES = [
+    row(
+        1,
+        label="person",
+        label_index=0,
+        object_id="u1",
+        box2d=(0.5, 0.5, 0.25, 0.125),
+        box2d_score=0.5,
+        mask=MASK,
+        size=(1920, 1080),
+        location=(45.5, -73.25),
+        pose=(1.0, 2.0, 3.0),
+        timing={"load": 1, "preprocess": None, "inference": 3, "decode": 4},
+    ),
+    row(
+        1,
+        label="car",
+        label_index=1,
+        box2d=[0.25, 0.5, 0.5, 1.0],
+        box2d_score=1.0,
+        size=(1920, 1080),
+        pose=(1.0, 2.0, 3.0),
+    ),
+    row(2, size=(1920, 1080)),
+    row(3, label="person", label_index=0, box2d=np.array([0, 0, 1, 1], np.float32), box2d_score=0.0),
+]
+
+
+def journal(path, rows, every=0):
+    made = Journal(path, ANNOTATION_JOURNAL)
+    for n, item in enumerate(rows):
+        made.append(item)
+        if every and n % every == 0:
+            made.flush(sync=False)
+    made.close()
+    return path
+
+
+def sealed(tmp_path, rows, version="2026.04", **further):
+    seal_annotations([journal(tmp_path / "j", rows)], tmp_path / "t.arrow", version, **further)
+    metadata = pa.ipc.open_file(tmp_path / "t.arrow").schema.metadata or {}
+    return pl.read_ipc((tmp_path / "t.arrow").read_bytes()), {k.decode(): v.decode() for k, v in metadata.items()}
+
+
+def test_2026_04(tmp_path):
+    table, metadata = sealed(tmp_path, BOXES, labels=["person", "car"])
+    assert dict(table.schema) == {
+        "name": pl.String,
+        "frame": pl.UInt32,
+        "object_id": pl.String,
+        "label": pl.Categorical,
+        "label_index": pl.UInt64,
+        "mask": pl.Binary,
+        "box2d": pl.Array(pl.Float32, 4),
+        "box2d_score": pl.Float32,
+        "size": pl.Array(pl.UInt32, 2),
+        "location": pl.Array(pl.Float32, 2),
+        "pose": pl.Array(pl.Float32, 3),
+        "timing": pl.Struct(dict.fromkeys(("load", "preprocess", "inference", "decode"), pl.Int64)),
+        "timestamp": pl.Int64,
+    }
+    assert table["label"].to_list() == ["person", "car", None, "person"]
+    assert table["box2d"].to_list() == [[0.5, 0.5, 0.25, 0.125], [0.25, 0.5, 0.5, 1.0], None, [0, 0, 1, 1]]
+    assert table["box2d_score"].to_list() == [0.5, 1.0, None, 0.0]
+    assert table["mask"].to_list() == [MASK, None, None, None]
+    assert table["pose"].to_list()[0] == [1, 2, 3]
+    assert table["timing"].to_list()[0] == {"load": 1, "preprocess": None, "inference": 3, "decode": 4}
+    assert table["timing"].to_list()[2] in (None, dict.fromkeys(("load", "preprocess", "inference", "decode")))
+    assert table["timestamp"].to_list() == [10**18 + f for f in (1, 1, 2, 3)]
+    assert metadata == {
+        "schema_version": "2026.04",
+        "box2d_format": "cxcywh",
+        "box2d_normalized": "true",
+        "mask_interpretation": "binary",
+        "labels": '["person", "car"]',
+    }
+
+
+def test_one_dictionary(tmp_path):
+    sealed(tmp_path, [row(n, label=f"l{n % 7 + n // 1500}") for n in range(3000)])
+    with pa.ipc.open_file(tmp_path / "t.arrow") as file:
+        assert file.num_record_batches == 3
+        batches = [file.get_batch(n) for n in range(3)]
+    words = {tuple(batch["label"].dictionary.to_pylist()) for batch in batches}
+    assert words == {tuple(f"l{n}" for n in range(8))}
+
+
+def test_2025_10(tmp_path):
+    ring = [0.0, 0.0, 1.0, 0.0, 0.5, 0.5]
+    rows = [*BOXES, row(4, polygon=[ring, ring], polygon_score=1, iscrowd=True, mask=MASK)]
+    table, metadata = sealed(tmp_path, rows, "2025.10", labels=["person", "car"])
+    assert metadata == {}
+    assert table.schema["mask"] == pl.List(pl.Float32)
+    assert table.schema["iscrowd"] == pl.UInt8
+    assert not {"box2d_score", "polygon", "polygon_score", "timing"} & set(table.columns)
+    masks = table["mask"].to_list()
+    assert masks[:4] == [SEPARATED, None, None, None]
+    assert masks[4][:6] == masks[4][7:] == ring
+    assert math.isnan(masks[4][6])
+    assert table["pose"].to_list()[0] == [1, 2, 3]
+
+
+def test_2026_10(tmp_path):
+    table, metadata = sealed(tmp_path, [*BOXES, row(4, ignore=True)], "2026.10")
+    assert metadata["schema_version"] == "2026.10"
+    assert table.schema["ignore"] == pl.Boolean
+    assert table["pose"].to_list() == [[3, 2, 1], [3, 2, 1], None, None, None]
+
+
+def test_metadata_of_what_is_there_alone(tmp_path):
+    table, metadata = sealed(tmp_path, [row(1)])
+    assert table.columns == ["name", "frame", "timestamp"]
+    assert metadata == {"schema_version": "2026.04"}
+    _, metadata = sealed(tmp_path, [row(1, box3d=range(6))], category_metadata={"person": {"id": 1}})
+    assert metadata["box3d_normalized"] == "false"
+    assert metadata["box3d_format"] == "cxcyczwhl"
+    assert json.loads(metadata["category_metadata"]) == {"person": {"id": 1}}
+    assert "box2d_format" not in metadata
+
+
+def test_no_rows(tmp_path):
+    table, _ = sealed(tmp_path, [])
+    assert table.shape == (0, 3)
+
+
+@pytest.mark.parametrize("version", ["2026.04", "2026.10", "2025.10"])
+def test_vendors_client_reads_it(tmp_path, version):
+    sealed(tmp_path, BOXES, version, labels=["person", "car"])
+    found = edgefirst_client.read_dataset_metadata(str(tmp_path / "t.arrow"))
+    assert found is not None
+    edgefirst_client.arrow_to_coco(str(tmp_path / "t.arrow"), str(tmp_path / "coco.json"))
+    coco = json.loads((tmp_path / "coco.json").read_text())
+    assert {c["name"] for c in coco["categories"]} == {"person", "car"}
+
+
+def test_versions_that_are_not_written(tmp_path):
+    with pytest.raises(KeyError):
+        sealed(tmp_path, BOXES, "2025.01")
+
+
+def test_numpy_values(tmp_path):
+    ring = np.array([0, 0, 1, 0, 1, 1], np.float32)
+    table, _ = sealed(tmp_path, [row(1, box2d_score=np.float32(0.5), polygon=[ring], label_index=np.int64(2))])
+    assert table.select("frame", "box2d_score", "polygon", "label_index").row(0) == (1, 0.5, [ring.tolist()], 2)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"polygon": [[0, 0, 1, 1]]},
+        {"polygon": [[0, 0, 1, 1, 2, 2, 3]]},
+        {"box2d_score": 1.01},
+        {"box2d_score": -0.01},
+        {"box2d_score": "0.5"},
+        {"mask_score": math.nan},
+        {"box2d": (0, 0, 1, math.nan)},
+        {"box3d": (0, 0, 1, math.inf, 0, 0)},
+        {"colour": "red"},
+    ],
+)
+def test_invalid_rows(tmp_path, bad):
+    made = Journal(tmp_path / "j", ANNOTATION_JOURNAL)
+    with pytest.raises(DatasetError):
+        made.append(row(1, **bad))
+    made.append(row(2))
+    made.close()
+    assert made.rows == 1
+
+
+@pytest.mark.parametrize(
+    "bad", [{"box2d": (1, 2, 3)}, {"frame": -1}, {"label": 5}, {"label": "\ud800"}, {"timing": 3}, {"name": None}]
+)
+def test_rows_of_wrong_type(tmp_path, bad):
+    made = Journal(tmp_path / "j", ANNOTATION_JOURNAL)
+    with pytest.raises(DatasetError):  # noqa: PT012  (which of the two is free)
+        made.append(row(1) | bad)
+        made.flush(sync=False)
+    made.append(row(2))
+    made.close()
+    assert [batch["frame"].to_pylist() for batch in read_journal(tmp_path / "j")] == [[2]]
+
+
+def test_journal_cut_at_every_byte(tmp_path):
+    """Every whole batch before the cut is there; pyarrow's own reader of the whole file says where batches end."""
+    path = tmp_path / "j"
+    columns = pa.schema([field for field in ANNOTATION_JOURNAL if field.name in ("name", "frame", "box2d", "mask")])
+    made, ends = Journal(path, columns), []
+    for item in BOXES:
+        made.append({name: item.get(name) for name in columns.names})
+        made.flush(sync=False)
+        ends.append(path.stat().st_size)
+    made.close()
+    data = path.read_bytes()
+    with pa.ipc.open_stream(data) as stream:
+        assert stream.read_all().num_rows == 4
+    for cut in range(len(data) + 1):
+        path.write_bytes(data[:cut])
+        frames = [frame for batch in read_journal(path) for frame in batch["frame"].to_pylist()]
+        assert frames == [1, 1, 2, 3][: sum(end <= cut for end in ends)], cut
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6), st.binary(min_size=1, max_size=16))
+def test_damaged_journal_never_raises(tmp_path_factory, place, noise):
+    path = tmp_path_factory.getbasetemp() / "damaged"
+    data = bytearray(journal(path, BOXES, every=1).read_bytes())
+    place %= len(data)
+    data[place : place + len(noise)] = noise
+    path.write_bytes(data)
+    assert sum(batch.num_rows for batch in read_journal(path)) <= 4
+
+
+def test_length_that_lies_is_not_allocated(tmp_path):
+    data = journal(tmp_path / "j", BOXES).read_bytes()
+    (tmp_path / "j").write_bytes(data[:-8] + struct.pack("<II", 0xFFFFFFFF, 0x7FFFFFF0))
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    assert sum(batch.num_rows for batch in read_journal(tmp_path / "j")) == 4
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_bytes_do_not_depend_on_flushes(tmp_path):
+    rows = [BOXES[n % 4] | {"frame": n, "iscrowd": None if n % 3 else n % 2 == 0} for n in range(1300)]
+    for version in schema.WRITABLE:
+        results = set()
+        for every in (0, 1, 300):
+            journal(tmp_path / "j", rows, every)
+            seal_annotations([tmp_path / "j"], tmp_path / "t.arrow", version, ["person", "car"])
+            results.add((tmp_path / "t.arrow").read_bytes())
+        journal(tmp_path / "j", rows[:555])
+        journal(tmp_path / "k", rows[555:])
+        seal_annotations([tmp_path / "j", tmp_path / "k"], tmp_path / "t.arrow", version, ["person", "car"])
+        results.add((tmp_path / "t.arrow").read_bytes())
+        assert len(results) == 1
+    found = pl.read_ipc((tmp_path / "t.arrow").read_bytes())
+    assert found["frame"].to_list() == list(range(1300))
+    assert found["iscrowd"].to_list() == [r["iscrowd"] for r in rows]
+
+
+def test_frames_table(tmp_path):
+    columns = schema.frames_columns()
+    made = Journal(tmp_path / "j", schema.journal_schema(columns))
+    made.append(row(7, latitude=45.5, orientation=(0, 0, 0, 1), keyframe=True, segment=0, radar_cube_skew=-5))
+    made.close()
+    metadata = {"counts": {"/b": {"seen": 1}, "/a": {}}, "camera_info": {"d": [math.nan, 1.5]}, "x": "\udc80é"}
+    assert seal_frames([tmp_path / "j"], tmp_path / "t.arrow", columns, metadata) == 1
+    table = pl.read_ipc((tmp_path / "t.arrow").read_bytes())
+    assert table.columns == list(columns)
+    assert table["orientation"].to_list() == [[0, 0, 0, 1]]
+    assert table["radar_cube_skew"].to_list() == [-5]
+    assert table["altitude"].to_list() == [None]
+    found = {k.decode(): v.decode() for k, v in pa.ipc.open_file(tmp_path / "t.arrow").schema.metadata.items()}
+    assert found == {
+        "counts": '{"/b": {"seen": 1}, "/a": {}}',
+        "camera_info": '{"d": [null, 1.5]}',
+        "x": '"\\udc80é"',
+    }
+
+
+@pytest.mark.parametrize("value", [object(), {"a": {1, 2}}, b"bytes"])
+def test_no_json(value):
+    with pytest.raises(DatasetError, match="JSON"):
+        json_text(value)
+
+
+GROWTH = """
+import pathlib, resource, sys
+from edgefirst_ros.dataset.tables import ANNOTATION_JOURNAL, Journal, seal_annotations
+folder = pathlib.Path(sys.argv[1])
+peaks = []
+for rows in (4_000, 24_000):
+    made = Journal(folder / "j", ANNOTATION_JOURNAL)
+    for n in range(rows):
+        made.append({"name": "s", "frame": n, "timestamp": n, "label": "x", "mask": n.to_bytes(4000, "big")})
+    made.close()
+    assert seal_annotations([folder / "j"], folder / "t.arrow") == rows
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(peaks[1] - peaks[0])
+"""
+
+
+def test_memory_is_flat(tmp_path):
+    """Written and sealed in a small part of what six times as many rows (100 MB) take."""
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH, tmp_path],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert int(done.stdout) < 15_000  # KiB
+
+
+def test_disk_full(tmp_path, monkeypatch):
+    made = Journal(tmp_path / "j", ANNOTATION_JOURNAL)
+    made.append(row(1))
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tables.os, "fdatasync", full)
+    with pytest.raises(DatasetError, match="No space"):
+        made.flush(sync=True)
+    made.close()
+
+
+def test_leftovers_and_links_are_replaced(tmp_path):
+    (tmp_path / "other").write_bytes(b"precious")
+    (tmp_path / "j").symlink_to("other")
+    (tmp_path / "t.arrow").symlink_to("other")
+    sealed(tmp_path, BOXES)
+    assert (tmp_path / "other").read_bytes() == b"precious"

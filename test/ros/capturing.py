@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the capture node share: the node in its process, messages of a recording for it, its results."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow.ipc
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from std_srvs.srv import Trigger
+
+from edgefirst_ros.sources.mcap import McapRecording
+
+NODE = ("-m", "edgefirst_ros.cli", "capture", "--ros-args")
+SMALL = {"size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
+NAV = {"/gps", "/imu"}
+
+
+class Bench:
+    """This process's side of the system: calls services, hears diagnostics, publishes messages of recordings."""
+
+    def __init__(self) -> None:
+        self.node = rclpy.create_node("bench")
+        self.diagnostics: list[Any] = []
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self.diagnostics.append, 100)
+        self._executor = SingleThreadedExecutor()
+        self._executor.add_node(self.node)
+        self._thread = threading.Thread(target=self._spin, daemon=True)
+        self._thread.start()
+
+    def _spin(self) -> None:
+        try:
+            self._executor.spin()
+        except ExternalShutdownException:
+            return
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        self._thread.join(5.0)
+        self.node.destroy_node()
+
+    def call(self, kind: Any, service: str, request: Any, timeout: float = 15.0) -> Any:
+        client = self.node.create_client(kind, service)
+        try:
+            assert client.wait_for_service(timeout), f"no {service}"
+            done = threading.Event()
+            future = client.call_async(request)
+            future.add_done_callback(lambda _: done.set())
+            assert done.wait(timeout), f"{service} does not answer"
+            return future.result()
+        finally:
+            self.node.destroy_client(client)
+
+    def statuses(self, end: str) -> list[Any]:
+        """Those so far with a name that ends so, the newest last."""
+        return [s for array in list(self.diagnostics) for s in array.status if s.name.endswith(end)]
+
+
+class Capture:
+    """A capture node in a process of its own."""
+
+    def __init__(self, bench: Bench, process: Any, out: Path, name: str) -> None:
+        self.bench, self.process, self.out, self.name = bench, process, out, name
+
+    def trigger(self, service: str) -> Any:
+        return self.bench.call(Trigger, f"{self.name}/{service}", Trigger.Request())
+
+    def status(self) -> dict[str, Any]:
+        answer = self.trigger("status")
+        assert answer.success
+        facts: dict[str, Any] = json.loads(answer.message)
+        return facts
+
+    def until(self, enough: Callable[[dict[str, Any]], Any], timeout: float = 15.0) -> dict[str, Any]:
+        """The first status with which it is enough."""
+        deadline = time.monotonic() + timeout
+        while not enough(facts := self.status()):
+            assert time.monotonic() < deadline, f"{facts}\n{self.process.log}"
+            assert self.process.process.poll() is None, self.process.log
+            time.sleep(0.05)
+        return facts
+
+    def has_received(self, sent: Mapping[str, int], timeout: float = 15.0) -> dict[str, Any]:
+        """The status once all these messages are there."""
+        return self.until(lambda facts: received(facts, sent) == dict(sent), timeout)
+
+    def finish(self, how: signal.Signals = signal.SIGINT, code: int = 0) -> None:
+        """End it by a signal; it must be gone within 5 s with this exit code."""
+        assert self.process.stop(how, timeout=5.0) == code, self.process.log
+        assert "Traceback" not in self.process.log, self.process.log
+
+    def counts(self, name: str) -> dict[str, Any]:
+        return counts_of(self.out / f"{name}.frames.arrow")
+
+
+def received(facts: Mapping[str, Any], topics: Collection[str]) -> dict[str, int]:
+    return {t: state["received"] for t, state in facts.get("topics", {}).items() if t in topics}
+
+
+class Player:
+    """Publishes the messages of a recording from this process, under other names where asked to."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        path: Path,
+        topics: Collection[str] | None = None,
+        names: Mapping[str, str] | None = None,
+        reliability: str = "reliable",
+    ) -> None:
+        self._bench = bench
+        self._recording = McapRecording(path)
+        for _ in self._recording.survey():
+            pass
+        qos = QoSProfile(depth=200, reliability=ReliabilityPolicy[reliability.upper()])
+        self._names = names or {}
+        self.sent: dict[str, int] = {}
+        self._publishers = {}
+        for channel in self._recording.channels.values():
+            if topics is None or channel.topic in topics:
+                package, _, name = channel.schema.partition("/msg/")
+                kind = getattr(importlib.import_module(f"{package}.msg"), name)
+                name = self._names.get(channel.topic, channel.topic)
+                self._publishers[channel.topic] = bench.node.create_publisher(kind, name, qos)
+        self.messages = list(self._recording.messages(set(self._publishers)))
+
+    def ready(self, without: Collection[str] = (), subscribers: int = 1, timeout: float = 15.0) -> None:
+        """Wait until every topic (but these) has a subscriber, and they know of each other."""
+        wanted = [p for topic, p in self._publishers.items() if topic not in without]
+        deadline = time.monotonic() + timeout
+        while any(p.get_subscription_count() < subscribers for p in wanted):
+            assert time.monotonic() < deadline, {t: p.get_subscription_count() for t, p in self._publishers.items()}
+            time.sleep(0.02)
+        time.sleep(0.2)  # the reader may know of us a little later than we of it
+
+    def play(
+        self,
+        begin: float = 0.0,
+        end: float = 1e9,
+        rate: float = 1.0,
+        without: Collection[str] = (),
+        steady: bool = False,
+    ) -> None:
+        """Publish what was recorded from `begin` to `end` s; `steady`: steps of the clock are not waited for."""
+        previous = self.messages[0].log_time
+        elapsed = 0
+        started = None
+        for message in self.messages:
+            step, previous = message.log_time - previous, message.log_time
+            elapsed += step if not steady or abs(step) < 500_000_000 else 0
+            if not begin <= elapsed / 1e9 < end or message.topic in without:
+                continue
+            started = started if started is not None else time.monotonic() - elapsed / 1e9 / rate
+            time.sleep(max(0.0, started + elapsed / 1e9 / rate - time.monotonic()))
+            self._publishers[message.topic].publish(message.data)
+            name = self._names.get(message.topic, message.topic)
+            self.sent[name] = self.sent.get(name, 0) + 1
+
+    def close(self, *topics: str) -> None:
+        for topic in topics or tuple(self._publishers):
+            self._bench.node.destroy_publisher(self._publishers.pop(topic))
+
+
+def counts_of(frames: Path) -> dict[str, Any]:
+    metadata = pyarrow.ipc.open_file(frames).schema.metadata
+    found: dict[str, Any] = json.loads(metadata[b"counts"])
+    return found
+
+
+def adds_up(count: Mapping[str, Any]) -> bool:
+    return bool(count["seen"] == count["written"] + sum(count["dropped"].values()))
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def frames(path: Path) -> pl.DataFrame:
+    return pl.read_ipc(path)
+
+
+def assert_same_dataset(live: Path, offline: Path, name: str) -> None:
+    """Byte for byte, but for the metadata of the frames: a capture has no source file."""
+    one, other = members(live / f"{name}.zip"), members(offline / f"{name}.zip")
+    assert list(one) == list(other), sorted(set(one) ^ set(other))[:20]
+    assert [member for member in other if one[member] != other[member]] == []
+    for file in (f"{name}.zip", f"{name}.arrow"):
+        assert (live / file).read_bytes() == (offline / file).read_bytes(), file
+    assert frames(live / f"{name}.frames.arrow").equals(frames(offline / f"{name}.frames.arrow"))

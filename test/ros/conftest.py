@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests with ROS 2 share: a domain of their own, and nodes in other processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROFILE = Path(__file__).resolve().parents[2] / "config" / "fastdds.xml"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ros_domain() -> Iterator[int]:
+    """ROS_DOMAIN_ID of this run, which no other run on this machine has; nodes see this machine only."""
+    for domain in range(1, 102):  # from 102 on the ports of a domain may be taken by any program
+        path = Path(tempfile.gettempdir()) / f"edgefirst-ros-test-domain-{domain}"
+        try:
+            lock = path.open("w")
+        except PermissionError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            continue
+        break
+    else:
+        pytest.fail("all ROS domains of this machine are in use")
+    ours = {
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "FASTDDS_DEFAULT_PROFILES_FILE": str(PROFILE),
+        "FASTRTPS_DEFAULT_PROFILES_FILE": str(PROFILE),
+    }
+    with lock, pytest.MonkeyPatch.context() as patch:
+        for name, value in ours.items():
+            patch.setenv(name, value)
+        yield domain
+
+
+class NodeProcess:
+    """A node in a process of its own, with what it printed."""
+
+    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
+        self._command = " ".join(command)
+        self._log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait(self, timeout: float) -> int:
+        """Exit code, of a node that ends by itself within `timeout` seconds."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            pytest.fail(f"{self._command} did not end within {timeout} s; it printed:\n{self.log}")
+
+    def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = 5.0) -> int:
+        """Exit code, after the signal."""
+        self.process.send_signal(how)
+        return self.wait(timeout)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Starts a Python file or `-m module` with arguments as a node: `start("talker.py", "--rate", "20", NAME="value")`.
+
+    Keyword arguments are environment variables. What still runs when the test is over is ended.
+    """
+    started: list[NodeProcess] = []
+
+    def begin(*arguments: str | Path, **variables: str) -> NodeProcess:
+        command = [sys.executable, *map(str, arguments)]
+        node = NodeProcess(command, tmp_path / f"node-{len(started)}.log", clean_environment() | variables)
+        started.append(node)
+        return node
+
+    yield begin
+    for node in started:
+        if node.process.poll() is None:
+            node.process.kill()
+            node.process.wait()
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what the start-up hook of the ROS 2 wheels put in.
+
+    The hook runs Python a second time with its own LD_LIBRARY_PATH; a stock ROS 2 has its own, which stays.
+    """
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    if environment.pop("_ROS_WHEELS_BOOTSTRAP_COMPLETE", None):
+        environment.pop("LD_LIBRARY_PATH", None)
+    return environment
+
+
+@pytest.fixture
+def newer_types() -> dict[str, str]:
+    """Variables for `start` that give a node the edgefirst_msgs of test/interfaces/newer."""
+    prefix = Path(sys.prefix) / "newer"
+    if not prefix.is_dir():
+        pytest.skip("no newer edgefirst_msgs beside ours: see test/ros_environment.py")
+    packages = next(prefix.glob("lib/python3*/site-packages"))
+    libraries = [str(prefix / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {
+        "PYTHONPATH": str(packages),
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "_ROS_WHEELS_BOOTSTRAP_COMPLETE": "1",  # the hook puts library paths in no particular order
+    }
+
+
+@pytest.fixture
+def bench(ros_domain: int) -> Iterator[Any]:
+    """This process's side of a ROS 2 system, see capturing.py."""
+    import rclpy
+    from capturing import Bench
+
+    rclpy.init()
+    it = Bench()
+    yield it
+    it.close()
+    rclpy.shutdown()
+
+
+@pytest.fixture
+def capture(bench: Any, start: Callable[..., NodeProcess], tmp_path: Path) -> Callable[..., Any]:
+    """Starts a capture node with parameters: `capture(rate=2.0, ros=("-r", "__ns:=/front"))`."""
+    from capturing import NODE, Capture
+
+    def begin(
+        *, name: str = "/capture", ros: tuple[str, ...] = (), out: Path = tmp_path / "live", **values: Any
+    ) -> Any:
+        parameters = {"out": str(out), "fsync": False, **values}
+        arguments = [part for key, value in parameters.items() for part in ("-p", f"{key}:={json.dumps(value)}")]
+        return Capture(bench, start(*NODE, *ros, *arguments), out, name)
+
+    return begin

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Live = offline: a recording played at its own pace gives the dataset that its conversion gives, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+for package in ("edgefirst_msgs", "foxglove_msgs"):
+    pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+
+from capturing import adds_up, assert_same_dataset  # noqa: E402
+from shared_data import SHARED  # noqa: E402
+
+from edgefirst_ros import convert  # noqa: E402
+from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
+
+SECONDS = float(os.environ.get("EDGEFIRST_LIVE_SECONDS", "12"))
+WHOLE = {"seconds": SECONDS, "size": (1920, 1080), "cube_shape": (2, 200, 4, 512), "lidar_points": 20_000}
+REAL = ("gopro-max_2019_11_18_23_45_14", "verdin-imx8mp-00000001_2018_08_02_16_15_20")
+
+
+@pytest.mark.parametrize("name", ["every topic", *REAL])
+def test_the_dataset_is_that_of_convert(
+    name: str, capture: Callable[..., Any], start: Callable[..., Any], recording: Any, tmp_path: Path
+) -> None:
+    path = SHARED / "data" / f"{name}.mcap" if name in REAL else recording(**WHOLE)
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not at hand")
+    source = McapRecording(path)
+    for _ in source.survey():
+        pass
+    counts: dict[str, int] = {}
+    for channel in source.channels.values():
+        counts[channel.topic] = counts.get(channel.topic, 0) + channel.seen
+    node = capture(sequence=path.stem, time_base="header", fsync=True)
+    camera = next(topic for topic in counts if topic in ("/camera/h264", "/camera/h265"))
+    used = {camera, "/camera/info", "/radar/cube", "/radar/targets", "/lidar/points", "/gps", "/imu", "/model/output",
+            "/model/info", "/tf_static"} & counts.keys()  # fmt: skip
+    play = ("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", f"recording:={path}")
+    player = start(*play, "-p", f"wait_for_subscribers:={len(used)}")
+    assert player.wait(60.0) == 0, player.log
+
+    facts = node.has_received({topic: counts[topic] for topic in used})
+    assert {t: state["lost"] for t, state in facts["topics"].items() if state["lost"]} == {}
+    offline = convert(path, tmp_path / "offline", time_base="header")
+    # encoding is not to be hurried where other tests run beside this one; the decoder holds the last pictures back
+    node.until(lambda facts: facts["samples"] > offline.samples - 20, 30.0)
+    node.finish(signal.SIGINT)
+    assert_same_dataset(node.out, tmp_path / "offline", path.stem)
+    count = node.counts(path.stem)[camera]
+    assert adds_up(count)
+    assert count["seen"] == counts[camera]
+    assert count["written"] == offline.samples > 100

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The player in a process of its own: what it publishes is what the recording holds, at the recorded pace."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mcap.reader import NonSeekingReader
+from mcap.writer import Writer
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+for package in ("edgefirst_msgs", "foxglove_msgs"):
+    pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+
+from diagnostic_msgs.msg import DiagnosticArray  # noqa: E402
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: E402
+from rosgraph_msgs.msg import Clock  # noqa: E402
+from waiting import spin_until, wait_printed  # noqa: E402
+
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
+from edgefirst_ros.nodes import player  # noqa: E402
+from edgefirst_ros.nodes.outlets import message_type, profile, ros_name  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+SECOND = 1_000_000_000
+SMALL = {"seconds": 3, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "foreign_channel": True}
+IMU = {"seconds": 1, "topics": ("imu", "gps")}
+
+
+def content(path: Path) -> list[tuple[str, str, int, bytes]]:
+    """(topic, type, log_time, data) of the CDR messages of a recording, by the reader of the mcap library."""
+    with path.open("rb") as file:
+        read = NonSeekingReader(file).iter_messages(log_time_order=False)
+        return [(c.topic, s.name, m.log_time, m.data) for s, c, m in read if s and c.message_encoding == "cdr"]
+
+
+class Listener:
+    """Subscribes to topics, and keeps what comes with the time at which it came."""
+
+    def __init__(self) -> None:
+        rclpy.init()
+        self.node = rclpy.create_node("listener")
+        self.got: dict[str, list[tuple[float, bytes]]] = {}
+
+    def hear(self, topic: str, kind: Any, reliability: str = "reliable") -> None:
+        got = self.got.setdefault(topic, [])
+        qos = QoSProfile(depth=1000, reliability=ReliabilityPolicy[reliability.upper()])
+        self.node.create_subscription(kind, topic, lambda data: got.append((time.monotonic(), data)), qos, raw=True)
+
+    def bytes(self, topic: str) -> list[bytes]:
+        return [data for _, data in self.got[topic]]
+
+
+@pytest.fixture
+def listener(ros_domain: int) -> Iterator[Listener]:
+    made = Listener()
+    yield made
+    made.node.destroy_node()
+    rclpy.shutdown()
+
+
+@pytest.fixture
+def play(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Function that starts the player with parameters."""
+
+    def begin(**parameters: object) -> Any:
+        given = [f"{name}:={value}" for name, value in parameters.items()]
+        arguments = [word for one in given for word in ("-p", one)]
+        return start("-m", "edgefirst_ros.cli", "play", "--ros-args", *arguments, PYTHONPATH=str(ROOT))
+
+    return begin
+
+
+def same(arrived: list[bytes], sent: list[bytes]) -> bool:
+    """Whether these are the bytes that were sent; Fast DDS fills the last of them up to a multiple of four."""
+    return len(arrived) == len(sent) and all(
+        got[: len(data)] == data and len(got) == (len(data) + 3) // 4 * 4
+        for got, data in zip(arrived, sent, strict=True)
+    )
+
+
+def finish(listener: Listener, node: Any) -> None:
+    """Listen until everything is played; the player then waits until all is acknowledged, which a signal cuts short."""
+    spin_until(listener.node, lambda: "played to the end" in node.log or node.process.poll() is not None)
+    assert node.stop() == 0, node.log
+
+
+# ---- what is published -------------------------------------------------------------------------
+@pytest.mark.parametrize(("reliability", "rate"), [("reliable", 1.0), ("best_effort", 4.0)])
+def test_every_message_arrives_as_it_is_in_order_and_in_time(
+    reliability: str, rate: float, listener: Listener, play: Callable[..., Any], recording: Callable[..., Path]
+) -> None:
+    path = recording(**SMALL)
+    expected: dict[str, list[bytes]] = {}
+    times: dict[str, list[int]] = {}
+    for topic, kind, log_time, data in content(path):
+        if topic not in expected:
+            listener.hear(topic, message_type(kind), reliability)
+        expected.setdefault(topic, []).append(data)
+        times.setdefault(topic, []).append(log_time)
+    node = play(recording=path, rate=rate, wait_for_subscribers=len(expected))
+    spin_until(listener.node, lambda: node.process.poll() is not None)
+    assert node.process.returncode == 0, node.log
+    for topic, sent in expected.items():
+        assert same(listener.bytes(topic), sent), topic
+    assert len(expected) > 9
+    arrived = np.array([at for at, _ in listener.got["/imu"]])
+    recorded = (np.array(times["/imu"]) - times["/imu"][0]) / SECOND
+    assert np.polyfit(recorded, arrived, 1)[0] * rate == pytest.approx(1.0, abs=0.05)
+    assert (arrived[-1] - arrived[0]) * rate == pytest.approx(recorded[-1], rel=0.05)
+    assert "/clock_step is not published, 3 messages: its encoding is json, not cdr" in node.log
+    assert f"played to the end: {sum(map(len, expected.values()))} messages" in node.log
+
+
+def test_the_part_asked_for_of_the_topics_asked_for(
+    listener: Listener, play: Callable[..., Any], recording: Callable[..., Path]
+) -> None:
+    path = recording(seconds=2, topics=("imu", "gps"), prefix="/maivin-7/")
+    everything = content(path)
+    begin = everything[0][2] + SECOND // 2
+    wanted = [data for topic, _, at, data in everything if topic.endswith("imu") and begin <= at < begin + SECOND]
+    for topic, kind in {(ros_name(topic), kind) for topic, kind, _, _ in everything}:
+        listener.hear(f"/{topic}", message_type(kind))
+    node = play(recording=path, rate=5, start=0.5, duration=1.0, topics="['imu']")
+    finish(listener, node)
+    assert same(listener.bytes("/maivin_7/imu"), wanted)
+    assert len(wanted) > 20
+    assert listener.bytes("/maivin_7/gps") == []
+    assert "/maivin-7/imu is published as /maivin_7/imu" in node.log
+
+
+def test_loop_diagnostics_and_late_subscribers(
+    listener: Listener, play: Callable[..., Any], recording: Callable[..., Path]
+) -> None:
+    path = recording(**IMU)
+    once = [data for topic, _, _, data in content(path) if topic == "/imu"]
+    told: list[DiagnosticArray] = []
+    listener.node.create_subscription(DiagnosticArray, "/diagnostics", told.append, 10)
+    node = play(recording=path, rate=4, loop="true", topics="['/imu']")
+    wait_printed(node, "waiting for subscribers")
+    listener.hear("/imu", message_type("sensor_msgs/msg/Imu"))
+    spin_until(listener.node, lambda: len(listener.got["/imu"]) > 5 * len(once))
+    spin_until(listener.node, lambda: "playing" in told[-1].status[0].message)
+    assert node.stop(signal.SIGINT, timeout=2.0) == 0
+    got = listener.bytes("/imu")
+    assert same(got, (once * (len(got) // len(once) + 1))[: len(got)])
+    at, _ = zip(*listener.got["/imu"], strict=True)
+    assert at[4 * len(once)] - at[0] == pytest.approx(4 * 1.0 / 4, rel=0.1)
+    values = {pair.key: pair.value for pair in told[-1].status[0].values}
+    assert values["rate"] == "4"
+    assert int(values["passes"]) >= 1
+    assert told[0].status[0].message == "waiting for subscribers" or told[0].status[0].message.startswith("reading")
+
+
+def test_the_clock_is_that_of_the_recording(
+    listener: Listener, play: Callable[..., Any], recording: Callable[..., Path]
+) -> None:
+    path = recording(**IMU)
+    begin = content(path)[0][2]
+    times = [at for topic, _, at, _ in content(path) if topic == "/gps"]
+    seen: list[tuple[float, int]] = []
+    listener.node.create_subscription(
+        Clock, "/clock", lambda m: seen.append((time.monotonic(), m.clock.sec * SECOND + m.clock.nanosec)), 100
+    )
+    listener.hear("/gps", message_type("sensor_msgs/msg/NavSatFix"))
+    node = play(recording=path, clock="true", topics="['gps']")
+    finish(listener, node)
+    at, shown = map(np.array, zip(*seen, strict=True))
+    assert len(set(shown.tolist())) > 5 * len(times)  # it runs on between messages
+    assert (np.diff(shown) >= 0).all()
+    assert begin <= shown[0] < begin + SECOND // 50
+    assert times[-1] - SECOND // 50 < shown[-1] <= times[-1]
+    assert np.polyfit(at, (shown - shown[0]) / SECOND, 1)[0] == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_recording_that_was_cut_is_played_up_to_there(
+    listener: Listener, play: Callable[..., Any], recording: Callable[..., Path], tmp_path: Path
+) -> None:
+    whole = recording(**IMU, chunk_size=4096)
+    sent = [data for topic, _, _, data in content(whole) if topic == "/imu"]
+    cut = tmp_path / "cut.mcap"
+    cut.write_bytes(whole.read_bytes()[:20_000])
+    listener.hear("/imu", message_type("sensor_msgs/msg/Imu"))
+    node = play(recording=cut, rate=10)
+    finish(listener, node)
+    got = listener.bytes("/imu")
+    assert 10 < len(got) < len(sent)
+    assert same(got, sent[: len(got)])
+    assert "cut.mcap: damage at byte" in node.log
+
+
+def test_what_cannot_be_published_is_said(listener: Listener, play: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "strange.mcap"
+    known, missing = "std_msgs/msg/Header", "tf2_msgs/msg/TFMessage"
+    types = {"/fine": known, "/tf": missing, "/newer": "sensor_msgs/msg/Smell", "/evil": "os/msg/path"}
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        for topic, kind in types.items():
+            channel = writer.register_channel(topic, "cdr", writer.register_schema(kind, "ros2msg", b""))
+            for n in range(3):
+                writer.add_message(channel, SECOND + n, bytes([0, 1, 0, 0, n, *range(11)]), SECOND)
+        writer.finish()
+    listener.hear("/fine", message_type(known))
+    node = play(recording=path)
+    finish(listener, node)
+    assert [data[4] for data in listener.bytes("/fine")] == [0, 1, 2]
+    assert "/tf is not published, 3 messages: no package tf2_msgs here" in node.log
+    assert "/newer is not published, 3 messages: the package sensor_msgs here has no type Smell" in node.log
+    assert "/evil is not published, 3 messages: " in node.log
+
+
+# ---- how it ends -------------------------------------------------------------------------------
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_cleanly(
+    number: signal.Signals, play: Callable[..., Any], recording: Callable[..., Path]
+) -> None:
+    node = play(recording=recording(**IMU), rate=0.01, wait_for_subscribers=0)
+    wait_printed(node, "playing")
+    assert node.stop(number, timeout=2.0) == 0, node.log
+    assert f"stopped by {number.name}" in node.log
+    assert "Traceback" not in node.log
+
+
+def test_a_signal_ends_the_wait_for_subscribers(play: Callable[..., Any], recording: Callable[..., Path]) -> None:
+    node = play(recording=recording(**IMU), wait_timeout=60)
+    wait_printed(node, "waiting for subscribers")
+    assert node.stop(signal.SIGTERM, timeout=2.0) == 0, node.log
+    assert "0 messages" in node.log
+
+
+def test_nobody_listens_and_it_plays_all_the_same(play: Callable[..., Any], recording: Callable[..., Path]) -> None:
+    node = play(recording=recording(**IMU), rate=10, wait_timeout=0.3, wait_for_subscribers=2)
+    assert node.wait(15.0) == 0, node.log
+    assert "0 of 2 topics have a subscriber" in node.log
+
+
+@pytest.mark.parametrize(("parameter", "code"), [("rate:=0.0", 2), ("recording:=/nowhere/drive.mcap", 1)])
+def test_errors_become_exit_codes(parameter: str, code: int, start: Callable[..., Any]) -> None:
+    node = start("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", parameter, PYTHONPATH=str(ROOT))
+    assert node.wait(15.0) == code
+    assert f"edgefirst-ros: {'/player: rate' if code == 2 else '/nowhere/drive.mcap: does not exist'}" in node.log
+    assert "Traceback" not in node.log
+
+
+@pytest.fixture
+def run(ros_domain: int) -> Iterator[Callable[..., int]]:
+    """Runs the node in this process."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield lambda *arguments: player.main(["--ros-args", *arguments])
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("rate:=0.0", "rate: found 0.0, expected a number at least 0.01"),
+        ("rate:=-1.0", "rate: found -1.0"),
+        ("rate:=fast", "rate: found 'fast'"),
+        ("loop:=1", "loop: found 1, expected true or false"),
+        ("start:=-1.0", "start: found -1.0"),
+        ("start:=99.0", "start: 99 s lie behind the end"),
+        ("duration:=-2.0", "duration: found -2.0"),
+        ("topics:=imu", "topics: found 'imu', expected a list"),
+        ("topics:=['lidar/points']", "topics: 'lidar/points' is not in the recording; it has /gps, /imu"),
+        ("wait_for_subscribers:=-1", "wait_for_subscribers: found -1"),
+        ("wait_timeout:=-1.0", "wait_timeout: found -1.0"),
+        ("recordin:=x", "unknown parameter 'recordin'; did you mean 'recording'"),
+        ("recording:=''", "recording: none is given"),
+    ],
+)
+def test_a_bad_parameter_is_named(
+    given: str, says: str, run: Callable[..., int], recording: Callable[..., Path]
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        run("-p", f"recording:={recording(**IMU)}", "-p", given)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [("-r", "__ns:=/bad-ns"), ("-p", "recording"), ("--unknown",)])
+def test_bad_arguments_are_no_traceback(arguments: tuple[str, ...], run: Callable[..., int]) -> None:
+    with pytest.raises(UsageError, match="ROS arguments"):
+        run(*arguments)
+
+
+def test_what_is_no_argument_of_ros_is_refused(run: Callable[..., int]) -> None:
+    with pytest.raises(UsageError, match=r"'drive.mcap'"):
+        run("-p", "rate:=2.0", "--", "drive.mcap")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [(b"", "is empty"), (b"PK\3\4 and more of it", "not with the MCAP magic"), (b"\x89MCAP0\r\n", "no message in it")],
+)
+def test_a_bad_recording_is_named(data: bytes, says: str, run: Callable[..., int], tmp_path: Path) -> None:
+    path = tmp_path / "bad.mcap"
+    path.write_bytes(data)
+    with pytest.raises(RecordingError, match=says) as caught:
+        run("-p", f"recording:={path}")
+    assert str(path) in str(caught.value)
+    assert caught.value.exit_code == 1
+
+
+def test_nothing_to_publish_is_an_error(run: Callable[..., int], recording: Callable[..., Path]) -> None:
+    path = recording(seconds=1, topics=("imu",), foreign_channel=True)
+    with pytest.raises(EdgeFirstError, match=r"nothing can be published; /clock_step: .* json"):
+        run("-p", f"recording:={path}", "-p", "topics:=['clock_step']")
+
+
+# ---- names, types, quality of service ----------------------------------------------------------
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [
+        ("/camera/h264", "camera/h264"),
+        ("rt/camera/h264", "camera/h264"),
+        ("/rt/imu", "imu"),
+        ("/maivin-7/imu", "maivin_7/imu"),
+        ("/2024 drive//imu/", "_2024_drive/imu"),
+        ("/größe/~x{y}", "gr__e/_x_y_"),
+        ("", "_"),
+    ],
+)
+def test_names_are_those_of_ros(topic: str, name: str, listener: Listener) -> None:
+    assert ros_name(topic) == name
+    publisher = listener.node.create_publisher(message_type("std_msgs/msg/Header"), name, 1)
+    assert publisher.topic_name == f"/{name}"
+
+
+@pytest.mark.parametrize(
+    "schema", ["", "Imu", "os/msg/path", "antigravity/msg/Fly", "sensor_msgs.msg/msg/Imu", "a/b/C"]
+)
+def test_what_is_no_message_is_not_imported(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.import_module", lambda name: pytest.fail(f"{name} is imported"))
+    with pytest.raises(LookupError):
+        message_type(schema)
+
+
+def test_only_transforms_of_tf2_are_kept_for_those_who_come_late() -> None:
+    kept = {kind: profile(kind).durability for kind in ("tf2_msgs/msg/TFMessage", "geometry_msgs/msg/TransformStamped")}
+    assert list(kept.values()) == [DurabilityPolicy.TRANSIENT_LOCAL, DurabilityPolicy.VOLATILE]
+    assert profile("sensor_msgs/msg/Imu").reliability == ReliabilityPolicy.RELIABLE

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short video streams of all kinds made by libx264 and libx265, and what a plain decoder makes of them."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from dataclasses import dataclass
+from fractions import Fraction
+
+import av
+import numpy as np
+
+from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
+from edgefirst_ros.synthetic.video import split_parameter_sets
+
+SIZE = (128, 96)
+X264 = "keyint=12:min-keyint=12:scenecut=0:threads=1:"
+X265 = "keyint=12:min-keyint=12:scenecut=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none:"
+SLICED = "keyint=12:min-keyint=12:scenecut=0:frame-threads=1:info=0:log-level=none:"  # slices need a pool
+QUIET = "pools=none:frame-threads=1:wpp=0:info=0:log-level=none:"
+B264, B265 = "bframes=3:b-adapt=0:b-pyramid=normal:ref=4:", "bframes=3:b-adapt=0:b-pyramid=1:ref=4:"
+KINDS: dict[str, tuple[str, str, dict]] = {
+    "h264": ("h264", X264 + "bframes=0", {}),
+    "h264-b": ("h264", X264 + B264, {}),
+    "h264-refs": ("h264", X264 + "bframes=2:b-adapt=0:ref=5:weightp=2:weightb=1:direct=temporal:aud=1", {}),
+    "h264-open": ("h264", X264 + B264 + "open-gop=1", {}),
+    "h264-refresh": ("h264", X264 + "bframes=0:intra-refresh=1", {}),
+    "h264-tff": ("h264", X264 + "bframes=2:b-adapt=0:tff=1", {}),
+    "h264-slices": ("h264", X264 + B264 + "slices=4", {}),
+    "h264-once": ("h264", X264 + B264, {"once": True}),
+    "h264-endless": ("h264", "keyint=infinite:scenecut=0:threads=1:" + B264, {}),
+    "h264-zerolatency": ("h264", X264 + "bframes=0", {"tune": "zerolatency"}),
+    "h264-baseline": ("h264", X264 + "bframes=0:cabac=0:8x8dct=0", {"profile": "baseline"}),
+    "h264-422-10": ("h264", X264 + B264, {"form": "yuv422p10le"}),
+    "h264-odd": ("h264", X264 + B264, {"form": "yuv444p", "size": (131, 99)}),
+    "h265": ("hevc", X265 + "bframes=0", {}),
+    "h265-b": ("hevc", X265 + B265 + "open-gop=0", {}),
+    "h265-open": ("hevc", X265 + B265 + "open-gop=1", {}),
+    "h265-radl": ("hevc", X265 + B265 + "open-gop=0:radl=2", {}),
+    "h265-refresh": ("hevc", X265 + "bframes=0:intra-refresh=1", {}),
+    "h265-slices": ("hevc", SLICED + B265 + "slices=2:open-gop=0:ctu=16", {"size": (128, 192)}),
+    "h265-once": ("hevc", X265 + B265 + "open-gop=1", {"once": True}),
+    "h265-endless": ("hevc", "keyint=-1:scenecut=0:" + QUIET + B265, {}),
+    "h265-layers": ("hevc", X265 + "bframes=3:b-adapt=0:b-pyramid=1:temporal-layers=2:open-gop=0", {}),
+    "h265-zerolatency": ("hevc", X265, {"tune": "zerolatency"}),
+    "h265-422-10": ("hevc", X265 + B265 + "aud=1", {"form": "yuv422p10le"}),
+}
+"""Name -> decoder, settings of the encoder, and further values of `encode`."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Units in decode order; the picture of unit n is the `index[n]`-th shown; its true planes are `pictures[n]`."""
+
+    codec: str
+    units: tuple[bytes, ...]
+    index: tuple[int, ...]
+    pictures: tuple[bytes, ...]
+
+    @property
+    def shown(self) -> list[int]:
+        """Numbers of the units in the order in which their pictures are shown."""
+        return sorted(range(len(self.units)), key=self.index.__getitem__)
+
+
+def painted(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
+    """A picture (H, W, 3) whose ground moves, with its bar code."""
+    width, height = size
+    rng = np.random.default_rng(5)
+    ground = np.kron(rng.integers(60, 200, (height // 8 + 9, width // 8 + 9, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+    y, x = index * 3 % 64, index * 5 % 64
+    rgb = ground[y : y + height, x : x + width].copy()
+    draw_bar_code(rgb, index)
+    return rgb
+
+
+def encode(codec, settings, frames, *, size=SIZE, form="yuv420p", once=False, tune="", profile="", paint=painted):
+    """[(index, access unit)] in decode order."""
+    encoder = av.CodecContext.create("libx264" if codec == "h264" else "libx265", "w")
+    encoder.width, encoder.height = size
+    encoder.pix_fmt = form
+    encoder.time_base, encoder.framerate = Fraction(1, 30), Fraction(30)
+    encoder.thread_count = 1
+    preset = "superfast" if codec == "h264" else "ultrafast"
+    options = {"preset": preset, "tune": tune, "profile": profile}
+    encoder.options = {key: value for key, value in options.items() if value} | {
+        "x264-params" if codec == "h264" else "x265-params": settings.strip(":") + ":qp=24"
+    }
+    packets = []
+    for index in range(frames):
+        frame = av.VideoFrame.from_ndarray(paint(index, size), format="rgb24").reformat(format=form)
+        frame.pts = index
+        packets += [(packet.pts, bytes(packet)) for packet in encoder.encode(frame)]
+    packets += [(packet.pts, bytes(packet)) for packet in encoder.encode(None)]
+    if once:
+        short = {"h264": "h264", "hevc": "h265"}[codec]
+        packets[1:] = [(index, split_parameter_sets(data, short)[1]) for index, data in packets[1:]]
+    return packets
+
+
+def planes(frame) -> bytes:
+    """All samples of a frame."""
+    return frame.to_ndarray().tobytes()
+
+
+def plainly(codec, units) -> tuple[dict[int, bytes], set[int], dict[int, int | None]]:
+    """What a decoder of one thread makes of {number: unit}: planes, units it complained about, bar codes."""
+    decoder = av.CodecContext.create(codec, "r")
+    decoder.thread_count = 1
+    found, complaints, codes = {}, set(), {}
+    for number, data in [*units.items(), (None, None)]:
+        packet = None
+        if data is not None:
+            packet = av.Packet(data)
+            packet.pts = packet.dts = number
+        with av.logging.Capture() as log:
+            try:
+                frames = decoder.decode(packet)
+            except av.FFmpegError:
+                frames = []
+                complaints.add(number)
+        if log:
+            complaints.add(number)
+        for frame in frames:
+            found[frame.pts] = planes(frame)
+            codes[frame.pts] = read_bar_code(frame.to_ndarray(format="rgb24"))
+    return found, complaints, codes
+
+
+@functools.cache
+def stream(kind: str, frames: int = 40) -> Stream:
+    """A stream of one of `KINDS`. Every bar code is what it should be, as a plain decoder sees it."""
+    codec, settings, values = KINDS[kind]
+    packets = encode(codec, settings, frames, **values)
+    found, _, codes = plainly(codec, {n: data for n, (_, data) in enumerate(packets)})
+    index = tuple(index for index, _ in packets)
+    if codes != dict(enumerate(index)):
+        raise ValueError(f"{kind}: the encoder's pictures do not come back")
+    return Stream(codec, tuple(data for _, data in packets), index, tuple(found[n] for n in range(frames)))
+
+
+def read(reader, messages, shown, *, wanted=None, lag=0):
+    """{number: planes or reason} of the wanted pictures of `messages` (number -> unit; None: cannot be read).
+
+    Pictures are asked for in the order of `shown`, each once `lag` more messages are in; the others are skipped.
+    """
+    order = [n for n in shown if messages.get(n) is not None]
+    ahead = order[::-1]
+    results, pushed, previous = {}, set(), None
+    waiting: list[int] = []
+    for number, data in [*messages.items(), (None, None)]:
+        if number is not None:
+            if data is None or (previous is not None and number != previous + 1):
+                reader.lost()
+            previous = number
+            if data is not None:
+                reader.push(number, data)
+                pushed.add(number)
+                heapq.heappush(waiting, number)
+        while ahead and ahead[-1] in pushed and (number is None or number >= ahead[-1] + lag):
+            asked = ahead[-1]
+            if wanted is not None and asked not in wanted:
+                reader.skip(asked)
+            else:
+                found = reader.picture(asked, last=number is None)
+                if found is None:
+                    break
+                results[asked] = found if isinstance(found, str) else planes(found)
+            ahead.pop()
+    if ahead:
+        raise ValueError(f"{ahead} were never settled")
+    return results

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said once, from the vendor's own messages."""
+
+from __future__ import annotations
+
+import types
+
+import numpy as np
+import pytest
+from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
+
+from edgefirst_ros.messages import TF_MESSAGE, TRANSFORM
+from edgefirst_ros.sensors.calibration import Calibration
+
+CAMERA_INFO, MODEL_INFO = "sensor_msgs/msg/CameraInfo", "edgefirst_msgs/msg/ModelInfo"
+
+
+def camera(fx=1000.0, width=1920, name="camera"):
+    k = [fx, 0, 960, 0, fx + 1, 540, 0, 0, 1]
+    return sensor_msgs.CameraInfo(
+        std_msgs.Header(frame_id=name), 1080, width, "plumb_bob", [0.1, -0.2, 0, 0, 0.5], k, list(np.eye(3).flat),
+        list(range(12)),
+    )  # fmt: skip
+
+
+def transform(child, x, parent="base_link"):
+    moved = geometry_msgs.Transform(geometry_msgs.Vector3(x, 2, 3), geometry_msgs.Quaternion(0, 0, 0, 2))
+    return geometry_msgs.TransformStamped(std_msgs.Header(frame_id=parent), child, moved)
+
+
+def as_read(message):
+    """A transform as mcap-ros2-support gives it."""
+    header = types.SimpleNamespace(frame_id=message.frame_id)
+    return types.SimpleNamespace(header=header, child_frame_id=message.child_frame_id, transform=message.transform)
+
+
+def test_camera_info():
+    found = Calibration()
+    assert (found.camera_info, found.focal_35mm) == (None, None)
+    found.take(CAMERA_INFO, camera())
+    found.take(CAMERA_INFO, camera(fx=5.0, name="other"))
+    assert found.camera_info == {
+        "frame_id": "camera", "width": 1920, "height": 1080, "distortion_model": "plumb_bob",
+        "d": [0.1, -0.2, 0, 0, 0.5], "k": [1000, 0, 960, 0, 1001, 540, 0, 0, 1], "r": [1, 0, 0, 0, 1, 0, 0, 0, 1],
+        "p": list(range(12)),
+    }  # fmt: skip
+    assert found.focal_35mm == 19  # 36 * 1000 / 1920 = 18.75
+
+
+@pytest.mark.parametrize(
+    ("fx", "width", "focal"),
+    [(0.0, 1920, None), (float("nan"), 1920, None), (float("inf"), 1920, None), (-900.0, 1920, None), (1e9, 2, None),
+     (1000.0, 0, None), (640.0, 640, 36)],
+)  # fmt: skip
+def test_focal_lengths_that_are_none(fx, width, focal):
+    found = Calibration()
+    found.take(CAMERA_INFO, camera(fx, width))
+    assert found.focal_35mm == focal
+
+
+def test_transforms_and_labels():
+    found = Calibration()
+    found.take(TRANSFORM, transform("radar", 1.5))
+    found.take(TRANSFORM, transform("radar", 9.0))
+    found.take(TRANSFORM, transform("lidar", 4.0, "radar"))
+    found.take(
+        TF_MESSAGE,
+        types.SimpleNamespace(transforms=[as_read(transform("camera", 0.5)), as_read(transform("radar", 8.0))]),
+    )
+    assert [(t["parent"], t["child"], t["translation"][0]) for t in found.static_transforms] == [
+        ("base_link", "camera", 0.5), ("base_link", "radar", 1.5), ("radar", "lidar", 4.0),
+    ]  # fmt: skip
+    assert found.static_transforms[0]["translation"] == [0.5, 2, 3]
+    assert found.static_transforms[0]["rotation"] == [0, 0, 0, 2]
+    found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=[]))
+    found.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car", "person"]))
+    assert found.labels == []
+    found.take("sensor_msgs/msg/Imu", object())
+
+
+def test_merge_keeps_what_is_known():
+    first, second = Calibration(), Calibration()
+    first.take(TRANSFORM, transform("radar", 1.0))
+    second.take(TRANSFORM, transform("radar", 2.0))
+    second.take(TRANSFORM, transform("lidar", 3.0))
+    second.take(CAMERA_INFO, camera())
+    second.take(MODEL_INFO, edgefirst_msgs.ModelInfo(std_msgs.Header(frame_id=""), labels=["car"]))
+    first.merge(second)
+    assert [t["translation"][0] for t in first.static_transforms] == [3.0, 1.0]
+    assert (first.labels, first.camera_info["width"]) == (["car"], 1920)
+    other = Calibration()
+    other.take(CAMERA_INFO, camera(name="late"))
+    first.merge(other)
+    assert first.camera_info["frame_id"] == "camera"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structure of picture files against what libjpeg, Pillow and zlib make."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_pictures import jpeg, png
+
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, jpeg_segments, jpeg_size, png_chunk, png_chunks
+
+
+def segments(data):
+    """Walk by hand: marker and bytes up to the scan."""
+    found, position = [], 2
+    while True:
+        marker, length = data[position + 1], struct.unpack_from(">H", data, position + 2)[0]
+        found.append((marker, data[position : position + 2 + length]))
+        position += 2 + length
+        if marker == 0xDA:
+            return found, data[position:]
+
+
+def test_sizes():
+    for options in ({}, {"progressive": True}, {"subsampling": 2}, {"quality": 5}):
+        data = jpeg(**options)
+        assert jpeg_size(data) == check_jpeg(data) == check_jpeg(data + bytes(70_000)) == (64, 48)
+    assert check_png(png()) == (4, 3)
+
+
+def test_every_truncation_is_seen():
+    for data, check in ((jpeg(), check_jpeg), (png(), check_png)):
+        for end in range(len(data)):
+            with pytest.raises(MessageError, match="undecodable"):
+                check(data[:end])
+
+
+def test_every_flipped_bit_of_a_png_is_seen():
+    data = png()
+    for n in range(len(data)):
+        with pytest.raises(MessageError):
+            check_png(data[:n] + bytes((data[n] ^ 4,)) + data[n + 1 :])
+
+
+def _without(data, marker):
+    kept = b"".join(body for found, body in segments(data)[0] if found != marker)
+    return data[:2] + kept + segments(data)[1]
+
+
+@pytest.mark.parametrize("marker", [0xDB, 0xC0, 0xDA])
+def test_missing_segments_are_seen(marker):
+    with pytest.raises(MessageError, match="undecodable"):
+        check_jpeg(_without(jpeg(), marker))
+    assert check_jpeg(_without(jpeg(), 0xE0)) == (64, 48)
+
+
+def test_frames_of_no_size_are_refused():
+    data = bytearray(jpeg())
+    place = data.index(b"\xff\xc0")
+    data[place + 5 : place + 7] = b"\0\0"
+    with pytest.raises(MessageError):
+        jpeg_size(data)
+    header = struct.pack(">I4sIIBBBBB", 13, b"IHDR", 2**31 - 1, 1, 8, 0, 0, 0, 0)
+    hostile = b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", zlib.crc32(header[4:])) + png()[33:]
+    with pytest.raises(MessageError):
+        check_png(hostile)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damage_is_a_message_error_or_nothing(data):
+    source = bytearray(jpeg())
+    for _ in range(data.draw(st.integers(1, 4))):
+        source[data.draw(st.integers(0, 700))] = data.draw(st.integers(0, 255))
+    for reader in (check_jpeg, jpeg_size, lambda d: list(jpeg_segments(d)), check_png, lambda d: list(png_chunks(d))):
+        try:
+            reader(bytes(source))
+        except MessageError:
+            continue
+
+
+@given(st.sampled_from([b"IDAT", b"tEXt"]), st.binary(max_size=300))
+def test_chunks(kind, body):
+    made = png_chunk(kind, body)
+    assert made == struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    whole = png()
+    inserted = whole[:33] + made + whole[33:]
+    assert [(k, bytes(b)) for k, b in png_chunks(inserted)][1] == (kind, body)
+    assert [k for k, _ in png_chunks(whole)] == [b"IHDR", b"IDAT", b"IEND"]

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Camera messages of every form to files: bar codes of video, stills byte for byte, the reason where there is none."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from edgefirst.schemas import builtin_interfaces, foxglove_msgs, sensor_msgs, std_msgs
+from PIL import Image
+from streams import painted, stream
+
+from edgefirst_ros.messages import COMPRESSED_IMAGE, IMAGE, VIDEO
+from edgefirst_ros.sensors.bitstream import AFTER_LOSS, NO_PICTURE, UNDECODABLE
+from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.pictures import Picture, pictures_of
+from edgefirst_ros.synthetic.barcode import read_bar_code
+
+
+def video(data, form="h264"):
+    return foxglove_msgs.CompressedVideo(builtin_interfaces.Time(1, 0), "camera", np.frombuffer(data, np.uint8), form)
+
+
+def compressed(data, form="jpeg"):
+    return sensor_msgs.CompressedImage(std_msgs.Header(frame_id="camera"), form, np.frombuffer(data, np.uint8))
+
+
+def raw(rgb, encoding="rgb8"):
+    height, width, _ = rgb.shape
+    return sensor_msgs.Image(std_msgs.Header(frame_id=""), height, width, encoding, 0, 3 * width, rgb.reshape(-1))
+
+
+def made(schema, form="jpeg", alone=False):
+    return pictures_of(schema, PictureEncoder(form, 90), alone=alone, decoder="software")
+
+
+def image(data):
+    return Image.open(io.BytesIO(data))
+
+
+@pytest.mark.parametrize(("kind", "form"), [("h264-b", "h264"), ("h265-open", "h265")])
+@pytest.mark.parametrize("member", ["jpeg", "png"])
+def test_video(kind, form, member):
+    units = stream(kind)
+    pictures = made(VIDEO, member)
+    for n, data in enumerate(units.units):
+        pictures.push(n, video(data, form))
+    assert [n for n in range(40) if pictures.keyframe(n)] == ([0, 12, 24, 36] if form == "h264" else [0, 9, 21, 33])
+    for n in units.shown:
+        picture = pictures.take(n, last=True)
+        assert (picture.kind, picture.size) == (f"camera.{member}", (128, 96))
+        found = image(picture.encode())
+        assert (found.format, found.size) == (member.upper(), (128, 96))
+        assert read_bar_code(np.asarray(found)) == units.index[n]
+
+
+def test_video_with_faults():
+    units = stream("h264-b").units
+    pictures = made(VIDEO)
+    for unknown in (video(units[0], "vp9"), video(b"", "")):
+        pictures.push(-2, unknown)
+        assert not pictures.keyframe(-2)
+        assert pictures.take(-2, last=False).reason == UNDECODABLE
+    pictures.push(-1, video(b""))
+    assert pictures.take(-1, last=False).reason == NO_PICTURE
+    for n in range(5):
+        pictures.push(n, video(units[n]))
+    pictures.push(5, video(units[5], "h265"))
+    pictures.push(6, video(units[6]))
+    assert isinstance(pictures.take(0, last=False), Picture)
+    for n in (1, 2, 3, 4):
+        assert isinstance(pictures.take(n, last=True), Picture)
+    assert [pictures.take(n, last=False).reason for n in (5, 6)] == [UNDECODABLE, AFTER_LOSS]
+    pictures.push(12, video(units[12], " H264"))
+    pictures.lost()
+    pictures.push(14, video(units[14]))
+    assert isinstance(pictures.take(12, last=True), Picture)
+    assert pictures.take(14, last=True).reason == AFTER_LOSS
+
+
+def test_an_unreadable_message_is_a_loss():
+    units = stream("h265-b").units  # nothing in H.265 itself says that one is missing
+    pictures = made(VIDEO)
+    for n, form in enumerate(["h265", "vp9", "h265"]):
+        pictures.push(n, video(units[n], form))
+    assert [pictures.take(n, last=True).reason for n in (1, 2)] == [UNDECODABLE, AFTER_LOSS]
+
+
+def test_more_is_needed_or_not():
+    units = stream("h264-b").units
+    pictures = made(VIDEO)
+    pictures.push(0, video(units[0]))
+    assert pictures.take(0, last=False) is None
+    assert isinstance(pictures.take(0, last=True), Picture)
+    alone = made(VIDEO, alone=True)
+    alone.push(0, video(units[0]))
+    assert isinstance(alone.take(0, last=False), Picture)
+
+
+def test_nothing_grows():
+    units = stream("h264-b").units
+    pictures = made(VIDEO)
+    for n in range(960):
+        pictures.push(n, video(units[n % 36], "h264" if n % 36 != 7 else "vp9"))
+        if n >= 10:
+            pictures.skip(n - 10) if n % 3 else pictures.take(n - 10, last=True)
+    assert len(pictures._units) <= 10
+    assert len(pictures._faults) <= 1
+
+
+def test_stills_pass_through():
+    pictures = made(COMPRESSED_IMAGE, "png")
+    for n, form in enumerate(("JPEG", "PNG")):
+        file = io.BytesIO()
+        Image.fromarray(painted(n)).save(file, form)
+        pictures.push(n, compressed(file.getvalue(), "whatever"))
+        assert pictures.keyframe(n)
+        picture = pictures.take(n, last=False)
+        assert (picture.kind, picture.size) == (f"camera.{form.lower()}", (128, 96))
+        assert bytes(picture.encode()) == file.getvalue()
+        pictures.push(n, compressed(file.getvalue()[:-20]))
+        assert pictures.take(n, last=False).reason == UNDECODABLE
+    pictures.push(9, compressed(b""))
+    pictures.lost()
+    assert pictures.take(9, last=False).reason == UNDECODABLE
+
+
+def test_raw_images():
+    pictures = made(IMAGE, "png")
+    pictures.push(0, raw(painted(3)))
+    pictures.push(1, raw(painted(4), "rgb16"))
+    pictures.push(2, raw(painted(5)))
+    pictures.skip(2)
+    assert np.array_equal(np.asarray(image(pictures.take(0, last=False).encode())), painted(3))
+    assert pictures.take(1, last=False).reason == "cannot be stored"
+    assert not pictures._found
+
+
+@pytest.mark.parametrize(
+    ("decoder", "says"), [("v4l2m2m", "h264_v4l2m2m cannot be opened"), ("auto", ""), ("software", "")]
+)
+def test_without_a_hardware_decoder_software_decodes(decoder, says):
+    """No machine that runs the tests has one; what hardware gives is not tested."""
+    units = stream("h264-b")
+    pictures = pictures_of(VIDEO, PictureEncoder("jpeg", 90), alone=False, decoder=decoder)
+    for n, data in enumerate(units.units):
+        pictures.push(n, video(data))
+    assert isinstance(pictures.take(0, last=True), Picture)
+    assert says in pictures.note
+    assert bool(says) == bool(pictures.note)

@@ -1,0 +1,549 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings, whole and damaged, against the mcap library's own reader and a record walk written for the tests."""
+
+import hashlib
+import random
+import struct
+import threading
+import time
+import tracemalloc
+import zlib
+
+import lz4.frame
+import mcap_files as files
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mcap.reader import NonSeekingReader
+
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.sources.mcap import McapRecording, sha256
+
+BOTH = {"/a", "/b"}
+
+
+def surveyed(path, data=None):
+    if data is not None:
+        path.write_bytes(data)
+    recording = McapRecording(path)
+    return recording, [m.data for m in recording.survey()]
+
+
+def ordered(path, topics=BOTH):
+    recording = McapRecording(path)
+    for _ in recording.survey():
+        pass
+    return [m.data for m in recording.messages(topics)]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "host_2026_01_15_12_00_00.mcap"
+
+
+# ---- whole files -------------------------------------------------------------------------
+@pytest.mark.parametrize("compression", ["", "lz4", "zstd"])
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("crcs", [True, False])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_reads_what_the_mcap_library_reads(path, compression, chunked, crcs, indexed):
+    sent = files.merged(files.series("/a"), files.series("/b", step=7_000_000))
+    files.write(path, sent, compression=compression, chunked=chunked, crcs=crcs, indexed=indexed)
+    with open(path, "rb") as file:
+        expected = [
+            (c.topic, m.log_time, m.publish_time, m.sequence, m.data)
+            for _, c, m in NonSeekingReader(file).iter_messages(log_time_order=False)
+        ]
+    recording = McapRecording(path)
+    first = [(m.topic, m.log_time, m.publish_time, m.sequence, m.data) for m in recording.survey()]
+    second = [(m.topic, m.log_time, m.publish_time, m.sequence, m.data) for m in recording.messages(BOTH)]
+    assert first == second == expected
+    assert len(expected) == 60
+    assert recording.damage == []
+    assert recording.ended
+    assert recording.size == recording.path.stat().st_size
+    assert {(c.topic, c.schema, c.encoding, c.seen, c.definition) for c in recording.channels.values()} == {
+        ("/a", "x/msg/Y", "cdr", 30, b"uint8 x"),
+        ("/b", "x/msg/Y", "cdr", 30, b"uint8 x"),
+    }
+
+
+def test_only_the_topics_asked_for_are_given_as_often_as_wanted(path):
+    a, b = files.series("/a"), files.series("/b")
+    files.write(path, files.merged(a, b))
+    recording, _ = surveyed(path)
+    for _ in range(2):
+        assert [m.data for m in recording.messages({"/b"})] == [m.data for m in b]
+    assert list(recording.messages({"/none"})) == []
+
+
+def test_foreign_encodings_are_counted_and_not_given(path):
+    foreign = [m._replace(encoding="json") for m in files.series("/b")]
+    files.write(path, files.merged(files.series("/a"), foreign))
+    recording, found = surveyed(path)
+    assert len(found) == 30
+    assert list(recording.messages({"/b"})) == []
+    assert {c.topic: (c.encoding, c.seen) for c in recording.channels.values()} == {
+        "/a": ("cdr", 30),
+        "/b": ("json", 30),
+    }
+
+
+def test_the_position_runs_through_the_file_and_the_hash_is_that_of_its_bytes(path):
+    data = files.write(path, files.series("/a", 100))
+    recording = McapRecording(path)
+    positions = [recording.position for _ in recording.survey()]
+    assert positions == sorted(positions)
+    assert positions[0] < positions[-1] <= recording.size == len(data)
+    assert sha256(path, threading.Event()) == hashlib.sha256(data).hexdigest()
+
+
+# ---- what is no recording ----------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"", "empty"), (b"\x89MCAP1\r\n", "magic"), (b"\0\0\0\x20ftypisom" + bytes(4096), "magic"), (b"\x89MC", "magic")],
+)
+def test_what_is_no_mcap_is_named(path, content, words):
+    path.write_bytes(content)
+    with pytest.raises(RecordingError, match=words) as caught:
+        list(McapRecording(path).survey())
+    assert str(path) in str(caught.value)
+
+
+def test_what_cannot_be_opened_is_named(path, tmp_path):
+    for wrong, words in ((path, "does not exist"), (tmp_path, "directory"), (tmp_path / "a\0b", "MCAP|opened")):
+        with pytest.raises(RecordingError, match=words):
+            list(McapRecording(wrong).survey())
+
+
+# ---- cut ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("compression", "chunked", "crcs"),
+    [("", True, True), ("", True, False), ("", False, True), ("lz4", True, True), ("zstd", True, True)],
+)
+def test_cut_at_every_byte(path, compression, chunked, crcs):
+    sent = files.series("/a", 8, size=20)
+    data = files.write(path, sent, compression=compression, chunked=chunked, crcs=crcs, chunk_size=150)
+    records = files.walk(data)
+    end = next(r for r in records if r.opcode == files.DATA_END)
+    bodies = [r for r in records if r.opcode in (files.CHUNK, files.MESSAGE)]
+    for cut in range(8, len(data)):
+        recording, found = surveyed(path, data[:cut])
+        assert found == files.whole_messages(data[:cut]), cut
+        assert [m.data for m in recording.messages({"/a"})] == found
+        inside = any(r.start < cut < r.end for r in bodies)
+        assert any(d.loss for d in recording.damage) == inside, (cut, recording.damage)
+        assert bool(recording.damage) == (cut <= end.start or cut < end.end), cut
+    assert len(found) == 8
+
+
+def test_the_whole_messages_of_a_big_cut_chunk_are_given(path):
+    """Compressed blocks are bigger than the chunks of the test above."""
+    sent = files.series("/a", 3000, size=400)
+    for compression in ("", "lz4", "zstd"):
+        data = files.write(path, sent, compression=compression, chunk_size=10 << 20)
+        (chunk,) = files.chunks(data)
+        cut = data[: chunk.start + (chunk.end - chunk.start) * 6 // 10]
+        _, found = surveyed(path, cut)
+        assert found == files.whole_messages(cut)
+        assert 1000 < len(found) < 2000, compression
+
+
+@pytest.mark.parametrize("compression", [b"", b"lz4", b"zstd"])
+@pytest.mark.parametrize("zeros", [0, 100_000])
+def test_a_chunk_that_was_being_written_gives_its_whole_messages(path, compression, zeros):
+    """The recorder's library writes all ones for sizes and CRC, and puts them right when the chunk is full."""
+    bodies = [bytes([n]) * 30_000 for n in range(60)]
+    inner = b"".join(files.sent(body, sequence=n) for n, body in enumerate(bodies))
+    unsized = zstandard.ZstdCompressor(write_content_size=False)
+    pack = {b"": bytes, b"lz4": lz4.frame.compress, b"zstd": unsized.compress}
+    packed = pack[compression](inner)
+    ones = (1 << 64) - 1
+    unfinished = files.chunk(
+        inner, compression=compression, packed=packed[: len(packed) * 3 // 4], unpacked=ones, crc=0xFFFFFFFF,
+        length=ones, packed_size=ones,
+    )  # fmt: skip
+    data = files.MAGIC + files.chunk(files.defined() + files.sent(b"first")) + unfinished
+    recording, found = surveyed(path, data + bytes(zeros if not compression else 0))
+    assert found[0] == b"first"
+    assert found[1:] == bodies[: len(found) - 1]
+    assert 10 < len(found) < 60
+    assert [d.loss for d in recording.damage] == [True]
+
+
+@pytest.mark.parametrize("zeros", [1, 5, 9, 65536, 3 << 20])
+def test_zeros_behind_the_last_chunk_are_no_loss(path, zeros):
+    data = files.write(path, files.series("/a"))
+    last = files.chunks(data)[-1]
+    recording, found = surveyed(path, data[: last.end] + bytes(zeros))
+    assert len(found) == 30
+    assert [(d.offset, d.loss) for d in recording.damage] == [(last.end, False)]
+    assert not recording.ended
+
+
+# ---- flipped, overwritten, filled in -----------------------------------------------------
+@pytest.mark.parametrize("compression", ["", "lz4", "zstd"])
+def test_one_bit_anywhere_costs_at_most_its_own_chunk(path, compression):
+    sent = files.series("/a", 12, size=20)
+    data = files.write(path, sent, compression=compression, chunk_size=200)
+    chunks = files.chunks(data)
+    assert len(chunks) >= 3
+    parts = [files.in_chunk(data, c.start, c.end) for c in chunks]
+    everything = [m.data for m in sent]
+    dice = random.Random(1)
+    begins = {r.start for r in files.walk(data)}
+    for place in range(8, len(data)):
+        hurt = bytearray(data)
+        hurt[place] ^= 1 << dice.randrange(8)
+        if place in begins and hurt[place] == files.MESSAGE:
+            continue  # an index that became a message: outside of chunks nothing tells
+        recording, found = surveyed(path, bytes(hurt))
+        hit = [n for n, c in enumerate(chunks) if c.start <= place < c.end]
+        if found != everything:
+            assert hit, f"the bit at {place} is in no chunk, {recording.damage}"
+            assert found == [m for n, part in enumerate(parts) if n not in hit for m in part], place
+            assert any(d.loss for d in recording.damage), place
+        elif hit and place >= chunks[hit[0]].start + 9 + 40 and not compression:  # frames have idle bits
+            pytest.fail(f"a wrong byte at {place} in the content of a chunk was not noticed")
+
+
+def test_a_chunk_with_a_wrong_crc_gives_nothing_and_later_ones_all(path):
+    """The first one, too: there the channels are defined, which only the end of the file repeats."""
+    sent = files.series("/a", 60)
+    data = files.write(path, sent)
+    chunks = files.chunks(data)
+    for number in (0, 2, len(chunks) - 1):
+        hurt = bytearray(data)
+        hurt[(chunks[number].start + chunks[number].end) // 2] ^= 0x10
+        recording, found = surveyed(path, bytes(hurt))
+        lost = files.in_chunk(data, chunks[number].start, chunks[number].end)
+        assert lost
+        assert found == [m.data for m in sent if m.data not in lost]
+        assert [(d.offset, d.loss) for d in recording.damage] == [(chunks[number].start, True)]
+        assert sum(c.seen for c in recording.channels.values()) == len(found)
+
+
+def test_garbage_in_the_middle_costs_what_it_covers(path):
+    sent = files.series("/a", 200)
+    data = files.write(path, sent)
+    chunks = files.chunks(data)
+    dice = random.Random(3)
+    for trial in range(40):
+        first = dice.randrange(1, len(chunks) - 3)
+        start, end = chunks[first].start + dice.randrange(40), chunks[first + 1].start + dice.randrange(40)
+        garbage = bytes(end - start) if trial % 4 == 0 else dice.randbytes(end - start)
+        recording, found = surveyed(path, data[:start] + garbage + data[end:])
+        hurt = [n for n, c in enumerate(chunks) if c.start < end and c.end > start]
+        kept = [m for n, c in enumerate(chunks) if n not in hurt for m in files.in_chunk(data, c.start, c.end)]
+        assert found == kept, (trial, recording.damage)
+        assert any(d.loss for d in recording.damage)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_what_was_filled_in_or_taken_out_costs_no_whole_chunk(path, indexed):
+    """Here the offsets in the index, if there is one, are wrong."""
+    sent = files.series("/a", 200)
+    data = files.write(path, sent, indexed=indexed)
+    chunks = files.chunks(data)
+    middle = chunks[5].start
+    everything = [m.data for m in sent]
+    for extra in (b"\0" * 7, b"\0" * 5000, bytes(range(256)) * 3, b"\xff" * 20, b"text, and more text"):
+        recording, found = surveyed(path, data[:middle] + extra + data[middle:])
+        assert found == everything, extra[:8]
+        assert recording.damage
+    recording, found = surveyed(path, data[: middle + 30] + data[chunks[8].start :])
+    lost = [m for c in chunks[5:8] for m in files.in_chunk(data, c.start, c.end)]
+    assert found == [m for m in everything if m not in lost]
+    assert any(d.loss for d in recording.damage)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_damage_gives_another_error_or_a_message_that_was_not_written(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("any") / "a.mcap"
+    compression = data.draw(st.sampled_from(["", "lz4", "zstd"]))
+    chunked = data.draw(st.booleans())
+    sent = files.merged(files.series("/a", 20), files.series("/b", 20))
+    whole = bytearray(files.write(path, sent, compression=compression, chunked=chunked))
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(8, len(whole) - 1))
+        junk = data.draw(st.binary(min_size=1, max_size=40))
+        how = data.draw(st.sampled_from(["over", "in", "out"]))
+        whole[at : at + (0 if how == "in" else len(junk))] = b"" if how == "out" else junk
+    path.write_bytes(bytes(whole))
+    recording = McapRecording(path)
+    try:
+        found = [m.data for m in recording.survey()]
+        again = sorted(m.data for m in recording.messages({c.topic for c in recording.channels.values()}))
+    except RecordingError:
+        return
+    assert again == sorted(found)
+    if chunked:  # messages outside of chunks have no CRC
+        assert set(found) <= {m.data for m in sent}
+
+
+# ---- lies --------------------------------------------------------------------------------
+HUGE = [(1 << 30) + 1, 1 << 40, 1 << 60, (1 << 63) + 5, (1 << 64) - 1]
+
+
+def limited(function, megabytes):
+    """What a function gives; it may not take more memory than that."""
+    tracemalloc.start()
+    try:
+        begun = time.monotonic()
+        result = function()
+        assert time.monotonic() - begun < 5
+        assert tracemalloc.get_traced_memory()[1] < megabytes << 20
+    finally:
+        tracemalloc.stop()
+    return result
+
+
+def framed(*records):
+    return files.MAGIC + b"".join(records) + files.record(files.DATA_END, bytes(4))
+
+
+@pytest.mark.parametrize("size", HUGE)
+@pytest.mark.parametrize("compression", [b"", b"lz4", b"zstd"])
+@pytest.mark.parametrize("field", ["unpacked", "packed_size", "length"])
+def test_huge_announced_sizes_of_a_chunk(path, field, compression, size):
+    inner = files.sent(b"x" * 50) * 3
+    pack = {b"": bytes, b"lz4": lz4.frame.compress, b"zstd": zstandard.compress}[compression]
+    liar = files.chunk(inner, compression=compression, packed=pack(inner), **{field: size})
+    after = files.chunk(files.sent(b"after"))
+    data = framed(files.chunk(files.defined() + files.sent(b"before")), liar, after)
+    recording, found = limited(lambda: surveyed(path, data), 8)
+    assert found[0] == b"before"
+    assert found[-1] == b"after"
+    assert set(found[1:-1]) <= {b"x" * 50}
+    if field == "unpacked" and compression:
+        assert found == [b"before", b"after"]
+        assert [d.loss for d in recording.damage] == [True]
+
+
+@pytest.mark.parametrize("size", [*HUGE, 1 << 25])
+@pytest.mark.parametrize("opcode", range(1, 18))
+def test_huge_announced_lengths_of_a_record(path, opcode, size):
+    liar = struct.pack("<BQ", opcode, size) + bytes(60)
+    data = framed(files.chunk(files.defined() + files.sent(b"before")), liar, files.chunk(files.sent(b"after")))
+    recording, found = limited(lambda: surveyed(path, data), 8)
+    assert found == [b"before", b"after"]
+    assert any(d.loss for d in recording.damage)
+
+
+@pytest.mark.parametrize("length", [33, 1 << 16, 1 << 31, (1 << 32) - 1])
+def test_huge_announced_names(path, length):
+    chunk = bytearray(files.chunk(files.sent(b"x"), compression=b"zstd"))
+    struct.pack_into("<I", chunk, 9 + 28, length)
+    topic = bytearray(files.defined(2, b"/b"))
+    at = topic.index(b"/b") - 4
+    struct.pack_into("<I", topic, at, length)
+    data = framed(files.defined(), bytes(topic), bytes(chunk), files.chunk(files.sent(b"y")))
+    recording, found = limited(lambda: surveyed(path, data), 8)
+    assert found == [b"y"]
+    assert [c.topic for c in recording.channels.values()] == ["/a"]
+    assert len(recording.damage) == 2
+
+
+def test_bombs_are_not_unpacked(path):
+    """Frames that say, or do not say, that they hold 300 MB, in chunks that announce little."""
+    bomb = bytes(300 << 20)
+    for compression, packed in (
+        (b"zstd", zstandard.ZstdCompressor(write_content_size=True).compress(bomb)),
+        (b"zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bomb)),
+        (b"lz4", lz4.frame.compress(bomb, store_size=True)),
+    ):
+        chunk = files.chunk(b"", compression=compression, packed=packed, unpacked=1000, crc=zlib.crc32(bytes(1000)))
+        data = framed(files.defined(), chunk, files.chunk(files.sent(b"y")))
+        recording, found = limited(lambda data=data: surveyed(path, data), 12)
+        assert found == [b"y"]
+        assert recording.damage
+
+
+def test_a_frame_that_lies_about_its_size_takes_no_memory(path):
+    inner = files.sent(b"x" * 1000)
+    head = zstandard.compress(inner)
+    liar = head[:4] + b"\xc0\x58" + struct.pack("<Q", 1 << 38) + head[7:]  # no single segment: window, then 8 bytes
+    assert zstandard.frame_content_size(liar) == 1 << 38
+    data = framed(files.defined(), files.chunk(inner, compression=b"zstd", packed=liar), files.chunk(files.sent(b"y")))
+    recording, found = limited(lambda: surveyed(path, data), 8)
+    assert found == [b"y"]
+    assert len(recording.damage) == 1
+
+
+def test_an_unknown_compression_is_named(path):
+    data = framed(files.defined(), files.chunk(files.sent(b"x"), compression=b"brotli"), files.chunk(files.sent(b"y")))
+    recording, found = surveyed(path, data)
+    assert found == [b"y"]
+    assert "brotli" in recording.damage[0].what
+
+
+def test_messages_on_an_unknown_channel_are_said_once_and_not_given(path):
+    inner = files.defined(1) + b"".join(files.sent(b"x", number=1 + n % 2) for n in range(1000))
+    recording, found = surveyed(path, framed(files.chunk(inner)))
+    assert found == [b"x"] * 500
+    assert len(recording.damage) == 1
+    assert "unknown channel 2" in recording.damage[0].what
+    assert recording.damage[0].loss
+
+
+def test_records_that_end_early_in_a_chunk_without_crc_are_said(path):
+    good = files.sent(b"x")
+    for bad in (struct.pack("<BQ", 5, 1 << 63), struct.pack("<BQ", 5, 1000) + bytes(30), bytes(99),
+                files.record(5, b"short")):  # fmt: skip
+        recording, found = surveyed(path, framed(files.defined(), files.chunk(good + bad, crc=0)))
+        assert found == [b"x"], bad
+        assert [d.loss for d in recording.damage] == [True], bad
+
+
+@pytest.mark.parametrize("stamp", [0, (1 << 62), (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_any_stamp_fits_into_64_bits_with_sign(path, stamp):
+    body = files.defined() + b"".join(
+        files.sent(bytes([n]), sequence=n, log_time=s, publish_time=s) for n, s in enumerate((files.START, stamp))
+    )
+    path.write_bytes(framed(files.chunk(body)))
+    recording = McapRecording(path)
+    found = [*recording.survey(), *recording.messages({"/a"})]
+    assert len(found) == 4
+    assert all(0 <= m.log_time <= 4 * 10**18 and 0 <= m.publish_time <= 4 * 10**18 for m in found)
+    assert [m.log_time for m in found if m.data == b"\1"] == [min(stamp, 4 * 10**18)] * 2
+
+
+def test_what_changes_between_the_walks_is_an_error_of_the_recording(path):
+    data = files.write(path, files.series("/a"), compression="zstd")
+    recording, _ = surveyed(path)
+    path.write_bytes(data[:200] + bytes(len(data) - 200))
+    with pytest.raises(RecordingError, match="changed"):
+        list(recording.messages({"/a"}))
+
+
+# ---- recorded order ----------------------------------------------------------------------
+def rearranged(data, order):
+    """The same file with its chunks in another order (index and end left out)."""
+    chunks = files.chunks(data)
+    return data[: chunks[0].start] + b"".join(data[chunks[n].start : chunks[n].end] for n in order(len(chunks)))
+
+
+def shuffle(seed):
+    def order(number):
+        rest = list(range(1, number))  # the first holds the definitions
+        random.Random(seed).shuffle(rest)
+        return [0, *rest]
+
+    return order
+
+
+@pytest.mark.parametrize("compression", ["", "zstd"])
+def test_shuffled_chunks_give_the_same_messages_in_the_same_order(path, compression):
+    sent = files.merged(files.series("/a", 300), files.series("/b", 430, start=files.START + 3, step=7_000_000))
+    data = files.write(path, sent, compression=compression)
+    expected = ordered(path)
+    assert expected == [m.data for m in sent]
+    for seed in range(3):
+        path.write_bytes(rearranged(data, shuffle(seed)))
+        assert ordered(path) == expected
+
+
+def test_chunks_grouped_by_topic_are_merged_by_log_time(path):
+    a, b = files.series("/a", 300), files.series("/b", 300, start=files.START + 3)
+    files.write(path, a + b)
+    assert ordered(path) == [m.data for m in files.merged(a, b)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.permutations(range(25)), st.booleans(), st.booleans())
+def test_shuffled_messages_come_by_sequence_number_else_by_log_time(tmp_path_factory, order, numbered, crossed):
+    """`crossed`: log times fall while sequence numbers rise; the numbers win where they are all different."""
+    path = tmp_path_factory.mktemp("any") / "a.mcap"
+    sent = [
+        m._replace(sequence=m.sequence if numbered else 7, log_time=files.START - n * 1000 if crossed else m.log_time)
+        for n, m in enumerate(files.series("/a", 25))
+    ]
+    files.write(path, [sent[n] for n in order])
+    expected = sent if numbered else sorted(sent, key=lambda m: m.log_time)
+    assert ordered(path, {"/a"}) == [m.data for m in expected]
+
+
+def test_equal_log_times_without_sequence_numbers_keep_file_order(path):
+    sent = [m._replace(sequence=0, log_time=files.START + n // 4) for n, m in enumerate(files.series("/a", 40))]
+    files.write(path, sent)
+    assert ordered(path, {"/a"}) == [m.data for m in sent]
+    moved = sent[20:] + sent[:20]
+    files.write(path, moved)
+    assert ordered(path, {"/a"}) == [m.data for m in sorted(moved, key=lambda m: m.log_time)]
+
+
+def test_a_clock_set_back_keeps_file_order_where_sequence_numbers_rise(path):
+    def back(messages):
+        return [m._replace(log_time=m.log_time - (3600 * 10**9 if n >= 30 else 0)) for n, m in enumerate(messages)]
+
+    pairs = zip(back(files.series("/a", 60)), back(files.series("/b", 60, start=files.START + 5)), strict=True)
+    sent = [m for pair in pairs for m in pair]
+    files.write(path, sent)
+    assert ordered(path) == [m.data for m in sent]
+
+
+def test_several_channels_of_one_topic_are_one_stream(path):
+    """Each has its own sequence numbers, so that they are not all different and log times count."""
+    first = files.series("/a", 20, step=2000)
+    second = [m._replace(channel=1) for m in files.series("/a", 20, seed=1, start=files.START + 1000, step=2000)]
+    for order in (files.merged(first, second), first + second, second + first):
+        files.write(path, order)
+        assert ordered(path, {"/a"}) == [m.data for m in files.merged(first, second)]
+    recording, _ = surveyed(path)
+    assert sorted((c.topic, c.seen) for c in recording.channels.values()) == [("/a", 20), ("/a", 20)]
+
+
+# ---- bounded -----------------------------------------------------------------------------
+def test_memory_does_not_grow_with_the_file(path):
+    dice = random.Random(0)
+    peaks = []
+    for megabytes in (5, 20):
+        sent = [files.Sent("/a", files.START + n, n, dice.randbytes(1 << 18)) for n in range(megabytes * 4)]
+        files.write(path, sent, chunk_size=1 << 20, compression="lz4")
+        shuffled = rearranged(path.read_bytes(), shuffle(1))
+        number = len(sent)
+        del sent
+
+        def read(number=number):
+            recording = McapRecording(path)
+            assert sum(1 for _ in recording.survey()) == number
+            assert sum(1 for _ in recording.messages({"/a"})) == number
+
+        tracemalloc.start()
+        read()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert recorded(path, shuffled) == number
+    assert peaks[1] < peaks[0] + (1 << 20)
+    assert peaks[1] < 8 << 20
+
+
+def recorded(path, data):
+    path.write_bytes(data)
+    return len(ordered(path, {"/a"}))
+
+
+def test_small_messages_outside_of_chunks_take_little_memory(path):
+    sent = [files.Sent("/a", files.START + n, n, b"x") for n in range(20_000)]
+    files.write(path, sent, chunked=False, indexed=False)
+    recording = McapRecording(path)
+
+    def read():
+        assert sum(1 for _ in recording.survey()) == 20_000
+        assert sum(1 for _ in recording.messages({"/a"})) == 20_000
+
+    limited(read, 3)
+
+
+def test_an_end_of_data_before_the_last_chunk_is_not_believed(path):
+    """One wrong bit makes it of an index record."""
+    sent = files.series("/a", 60)
+    data = bytearray(files.write(path, sent))
+    index = next(r for r in files.walk(data) if r.opcode == files.MESSAGE_INDEX)
+    data[index.start] = files.DATA_END
+    recording, found = surveyed(path, bytes(data))
+    assert found == [m.data for m in sent]
+    assert [d.offset for d in recording.damage] == [index.start]
+    assert recording.ended

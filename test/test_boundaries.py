@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who imports whom: the layers of the package, what a base install needs, what is public."""
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import edgefirst_ros
+
+ROOT = Path(edgefirst_ros.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+BASE = {"errors", "config", "messages"}
+SENSORS = {*BASE, "sensors"}
+LOWER = {*SENSORS, "sources", "sync", "dataset", "counts", "stage", "split", "topics", "survey"}
+MAY_IMPORT = {
+    "errors": set(),
+    "config": {"errors"},
+    "messages": {"errors"},
+    "sensors": SENSORS,
+    "dataset": {"errors", "config", "dataset"},
+    "sources": {*BASE, "sources", "topics"},
+    "sync": {*BASE, "sync"},
+    "split": {*BASE},
+    "stage": {*BASE},
+    "topics": {*BASE},
+    "counts": SENSORS,
+    "survey": LOWER,
+    "assembly": {*LOWER, "assembly"},
+    "pipeline": {*LOWER, "assembly", "pipeline"},
+    "pretrigger": {*SENSORS, "topics"},
+    "session": {*LOWER, "assembly"},
+    "take": {*LOWER, "assembly", "pipeline", "pretrigger", "session"},
+    "live": {*LOWER, "pretrigger", "session", "take"},
+    "conversion": {*LOWER, "assembly", "pipeline", "session"},
+    "synthetic": {*SENSORS, "synthetic"},
+}
+"""Part of the package -> parts it may import; those not named (cli, nodes, export) may import everything."""
+DECODE = ("dataset/reader.py", "dataset/validate/")
+"""Files of the dataset that decode members."""
+ROS = ("nodes/", "sources/ros.py")
+OUTER = {
+    "rclpy": ROS,
+    "mcap": ("sources/", "messages.py", "synthetic/"),
+    "mcap_ros2": ("messages.py",),
+    "av": ("sensors/", "synthetic/"),
+    "typer": ("cli/",),
+    "rich": ("cli/",),
+    "pyarrow": ("dataset/",),
+    "yaml": ("config.py",),
+}
+"""Libraries -> the only places that may import them."""
+
+
+def place(file):
+    return file.relative_to(ROOT).as_posix()
+
+
+def imports(file):
+    """Dotted names imported anywhere in a file; for `from a import b` both a and a.b."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def parts(file):
+    """Parts of the package that a file imports."""
+    for name in imports(file):
+        head, _, rest = name.partition(".")
+        if head == "edgefirst_ros" and rest and not rest.startswith("__"):
+            yield rest.partition(".")[0]
+
+
+@pytest.mark.parametrize("file", FILES, ids=place)
+def test_a_file_imports_only_what_lies_below_it(file):
+    own = place(file).removesuffix(".py").partition("/")[0]
+    if own not in MAY_IMPORT:
+        return
+    allowed = MAY_IMPORT[own] | ({"sensors"} if place(file).startswith(DECODE) else set())
+    assert set(parts(file)) <= allowed
+
+
+@pytest.mark.parametrize("file", FILES, ids=place)
+def test_libraries_stay_in_their_places(file):
+    for name in imports(file):
+        places = OUTER.get(name.partition(".")[0])
+        assert places is None or place(file).startswith(places), f"{place(file)} imports {name}"
+
+
+def test_nobody_but_the_command_line_prints():
+    for file in FILES:
+        if not place(file).startswith(("cli/", "nodes/")):  # a node may fail before it can log
+            calls = [n for n in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(n, ast.Call)]
+            assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], place(file)
+
+
+def test_every_file_names_its_licence_first():
+    for file in FILES:
+        assert file.read_text(encoding="utf-8").splitlines()[0] == "# SPDX-License-Identifier: Apache-2.0", place(file)
+
+
+def fresh(code):
+    """What a new interpreter prints as JSON."""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)
+    return json.loads(run.stdout)
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    loaded = set(fresh("import edgefirst_ros, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    heavy = {"numpy", "av", "polars", "pyarrow", "PIL", "pydantic", "mcap", "edgefirst", "typer", "rich", "yaml"}
+    assert not loaded & heavy
+
+
+def test_a_base_install_needs_no_ros():
+    """Everything but the nodes is imported where rclpy and message packages cannot be."""
+    names = [
+        "edgefirst_ros." + place(file).removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        for file in FILES
+        if not place(file).startswith(ROS) and file.name not in ("__main__.py", "__init__.py")
+    ]
+    assert "edgefirst_ros.conversion" in names
+    code = f"""
+import builtins, importlib, json, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("rclpy", "rosidl_runtime_py", "sensor_msgs", "std_msgs", "ament_index_python"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+for name in {names!r}:
+    importlib.import_module(name)
+print(json.dumps(sorted(name for name in sys.modules if name.startswith("rclpy"))))
+"""
+    assert fresh(code) == []
+
+
+def test_public_names_are_those_of_all():
+    for package in ("edgefirst_ros", "edgefirst_ros.dataset", "edgefirst_ros.synthetic"):
+        module = importlib.import_module(package)
+        assert sorted(module.__all__) == module.__all__ or len(set(module.__all__)) == len(module.__all__)
+        for name in module.__all__:
+            assert getattr(module, name) is not None
+        imported = {
+            alias.asname or alias.name
+            for node in ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("edgefirst_ros")
+            for alias in node.names
+        }
+        assert imported <= set(module.__all__), package
+    assert edgefirst_ros.__all__ == ["Dataset", "__version__", "convert"]
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = edgefirst_ros.nothing_here

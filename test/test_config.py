@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+import time
+from fractions import Fraction
+
+import pytest
+
+from edgefirst_ros.config import Settings, load, nanoseconds
+from edgefirst_ros.errors import UsageError
+
+BAD = [
+    ("reference_topic", "[1, 2]", "[1, 2]"),
+    ("gps_topic", "{a: b}", "{'a': 'b'}"),
+    ("imu_topic", "3", "3"),
+    ("time_base", "clock", "clock"),
+    ("rate", "0", "0"),
+    ("rate", "-5", "-5"),
+    ("rate", ".nan", "nan"),
+    ("rate", ".inf", "inf"),
+    ("rate", "1.0e+7", "10000000.0"),
+    ("rate", "fast", "fast"),
+    ("keyframes", "perhaps", "perhaps"),
+    ("require", "[radar.cubes]", "radar.cubes"),
+    ("require", "radar.cube", "radar.cube"),
+    ("require", "[3]", "3"),
+    ("tolerance", "-0.1", "-0.1"),
+    ("tolerance", "61", "61"),
+    ("tolerance", ".nan", "nan"),
+    ("streams", "{radar.cubes: {}}", "radar.cubes"),
+    ("streams.radar.cube.tolerance", "-1", "-1"),
+    ("streams.radar.cube.offset", "61", "61"),
+    ("streams.radar.cube.offset", "-61", "-61"),
+    ("streams.radar.cube.offset", ".nan", "nan"),
+    ("streams.radar.cube.reuse", "maybe", "maybe"),
+    ("lookahead", "0", "0"),
+    ("lookahead", "11", "11"),
+    ("lookahead", ".nan", "nan"),
+    ("lookahead", ".inf", "inf"),
+    ("max_gap", "-2", "-2"),
+    ("heading_from_imu", "north", "north"),
+    ("radar_points", "cube", "cube"),
+    ("radar_fields", "all", "all"),
+    ("pcd", "text", "text"),
+    ("lidar_images", "2", "2"),
+    ("camera_format", "webp", "webp"),
+    ("decoder", "magic", "magic"),
+    ("jpeg_quality", "0", "0"),
+    ("jpeg_quality", "101", "101"),
+    ("jpeg_quality", "90.5", "90.5"),
+    ("schema_version", "'2027.01'", "2027.01"),
+    ("schema_version", "2026.041", "2026.041"),
+    ("layout", "tar", "tar"),
+    ("split", "{train: 0.8, val: 0.1}", "0.9"),
+    ("split", "{train: 1.5, val: -0.5}", "1.5"),
+    ("split", "{train: .nan, val: 1}", "nan"),
+    ("split", "{train: 0, val: 1}", "train"),
+    ("split", "{'../x': 1}", "../x"),
+    ("split", "{'': 1}", "''"),
+    ("split", "[train, val]", "train"),
+    ("split_block", "0", "0"),
+    ("split_block", ".nan", "nan"),
+    ("split_block", ".inf", "inf"),
+    ("split_seed", "-1", "-1"),
+    ("jobs", "-1", "-1"),
+    ("jobs", "257", "257"),
+    ("jobs", "two", "two"),
+]
+
+
+def written(tmp_path, text, name="settings.yaml"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(("key", "value", "found"), BAD)
+def test_a_bad_value_names_the_file_the_key_and_what_was_found(tmp_path, key, value, found):
+    text = f"streams: {{radar.cube: {{{key.rpartition('.')[2]}: {value}}}}}" if "." in key else f"{key}: {value}"
+    path = written(tmp_path, text)
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert key in message
+    assert found in message.replace(str(path), "")
+    assert caught.value.exit_code == 2
+
+
+def test_every_setting_has_a_bad_value_above():
+    top = {key.partition(".")[0] for key, _, _ in BAD}
+    assert top == set(Settings.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown", "near"),
+    [
+        ("tolerence: 1", "tolerence", "tolerance"),
+        ("jpg_quality: 80", "jpg_quality", "jpeg_quality"),
+        ("Rate: 5", "Rate", "rate"),
+        ("streams: {radar.cube: {ofset: 1}}", "streams.radar.cube.ofset", "offset"),
+        ("xyzzy: 1", "xyzzy", None),
+        ("__class__: 1", "__class__", None),
+        ("self: 1", "self", None),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_known_one(tmp_path, text, unknown, near):
+    with pytest.raises(UsageError, match="unknown setting") as caught:
+        load(written(tmp_path, text))
+    assert repr(unknown) in str(caught.value)
+    assert near is None or f"did you mean {near!r}" in str(caught.value)
+
+
+def test_all_faults_are_told_at_once(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load(written(tmp_path, "rate: -1\njobs: -1\nfoo: 1"))
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"rate": 5, "keyframes": True}, "exclude each other"),
+        ({"require": ["radar.clusters"]}, "radar_points to clusters"),
+        ({"require": ["radar.targets"], "radar_points": "clusters"}, "radar_points to targets"),
+    ],
+)
+def test_settings_that_exclude_each_other(options, words):
+    with pytest.raises(UsageError, match=words):
+        load(None, **options)
+
+
+PLAIN = "tolerance: 0.25\nrequire: [radar.cube]\nstreams:\n  radar.cube: {offset: -0.01, reuse: false}\n"
+
+
+def indented(text, by):
+    return "".join(" " * by + line + "\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        "\ufeff" + PLAIN,
+        "ros__parameters:\n" + indented(PLAIN, 2),
+        "/**:\n  ros__parameters:\n" + indented(PLAIN, 4),
+        "edgefirst_capture:\n  ros__parameters:\n" + indented(PLAIN, 4),
+        "/maivin/capture:\n  ros__parameters:\n" + indented(PLAIN, 4),
+    ],
+)
+def test_plain_files_and_those_of_ros_parameters_are_the_same(tmp_path, text):
+    settings = load(written(tmp_path, text))
+    assert settings.tolerance == 0.25
+    assert settings.require == ("radar.cube",)
+    assert settings.stream("radar.cube") == (250_000_000, -10_000_000, False)
+    assert settings.stream("lidar.points") == (250_000_000, 0, True)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "/**:\n  ros__parameters:\n", "{}", "---\n"])
+def test_an_empty_file_leaves_the_defaults(tmp_path, text):
+    assert load(written(tmp_path, text)) == Settings()
+
+
+def test_the_defaults_are_those_of_the_contract():
+    settings = Settings()
+    assert settings.stream("radar.cube") == (100_000_000, 0, True)
+    assert (settings.lookahead, settings.max_gap, settings.jpeg_quality) == (1.0, 2.0, 90)
+    assert (settings.time_base, settings.radar_points, settings.schema_version) == ("auto", "targets", "2026.04")
+    assert settings.exact_rate is None
+
+
+def test_flags_go_before_the_file_and_none_is_no_flag(tmp_path):
+    path = written(tmp_path, "tolerance: 0.5\nrate: 5\nkeyframes: false\n")
+    settings = load(path, tolerance=0.2, rate=None, jpeg_quality=75, keyframes=False)
+    assert (settings.tolerance, settings.rate, settings.jpeg_quality) == (0.2, 5.0, 75)
+
+
+def test_a_version_without_quotes_is_no_number(tmp_path):
+    for version in ("2025.10", "2026.04", "2026.10"):
+        assert load(written(tmp_path, f"schema_version: {version}")).schema_version == version
+
+
+def test_numbers_are_those_the_user_wrote():
+    assert load(None, rate=29.97).exact_rate == Fraction(2997, 100)
+    assert load(None, rate=0.1).exact_rate == Fraction(1, 10)
+    assert [nanoseconds(s) for s in (0.1, 1e-9, 0.3, 60.0, -0.7)] == [
+        100_000_000,
+        1,
+        300_000_000,
+        6 * 10**10,
+        -7 * 10**8,
+    ]
+
+
+def test_settings_cannot_be_changed_afterwards():
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().rate = 3
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{chr(n + 1)}: &{chr(n + 1)} [{', '.join(['*' + chr(n)] * 9)}]\n" for n in range(ord("a"), ord("l"))
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        BOMB + "split: *l\n",
+        BOMB + "rate: *l\n",
+        "rate: &a [*a]",
+        "&a {/x: *a}",
+        "&a {/x: {ros__parameters: *a}}",
+        "&a {ros__parameters: *a}",
+        "!!python/object/apply:os.system ['true']",
+        "rate: !!python/name:os.system",
+        "rate: !<x> 1",
+        "rate: !!timestamp abc",
+        "rate: !!int ''",
+        "rate: !!int abc",
+        "rate: !!bool x",
+        "rate: !!float x",
+        "rate: 2026-13-45",
+        "rate: 2001-12-14t21:59:43.10+99:99",
+        "rate: " + "9" * 10_000,
+        "? [1, 2]\n: 3",
+        "1: 2",
+        "- rate",
+        "rate",
+        "42",
+        "a: b: c",
+        "rate: [",
+        "[" * 100_000,
+        "{a: " * 5_000,
+        "rate: 1\n--- \nrate: 2",
+        "\x00",
+        "rate: '\x07'",
+        b"\xff\xfe\x00\x01",
+        b"\x80rate: 1",
+        bytes(range(256)),
+        "x" * (1 << 20) + ": 1",
+        "k: " + "x" * (1 << 20),
+        "x" * ((1 << 20) - 10) + ": 1",
+        "time_base: " + "x" * ((1 << 20) - 20),
+    ],
+)
+def test_a_hostile_file_is_refused_shortly(tmp_path, text):
+    begun = time.monotonic()
+    with pytest.raises(UsageError) as caught:
+        load(written(tmp_path, text))
+    assert time.monotonic() - begun < 2
+    assert len(str(caught.value)) < 3000
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    for wrong in (tmp_path, tmp_path / "none.yaml", tmp_path / "a\0b"):
+        with pytest.raises(UsageError, match="cannot be read"):
+            load(wrong)
+
+
+def test_an_endless_file_is_not_read_to_its_end():
+    from pathlib import Path
+
+    with pytest.raises(UsageError, match="no configuration file"):
+        load(Path("/dev/zero"))
+
+
+def test_workers_are_as_many_as_processors_unless_said():
+    assert load(None, jobs=3).workers == 3
+    assert load(None).workers >= 1
+    assert math.isfinite(load(None).workers)

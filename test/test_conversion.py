@@ -1,0 +1,466 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole conversions: what comes out is judged by other programs, by the scene's truth, and by itself twice."""
+
+import hashlib
+import io
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import cv2
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from mcap.reader import make_reader
+from mcap.writer import CompressionType, Writer
+from PIL import Image
+from pypcd4 import PointCloud
+from shared_data import dataset
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
+from edgefirst_ros.synthetic import Recipe, read_bar_code, write_recording
+
+EVERYTHING = {"seconds": 3, "size": (640, 360)}
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def members(outcome):
+    with zipfile.ZipFile(outcome.paths.container) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(source, target, order=lambda chunks: chunks, compression=CompressionType.NONE, group=40, edit=bytes):
+    """The messages of a recording in a new file, in chunks of `group` messages written in another order."""
+    with source.open("rb") as file:
+        found = [(s, c, m) for s, c, m in make_reader(file).iter_messages(log_time_order=False)]
+    chunks = order([found[n : n + group] for n in range(0, len(found), group)])
+    with target.open("wb") as file:
+        writer = Writer(file, chunk_size=1, compression=compression)
+        writer.start(profile="", library="test")
+        known = {}
+        for schema, channel, message in itertools.chain.from_iterable(chunks):
+            if channel.topic not in known:
+                number = writer.register_schema(schema.name, schema.encoding, schema.data)
+                known[channel.topic] = writer.register_channel(channel.topic, channel.message_encoding, number)
+            writer.add_message(
+                known[channel.topic], message.log_time, edit(message.data), message.publish_time, message.sequence
+            )
+        writer.finish()
+    return target
+
+
+# ---- by other programs and by the truth --------------------------------------------------------
+def test_every_picture_shows_its_own_frame(recording, tmp_path):
+    outcome = convert(recording(**EVERYTHING), tmp_path)
+    assert outcome.samples == 90
+    assert outcome.exit_code == 0
+    for name, data in members(outcome).items():
+        if name.endswith(".camera.jpeg"):
+            frame = int(name.split("_")[-1].split(".")[0])
+            assert read_bar_code(np.asarray(Image.open(io.BytesIO(data)))) == frame
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+@pytest.mark.parametrize(
+    "more", [{"b_frames": 2}, {"b_frames": 2, "open_gop": True}, {"start_in_gop": 7}, {"leading_packet": True}]
+)
+def test_stamps_of_pictures(recording, tmp_path, codec, more):
+    options = {"seconds": 2, "size": (320, 180), "codec": codec, "gop": 15, "topics": {"camera"}, **more}
+    path = recording(**options)
+    truth = write_recording(tmp_path / "again.mcap", Recipe(**options))
+    outcome = convert(path, tmp_path / "out")
+    found = pl.read_ipc(outcome.paths.frames)
+    assert outcome.exit_code == 0
+    assert len(found) >= 60 - 15
+    pictures = members(outcome)
+    for frame, stamp in zip(found["frame"], found["timestamp"], strict=True):
+        data = pictures[f"{path.stem}/{path.stem}_{frame:03d}.camera.jpeg"]
+        assert read_bar_code(np.asarray(Image.open(io.BytesIO(data)))) == truth.frame(stamp)
+
+
+def test_others_read_the_members(recording, tmp_path):
+    outcome = convert(recording(**EVERYTHING), tmp_path)
+    for tool in (["unzip", "-tqq"], ["bsdtar", "-xOf"], ["7z", "t"]):
+        if shutil.which(tool[0]):
+            subprocess.run([*tool, outcome.paths.container], check=True, stdout=subprocess.DEVNULL)
+    stem = outcome.paths.name
+    found = members(outcome)
+    cube = found[f"{stem}/{stem}_000.radar.png"]
+    by_pillow = np.asarray(Image.open(io.BytesIO(cube)))
+    by_opencv = cv2.imdecode(np.frombuffer(cube, np.uint8), cv2.IMREAD_UNCHANGED)
+    assert by_opencv.dtype == np.uint16
+    assert np.array_equal(by_pillow.astype(np.uint16), by_opencv)
+    cloud = tmp_path / "cloud.pcd"
+    cloud.write_bytes(found[f"{stem}/{stem}_000.lidar.pcd"])
+    assert PointCloud.from_path(cloud).points > 0
+    annotations = pl.read_ipc(outcome.paths.arrow)
+    assert annotations["frame"].n_unique() == outcome.samples
+    with pa.ipc.open_file(str(outcome.paths.frames)) as file:
+        assert json.loads(file.schema.metadata[b"counts"])["/camera/h264"]["seen"] == outcome.samples
+
+
+def test_the_vendors_client_accepts_it(recording, tmp_path):
+    client = pytest.importorskip("edgefirst_client")
+    outcome = convert(recording(**EVERYTHING), tmp_path, layout="directory")
+    assert client.read_dataset_metadata(str(outcome.paths.arrow)).schema_version == "2026.04"
+    boxes = pl.read_ipc(outcome.paths.arrow)["box2d"].count()
+    assert boxes > 0
+    assert client.arrow_to_coco(str(outcome.paths.arrow), str(tmp_path / "coco.json")) == boxes
+    tool = [f"{sys.prefix}/bin/edgefirst-client", "validate-snapshot", str(outcome.paths.container)]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    text = (done.stdout + done.stderr).lower()
+    assert done.returncode == 0
+    assert "missing" not in text
+    assert "not found" not in text
+
+
+# ---- the same again ----------------------------------------------------------------------------
+def test_twice_the_same_bytes(recording, tmp_path):
+    first, second = (convert(recording(**EVERYTHING), tmp_path / str(n), jobs=n + 1) for n in range(2))
+    for one, other in zip(("container", "arrow", "frames"), ("container", "arrow", "frames"), strict=True):
+        a, b = getattr(first.paths, one), getattr(second.paths, other)
+        if one == "frames":  # says how many threads there were
+            assert pl.read_ipc(a).equals(pl.read_ipc(b))
+        else:
+            assert digest(a) == digest(b)
+    third = convert(recording(**EVERYTHING), tmp_path / "third", jobs=1)
+    assert digest(third.paths.frames) == digest(first.paths.frames)
+
+
+@pytest.mark.parametrize(
+    ("order", "compression"),
+    [
+        (lambda chunks: chunks[::-1], CompressionType.NONE),
+        (lambda chunks: chunks[1::2] + chunks[::2], CompressionType.ZSTD),
+        (lambda chunks: [chunk[::-1] for chunk in chunks], CompressionType.LZ4),
+        (lambda chunks: [sorted((m for c in chunks for m in c), key=lambda m: m[1].topic)], CompressionType.NONE),
+    ],
+    ids=["backwards", "every-other-zstd", "reversed-lz4", "topic-by-topic"],
+)
+def test_order_and_compression_of_the_file_change_nothing(recording, tmp_path, order, compression):
+    path = recording(**EVERYTHING)
+    (tmp_path / "copy").mkdir()
+    copy = rewritten(path, tmp_path / "copy" / path.name, order, compression)
+    one, other = convert(path, tmp_path / "one"), convert(copy, tmp_path / "other")
+    assert members(one) == members(other)
+    assert digest(one.paths.arrow) == digest(other.paths.arrow)
+
+
+def test_directory_layout_has_the_same_members(recording, tmp_path):
+    packed = convert(recording(**EVERYTHING), tmp_path / "zip")
+    loose = convert(recording(**EVERYTHING), tmp_path / "files", layout="directory")
+    root = loose.paths.members
+    assert {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()} == members(packed)
+    assert digest(loose.paths.arrow) == digest(packed.paths.arrow)
+
+
+# ---- sampling and settings ---------------------------------------------------------------------
+def test_rate_takes_the_first_frame_of_each_bucket(recording, tmp_path):
+    outcome = convert(recording(**EVERYTHING), tmp_path, rate=2.5)
+    stamps = pl.read_ipc(outcome.paths.frames)["timestamp"].to_list()
+    every = [1768478400 * 10**9 + round(n * 1e9 / 30) for n in range(90)]
+    expected = [min(group) for _, group in itertools.groupby(every, key=lambda stamp: stamp * 25 // 10**10)]
+    assert [abs(a - b) <= 1 for a, b in zip(stamps, expected, strict=True)] == [True] * len(expected)
+    assert outcome.counts["/camera/h264"].dropped == {"not sampled": 90 - len(expected)}
+
+
+def test_keyframes(recording, tmp_path):
+    outcome = convert(recording(**EVERYTHING, gop=12), tmp_path, keyframes=True)
+    found = pl.read_ipc(outcome.paths.frames)
+    assert found["frame"].to_list() == list(range(0, 90, 12))
+    assert found["keyframe"].all()
+
+
+def test_require_drops_what_lacks_a_sensor(recording, tmp_path):
+    path = recording(**EVERYTHING, rates={"radar/cube": 5.0})
+    outcome = convert(path, tmp_path, require=("radar.cube",), tolerance=0.02)
+    assert 0 < outcome.samples < 90
+    assert outcome.counts["/camera/h264"].dropped["lacks radar.cube"] == 90 - outcome.samples
+    kinds = [name.split(".", 1)[1] for name in members(outcome)]
+    assert kinds.count("radar.png") == kinds.count("camera.jpeg") == outcome.samples
+    assert outcome.exit_code == 0
+
+
+def test_a_message_serves_one_frame_without_reuse(recording, tmp_path):
+    from edgefirst_ros.config import Settings, Stream
+
+    settings = Settings(streams={"lidar.points": Stream(reuse=False)})
+    outcome = convert(recording(**EVERYTHING), tmp_path, settings=settings)
+    stamps = pl.read_ipc(outcome.paths.frames)["lidar_points_timestamp"].drop_nulls()
+    assert len(stamps) == stamps.n_unique() == outcome.counts["/lidar/points"].written
+
+
+def test_offset_is_added_to_the_sensors_stamps(recording, tmp_path):
+    from edgefirst_ros.config import Settings, Stream
+
+    plain = convert(recording(**EVERYTHING), tmp_path / "plain")
+    moved = convert(
+        recording(**EVERYTHING), tmp_path / "moved", settings=Settings(streams={"lidar.points": Stream(offset=0.5)})
+    )
+    before, after = (pl.read_ipc(o.paths.frames)["lidar_points_timestamp"] for o in (plain, moved))
+    assert set(after.drop_nulls()) <= {stamp + 500_000_000 for stamp in before.drop_nulls()}
+    assert after.null_count() > before.null_count()
+
+
+def test_split(recording, tmp_path):
+    outcome = convert(recording(**EVERYTHING), tmp_path, split={"train": 0.5, "val": 0.5}, split_block=0.5)
+    rows = pl.read_ipc(outcome.paths.arrow)
+    assert rows["group"].null_count() == 0
+    assert set(rows["group"].cast(pl.String)) == {"train", "val"}
+    assert rows.group_by("frame").agg(pl.col("group").n_unique())["group"].max() == 1
+
+
+def test_several_recordings_become_sequences(recording, tmp_path):
+    paths = [recording(**EVERYTHING), recording(**EVERYTHING, host="second", seed=4)]
+    outcome = convert(paths, tmp_path / "fleet", split={"train": 0.5, "val": 0.5})
+    dataset = Dataset(outcome.paths.container)
+    assert outcome.paths.name == "fleet"
+    assert sorted(dataset.sequences) == sorted(path.stem for path in paths)
+    assert len(dataset) == 180
+    groups = pl.read_ipc(outcome.paths.arrow).group_by("name").agg(pl.col("group").unique())
+    assert [len(found) for found in groups["group"]] == [1, 1]
+    with pytest.raises(UsageError, match="would both become the sequence"):
+        convert([paths[0], paths[0]], tmp_path / "twice")
+
+
+def test_one_of_several_that_cannot_be_used_is_a_loss(recording, tmp_path):
+    broken = tmp_path / "broken.mcap"
+    broken.write_bytes(b"nothing of the kind")
+    outcome = convert([broken, recording(**EVERYTHING)], tmp_path / "out", name="both")
+    assert outcome.exit_code == 3
+    assert outcome.samples == 90
+    assert "broken.mcap" in outcome.notes[0]
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "png", "rgb8", "bgr8", "mono8", "yuv422", "nv12"])
+def test_other_cameras(recording, tmp_path, codec):
+    outcome = convert(recording(seconds=1, size=(320, 180), codec=codec, topics={"camera"}), tmp_path)
+    assert outcome.samples == 30
+    for name, data in members(outcome).items():
+        assert name.endswith("png" if codec == "png" else "jpeg")
+        picture = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        assert read_bar_code(picture) == int(name.split("_")[-1].split(".")[0])
+
+
+@pytest.mark.parametrize("topic", ["radar/cube", "/lidar/points", "gps"])
+def test_other_reference_topics(recording, tmp_path, topic, judge, capsys):
+    path = recording(**EVERYTHING)
+    outcome = convert(path, tmp_path, reference_topic=topic)
+    assert not judge(path, dataset(outcome), "--reference-topic", topic, capsys=capsys)
+
+
+# ---- what a review found -----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"clock_steps": ((2.0, 2 * 10**9),)},
+        {"clock_steps": ((2.0, 2 * 10**9),), "b_frames": 3},
+        {"latency_ms": {"camera": 1500.0}},
+        {"latency_ms": {"gps": 1500.0, "radar/cube": 1200.0}},
+    ],
+    ids=["step", "step-b-frames", "late-camera", "late-sensors"],
+)
+def test_late_messages_and_small_steps_cost_no_companion(recording, tmp_path, faults, judge, capsys):
+    path = recording(seconds=5, size=(320, 180), **faults)
+    outcome = convert(path, tmp_path)
+    assert not judge(path, dataset(outcome), "--only", "ALIGN", "FRAMES", "ARROW", "EXIF", capsys=capsys)
+
+
+def test_chunks_out_of_order_where_the_clock_was_set_back(recording, tmp_path):
+    path = recording(seconds=6, size=(320, 180), clock_steps=((3.0, -2 * 10**9),))
+    (tmp_path / "copy").mkdir()
+    copy = rewritten(path, tmp_path / "copy" / path.name, lambda chunks: chunks[::-1])
+    assert members(convert(path, tmp_path / "one")) == members(convert(copy, tmp_path / "other"))
+
+
+def test_what_it_writes_passes_its_own_validation(recording, tmp_path):
+    from edgefirst_ros.config import Settings, Stream
+    from edgefirst_ros.dataset.validate import validate
+
+    path = recording(**EVERYTHING)
+    moved = Settings(streams={"radar.cube": Stream(offset=0.05)})
+    assert validate(convert(path, tmp_path, settings=moved).paths.container, strict=True).findings == []
+    other = recording(**EVERYTHING, host="other", codec="h265", prefix="/other/")
+    assert validate(convert([path, other], tmp_path / "two").paths.container, strict=True).findings == []
+
+
+def test_a_topic_keeps_its_first_type(recording, tmp_path):
+    path = recording(**EVERYTHING)
+    mixed = tmp_path / path.name
+    with path.open("rb") as file:
+        found = [(s, c, m) for s, c, m in make_reader(file).iter_messages(log_time_order=False)]
+    with mixed.open("wb") as file:
+        writer = Writer(file)
+        writer.start(profile="", library="test")
+        known = {}
+        for schema, channel, message in found:
+            number = (
+                writer.register_schema(schema.name, schema.encoding, schema.data) if schema.name not in known else 0
+            )
+            known.setdefault(schema.name, number)
+            topic = "/lidar/points" if channel.topic == "/gps" else channel.topic
+            key = (topic, schema.name)
+            if key not in known:
+                known[key] = writer.register_channel(topic, "cdr", known[schema.name])
+            writer.add_message(known[key], message.log_time, message.data, message.publish_time, message.sequence)
+        writer.finish()
+    outcome = convert(mixed, tmp_path / "out")
+    count = outcome.counts["/lidar/points"]
+    assert outcome.samples == 90
+    assert count.seen == count.written + sum(count.dropped.values())
+    assert sum(n for reason, n in count.dropped.items() if "another type" in reason) in (30, 200)
+    assert outcome.exit_code == 3
+
+
+def test_boxes_need_no_picture(recording, tmp_path, judge, capsys):
+    path = recording(**EVERYTHING)
+    outcome = convert(path, tmp_path, reference_topic="model/output")
+    assert pl.read_ipc(outcome.paths.arrow)["box2d"].count() > 0
+
+
+# ---- bad input ---------------------------------------------------------------------------------
+def broken_files(tmp_path):
+    (tmp_path / "folder.mcap").mkdir()
+    (tmp_path / "empty.mcap").write_bytes(b"")
+    (tmp_path / "text.mcap").write_text("not a recording at all, but long enough to look at")
+    (tmp_path / "magic.mcap").write_bytes(b"\x89MCAP0\r\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("missing.mcap", "does not exist"),
+        ("folder.mcap", "is a directory"),
+        ("empty.mcap", "is empty"),
+        ("text.mcap", "not with the MCAP magic"),
+        ("magic.mcap", "no messages"),
+        ("x" * 300 + ".mcap", "cannot be opened|does not exist"),
+        ("nul\0.mcap", "cannot be opened|does not exist"),
+    ],
+)
+def test_what_is_no_recording(tmp_path, name, says):
+    broken_files(tmp_path)
+    with pytest.raises(RecordingError, match=says) as caught:
+        convert(tmp_path / name, tmp_path / "out")
+    assert name[:20] in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_camera(recording, tmp_path):
+    with pytest.raises(RecordingError, match=r"no camera topic.*--reference-topic"):
+        convert(recording(seconds=1, topics={"gps", "imu"}), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_camera_without_a_keyframe(recording, tmp_path):
+    path = recording(seconds=1, size=(320, 180), gop=300, start_in_gop=5, topics={"camera"})
+    with pytest.raises(RecordingError, match="before the first keyframe: 25"):
+        convert(path, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_unknown_codec(recording, tmp_path):
+    path = recording(seconds=1, size=(320, 180), topics={"camera"})
+    broken = rewritten(path, tmp_path / path.name, edit=lambda data: data.replace(b"h264\0", b"vp09\0"))
+    with pytest.raises(RecordingError, match=r"vp09.*expected h264 or h265"):
+        convert(broken, tmp_path / "out")
+
+
+def test_output_that_exists(recording, tmp_path):
+    path = recording(**EVERYTHING)
+    first = convert(path, tmp_path)
+    before = digest(first.paths.container)
+    with pytest.raises(DatasetError, match="--overwrite"):
+        convert(path, tmp_path)
+    assert digest(first.paths.container) == before
+    assert convert(path, tmp_path, overwrite=True).samples == first.samples
+
+
+def test_output_that_cannot_be_written(recording, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match="file"):
+        convert(recording(**EVERYTHING), tmp_path / "file")
+    with pytest.raises(DatasetError, match="proc"):
+        convert(recording(**EVERYTHING), "/proc/nothing/can/be/written/here")
+
+
+HOSTILE = ["..", "-rf", ".hidden", "new\nline", "tab\tbell\a", "x" * 240, "a:b*c?", "CON", "☃ snow", "..\\..\\up"]
+
+
+@pytest.mark.parametrize("stem", HOSTILE)
+def test_hostile_file_names(recording, tmp_path, stem):
+    path = recording(seconds=1, size=(320, 180), topics={"camera"})
+    (tmp_path / "in").mkdir()
+    copy = tmp_path / "in" / (stem + ".mcap")
+    copy.write_bytes(path.read_bytes())
+    out = tmp_path / "deep" / "out"
+    outcome = convert(copy, out)
+    assert outcome.samples == 30
+    assert {p.parent for p in (outcome.paths.container, outcome.paths.arrow, outcome.paths.frames)} == {out}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["deep", "in"]
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["out"]
+    for name in members(outcome):
+        assert not name.startswith(("/", ".", "-"))
+        assert ".." not in name.split("/")
+        assert name.isprintable()
+
+
+@pytest.mark.parametrize("topic", ["/../../x", "../../camera/h264", "/a\0b", "/" + "t" * 300, "/new\nline\x1b[31m"])
+def test_hostile_topics(recording, tmp_path, topic, command):
+    path = recording(seconds=1, size=(320, 180), topics={"camera", "gps"}, rename={"camera": topic})
+    out = tmp_path / "out"
+    done = subprocess.run([*command, "convert", path, "-o", out], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(list(out.iterdir())) == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert "\x1b" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["../../x", "", "a/b", "a\0b", "."])
+def test_hostile_names(recording, tmp_path, name):
+    with pytest.raises(UsageError):
+        convert(recording(**EVERYTHING), tmp_path / "out", name=name)
+    assert not (tmp_path / "out").exists()
+
+
+# ---- memory ------------------------------------------------------------------------------------
+PEAK = """
+    import sys
+    from edgefirst_ros import convert
+    convert(sys.argv[1], sys.argv[2])
+    status = open("/proc/self/status").read()  # ru_maxrss would be that of the parent, where it is larger
+    print(status.split("VmHWM:")[1].split()[0])
+"""
+
+
+@pytest.fixture(scope="module")
+def peaks(tmp_path_factory):
+    """Peak resident size in KiB of converting one and ten minutes of the same drive."""
+    found = []
+    for minutes in (1, 10):
+        folder = tmp_path_factory.mktemp("long")
+        recipe = Recipe(seconds=60 * minutes, size=(320, 180), fps=10, gop=10, lidar_points=2000)
+        write_recording(folder / "drive.mcap", recipe)
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(PEAK), folder / "drive.mcap", folder / "out"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.append(int(done.stdout))
+    return found
+
+
+def test_memory_does_not_grow_with_the_recording(peaks):
+    assert peaks[1] < peaks[0] * 1.1
+    assert peaks[1] < 500 * 1024

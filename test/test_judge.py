@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The independent judge on real and synthetic recordings, whole and damaged; skipped where it is not at hand."""
+
+import importlib.util
+import json
+import os
+import sys
+
+import pytest
+from shared_data import REAL, SHARED, dataset
+
+from edgefirst_ros import convert
+from edgefirst_ros.errors import EdgeFirstError
+
+MODES = {
+    "default": ({}, ()),
+    "rate": ({"rate": 5.0}, ("--rate", "5")),
+    "keyframes": ({"keyframes": True}, ("--keyframes",)),
+}
+
+
+CHECKED = (
+    "CAM",
+    "EXIF01",
+    "EXIF02",
+    "EXIF03",
+    "CUBE",
+    "PCD",
+    "ALIGN",
+    "FRAMES",
+    *(f"ARROW{n:02d}" for n in range(1, 16)),
+)
+"""All checks but those of the archive's form and the vendor's client, which no damage to a recording can touch."""
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+@pytest.mark.parametrize("mode", MODES)
+def test_real_recordings(path, mode, tmp_path, judge, capsys):
+    settings, options = MODES[mode]
+    outcome = convert(path, tmp_path, **settings)
+    assert outcome.exit_code == 0
+    assert not judge(path, dataset(outcome), *options, capsys=capsys)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({}, ()),
+        ({"rate": 5.0}, ("--rate", "5")),
+        ({"keyframes": True}, ("--keyframes",)),
+        ({"jpeg_quality": 95}, ("--quality", "95")),
+        (
+            {"tolerance": 0.02, "require": ("radar.cube", "lidar.points")},
+            ("--tolerance", "0.02", "--require", "radar.cube", "lidar.points"),
+        ),
+        ({"layout": "directory"}, ()),
+        ({"schema_version": "2025.10"}, ("--schema", "2025.10")),
+        ({"schema_version": "2026.10"}, ("--schema", "2026.10")),
+        ({"radar_fields": "documented"}, ("--radar-fields", "documented")),
+        ({"pcd": "binary_compressed"}, ()),
+        ({"pcd": "ascii"}, ()),
+        ({"time_base": "log"}, ("--time-base", "log")),
+        ({"time_base": "publish"}, ("--time-base", "publish")),
+        ({"camera_format": "png"}, ()),
+    ],
+    ids=str,
+)
+def test_a_synthetic_recording_with_all_topics(recording, settings, options, tmp_path, judge, capsys):
+    path = recording(seconds=4, size=(640, 360), lidar_points=3000)
+    outcome = convert(path, tmp_path, **settings)
+    assert outcome.exit_code == 0
+    assert not judge(path, dataset(outcome), *options, capsys=capsys)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"codec": "h265", "b_frames": 3, "open_gop": True},
+        {"topics": frozenset({"camera", "model/boxes2d", "model/info"})},
+        {"clock_offset": {"radar/targets": -(10**18)}},
+        {"matrix": "bt601", "full_range": True},
+    ],
+    ids=["open-gop", "boxes2d", "clock-offset", "full-range"],
+)
+def test_synthetic_recordings_of_other_kinds(recording, faults, tmp_path, judge, capsys):
+    path = recording(seconds=3, size=(640, 360), **faults)
+    outcome = convert(path, tmp_path)
+    assert not judge(path, dataset(outcome), capsys=capsys)
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory):
+    """Folder of damaged variants of the shortest real recording with video, and what must come of them."""
+    script = SHARED / "judge" / "variants.py"
+    source = next((path for path in REAL if path.stem.startswith("highway")), None)
+    if source is None or not script.is_file():
+        pytest.skip("no recording or no judge at hand")
+    folder = tmp_path_factory.mktemp("variants")
+    spec = importlib.util.spec_from_file_location("variants", script)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["variants"] = module
+    sys.path.insert(0, os.fspath(script.parent))
+    spec.loader.exec_module(module)
+    arguments = sys.argv
+    sys.argv = ["variants.py", os.fspath(source), os.fspath(folder), "--seconds", "4"]
+    try:
+        module.main()
+    finally:
+        sys.argv = arguments
+    return folder
+
+
+def test_every_damaged_variant(variants, tmp_path, judge, capsys, subtests):
+    expected = json.loads((variants / "EXPECT.json").read_text())["variants"]
+    assert len(expected) > 50
+    for file, wanted in expected.items():
+        with subtests.test(wanted["variant"]):
+            out = tmp_path / wanted["variant"]
+            try:
+                outcome = convert(variants / file, out)
+                code, samples = outcome.exit_code, outcome.samples
+            except EdgeFirstError as error:
+                code, samples = error.exit_code, 0
+                assert not out.exists() or not list(out.iterdir())
+            assert code in wanted["exit"]
+            least, most = wanted["samples"]
+            assert least <= samples <= most
+            if samples:
+                assert not judge(variants / file, dataset(outcome), "--only", *CHECKED, capsys=capsys)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is installed, by pip and by colcon, and that all say the same of it."""
+
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import edgefirst_ros
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "edgefirst_ros"
+INDEX = f"share/ament_index/resource_index/packages/{NAME}"
+PARTS = (
+    "edgefirst_ros",
+    "resource",
+    "config",
+    "launch",
+    "package.xml",
+    "setup.py",
+    "setup.cfg",
+    "README.md",
+    "LICENSE",
+)
+
+
+def shared_files():
+    """What lies in share/edgefirst_ros of an installation."""
+    return {"package.xml"} | {
+        f"{part}/{path.name}" for part in ("config", "launch") for path in (ROOT / part).glob("*")
+    }
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A copy of the package: building writes beside what it builds."""
+    folder = tmp_path / "src" / NAME
+    folder.mkdir(parents=True)
+    for part in PARTS:
+        path = ROOT / part
+        if path.is_dir():
+            shutil.copytree(path, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        elif path.is_file():
+            shutil.copy(path, folder)
+    return folder
+
+
+def wheel_of(source, out):
+    """Build as pip does; offline where the environment's setuptools can make wheels by itself."""
+    found = importlib.util.find_spec("setuptools") and importlib.metadata.version("setuptools")
+    able = bool(found) and tuple(map(int, found.split(".")[:2])) >= (70, 1)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", out, source]
+    done = subprocess.run([*command, *["--no-build-isolation"] * able], capture_output=True, text=True, check=False)
+    if done.returncode and not able:
+        pytest.skip(f"no setuptools 70.1 or later, and none can be had: {done.stderr[-300:]}")
+    assert done.returncode == 0, done.stderr
+    (wheel,) = Path(out).glob("*.whl")
+    return wheel
+
+
+def test_the_wheel_holds_everything(source, tmp_path):
+    with zipfile.ZipFile(wheel_of(source, tmp_path / "wheel")) as wheel:
+        names = set(wheel.namelist())
+        (top,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
+        points = wheel.read(f"{top}/entry_points.txt").decode()
+        metadata = wheel.read(f"{top}/METADATA").decode()
+    data = top.replace(".dist-info", ".data/data")
+    assert {name.removeprefix(f"{data}/share/{NAME}/") for name in names if f"/share/{NAME}/" in name} == shared_files()
+    assert f"{data}/{INDEX}" in names
+    modules = {os.fspath(path.relative_to(ROOT)) for path in (ROOT / NAME).rglob("*.py")}
+    assert modules | {f"{NAME}/py.typed"} == {name for name in names if name.startswith(f"{NAME}/")}
+    assert "edgefirst-ros = edgefirst_ros.cli:main" in points
+    assert re.search(rf"^Version: {re.escape(edgefirst_ros.__version__)}$", metadata, re.MULTILINE)
+    assert any(name.endswith("/LICENSE") for name in names)
+
+
+def test_colcon_builds_it(source, tmp_path):
+    colcon = shutil.which("colcon", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
+    if colcon is None:
+        pytest.skip("colcon is not installed")
+    command = [colcon, "--log-base", "log", "build", "--base-paths", "src"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    prefix = tmp_path / "install" / NAME
+    assert (prefix / INDEX).is_file()
+    share = prefix / "share" / NAME
+    assert all((share / file).is_file() for file in shared_files())
+    (library,) = prefix.glob("lib/python*/site-packages")
+    program = prefix / "lib" / NAME / "edgefirst-ros"
+    assert os.access(program, os.X_OK)
+    environment = {**os.environ, "PYTHONPATH": os.fspath(library)}
+    shown = subprocess.run(
+        [sys.executable, program, "--help"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert all(verb in shown.stdout for verb in ("convert", "info", "validate", "demo"))
+
+
+def test_package_xml_has_what_ament_asks_for():
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    assert (package.tag, package.get("format")) == ("package", "3")
+    assert package.findtext("name") == NAME
+    assert re.fullmatch(r"\d+\.\d+\.\d+", package.findtext("version"))
+    assert package.findtext("description").strip()
+    assert "@" in package.find("maintainer").get("email")
+    assert package.findtext("license") == "Apache-2.0"
+    assert (ROOT / package.find("license").get("file")).read_text().lstrip().startswith("Apache License")
+    assert package.findtext("export/build_type") == "ament_python"
+    depends = [element.text for element in package if element.tag.endswith("depend")]
+    assert depends
+    assert len(depends) == len(set(depends))
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9_-]*", depend) for depend in depends)
+
+
+def test_package_xml_is_valid_to_ros_tools():
+    tool = pytest.importorskip("catkin_pkg.package")
+    warnings = []
+    package = tool.parse_package(os.fspath(ROOT / "package.xml"), warnings=warnings)
+    package.validate(warnings=warnings)
+    assert not warnings
+
+
+def setup_argument(name):
+    return re.search(rf'^    {name}="([^"]+)"', (ROOT / "setup.py").read_text(), re.MULTILINE)[1]
+
+
+def test_one_version():
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    changes = re.findall(r"^(\d+\.\d+\.\d+) \(.+\)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), re.MULTILINE)
+    found = {edgefirst_ros.__version__, package.findtext("version"), setup_argument("version"), changes[0]}
+    assert len(found) == 1, found
+
+
+def test_the_changelog_has_the_form_of_ros():
+    lines = (ROOT / "CHANGELOG.rst").read_text().splitlines()
+    assert lines[1] == f"Changelog for package {NAME}"
+    assert set(lines[0]) == set(lines[2]) == {"^"}
+    assert len(lines[0]) == len(lines[1]) == len(lines[2])
+
+
+def test_rosdep_and_one_line_of_pip_give_all_requirements():
+    """Every requirement of setup.py is a rosdep key of package.xml or stands in the pip line of the README."""
+    required = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.DOTALL)[1]
+    names = set(re.findall(r'"([a-z0-9-]+)', required))
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    keys = {element.text for element in package.findall("exec_depend")}
+    given = {
+        "python3-numpy": "numpy",
+        "python3-pil": "pillow",
+        "python3-yaml": "pyyaml",
+        "mcap-ros2-support": "mcap-ros2-support",
+    }
+    line = re.search(r"-m pip install (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)[1]
+    from_rosdep = {given[key] for key in keys & set(given)}
+    assert set(line.split()) == names - from_rosdep - {"setuptools"}

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dataset.md 9, "Which topic", sentence by sentence."""
+
+import pytest
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.topics import choose_topics
+
+VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
+CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
+FIX, IMU = "sensor_msgs/msg/NavSatFix", "sensor_msgs/msg/Imu"
+CAMERA = {"/camera/h264": VIDEO}
+
+
+def chosen(topics, **settings):
+    return choose_topics(topics, Settings(**settings))
+
+
+# ---- the camera --------------------------------------------------------------------------
+def test_known_cameras_go_by_rank():
+    there = {"/camera/image": RAW, "/camera/jpeg": JPEG, "/camera/h264": VIDEO, "/camera/h265": VIDEO}
+    for expected in ("/camera/h265", "/camera/h264", "/camera/jpeg", "/camera/image"):
+        roles = chosen(there)
+        assert roles.reference == expected
+        assert roles.schema == there.pop(expected)
+        assert roles.camera
+        assert roles.notes == ()
+
+
+@pytest.mark.parametrize("prefix", ["/", "", "rt/", "/rt/", "/maivin-1/", "rt/maivin-1/"])
+def test_slash_rt_and_one_host_are_no_part_of_the_name(prefix):
+    topics = {prefix + "camera/h264": VIDEO, prefix + "radar/cube": CUBE, prefix + "gps": FIX, "/other": VIDEO}
+    roles = chosen(topics)
+    assert roles.reference == prefix + "camera/h264"
+    assert roles.companions == {"radar.cube": prefix + "radar/cube"}
+    assert roles.gps == prefix + "gps"
+
+
+def test_a_known_name_with_another_type_is_no_known_topic():
+    roles = chosen({"/camera/h264": JPEG, "/camera/jpeg": JPEG, "/radar/cube": CLOUD, "/gps": IMU})
+    assert roles.reference == "/camera/jpeg"
+    assert roles.companions == {}
+    assert roles.gps is None
+
+
+def test_two_segments_before_a_name_are_no_host():
+    assert chosen({**CAMERA, "/a/b/radar/cube": CUBE}).companions == {}
+
+
+def test_a_known_name_wins_over_others_of_its_type():
+    assert chosen({"/camera/jpeg": JPEG, "/a": VIDEO, "/b": VIDEO}).reference == "/camera/jpeg"
+
+
+def test_the_only_topic_of_the_type_is_the_camera_and_this_is_said():
+    topics = {"/front": VIDEO, "/still": JPEG, "/raw": RAW}
+    for expected in ("/front", "/still", "/raw"):
+        roles = chosen(topics)
+        assert roles.reference == expected
+        assert len(roles.notes) == 1
+        assert expected in roles.notes[0]
+        del topics[expected]
+
+
+@pytest.mark.parametrize("kind", [VIDEO, JPEG, RAW])
+def test_several_of_the_type_are_an_error_that_lists_them(kind):
+    with pytest.raises(UsageError, match="--reference-topic") as caught:
+        chosen({"/left": kind, "/right": kind, "/gps": FIX})
+    assert "/left, /right" in str(caught.value)
+    assert "gps" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_several_video_topics_are_not_passed_over_for_one_of_the_next_type():
+    with pytest.raises(UsageError):
+        chosen({"/left": VIDEO, "/right": VIDEO, "/still": JPEG})
+
+
+def test_cameras_of_two_hosts_are_an_error_that_lists_them():
+    with pytest.raises(UsageError, match="/a/camera/h264, /b/camera/h264"):
+        chosen({"/a/camera/h264": VIDEO, "/b/camera/h264": VIDEO})
+
+
+def test_known_cameras_of_two_hosts_are_not_passed_over_for_another_topic():
+    with pytest.raises(UsageError, match="/a/camera/jpeg, /b/camera/jpeg"):
+        chosen({"/a/camera/jpeg": JPEG, "/b/camera/jpeg": JPEG, "/front": VIDEO})
+
+
+def test_the_topics_of_the_cameras_own_host_are_taken():
+    topics = {f"/{host}/{name}": kind for host in "ab" for name, kind in
+              {"camera/h264": VIDEO, "radar/cube": CUBE, "gps": FIX, "imu": IMU}.items()}  # fmt: skip
+    roles = chosen(topics, reference_topic="/b/camera/h264")
+    assert roles.companions == {"radar.cube": "/b/radar/cube"}
+    assert (roles.gps, roles.imu) == ("/b/gps", "/b/imu")
+    assert roles.notes == ()
+
+
+def test_no_camera_is_an_error_that_says_what_there_is():
+    with pytest.raises(RecordingError, match="--reference-topic") as caught:
+        chosen({"/gps": FIX, "/radar/cube": CUBE})
+    assert "/gps, /radar/cube" in str(caught.value)
+    assert caught.value.exit_code == 1
+    with pytest.raises(RecordingError, match="none"):
+        chosen({})
+
+
+# ---- --reference-topic -------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["/lidar/points", "lidar/points"])
+def test_another_stream_can_be_the_reference(name):
+    roles = chosen({"/lidar/points": CLOUD, "/radar/cube": CUBE, "/gps": FIX}, reference_topic=name)
+    assert (roles.reference, roles.sensor, roles.camera) == ("/lidar/points", "lidar.points", False)
+    assert roles.aligned == {"/radar/cube", "/gps"}
+    assert roles.streamed == {"/lidar/points", "/radar/cube", "/gps"}
+
+
+def test_the_reference_is_found_by_the_devices_name():
+    topics = {"rt/host/camera/jpeg": JPEG, "rt/host/camera/h264": VIDEO}
+    assert chosen(topics, reference_topic="camera/jpeg").reference == "rt/host/camera/jpeg"
+
+
+def test_the_reference_wins_over_a_known_name():
+    assert chosen({**CAMERA, "/rear": VIDEO}, reference_topic="/rear").reference == "/rear"
+
+
+@pytest.mark.parametrize("name", ["/none", "", "/", "camera", "*"])
+def test_a_reference_that_is_not_there_is_an_error_that_lists_what_is(name):
+    with pytest.raises(UsageError, match="/camera/h264, /gps") as caught:
+        chosen({**CAMERA, "/gps": FIX}, reference_topic=name)
+    assert repr(name) in str(caught.value)
+
+
+def test_a_reference_that_could_be_two_is_an_error():
+    topics = {"/a/camera/h264": VIDEO, "/b/camera/h264": VIDEO}
+    with pytest.raises(UsageError, match="/a/camera/h264, /b/camera/h264"):
+        chosen(topics, reference_topic="camera/h264")
+
+
+# ---- gps and imu -------------------------------------------------------------------------
+@pytest.mark.parametrize(("part", "kind"), [("gps", FIX), ("imu", IMU)])
+def test_position_and_attitude(part, kind):
+    key = f"{part}_topic"
+    assert getattr(chosen(CAMERA), part) is None
+    roles = chosen({**CAMERA, f"/{part}": kind, "/other": kind, "/third": kind})
+    assert getattr(roles, part) == f"/{part}"
+    assert roles.notes == ()
+    roles = chosen({**CAMERA, "/only": kind})
+    assert getattr(roles, part) == "/only"
+    assert "/only" in roles.notes[0]
+    roles = chosen({**CAMERA, "/one": kind, "/two": kind})
+    assert getattr(roles, part) is None
+    assert len(roles.notes) == 1
+    assert key in roles.notes[0]
+    assert "/one, /two" in roles.notes[0]
+    assert not roles.aligned
+    for name in ("/two", "two"):
+        roles = chosen({**CAMERA, "/one": kind, "/two": kind, f"/{part}": kind}, **{key: name})
+        assert getattr(roles, part) == "/two"
+        assert roles.notes == ()
+    for wrong in ("/none", "/camera/h264"):
+        with pytest.raises(UsageError, match="/one, /two") as caught:
+            chosen({**CAMERA, "/one": kind, "/two": kind}, **{key: wrong})
+        assert key in str(caught.value)
+
+
+# ---- companions --------------------------------------------------------------------------
+def test_clouds_and_cubes_go_by_name_alone():
+    roles = chosen({**CAMERA, "/cloud": CLOUD, "/cube": CUBE})
+    assert roles.companions == {}
+    assert roles.notes == ()
+
+
+def test_radar_points_are_targets_unless_configured():
+    topics = {**CAMERA, "/radar/targets": CLOUD, "/radar/clusters": CLOUD}
+    assert chosen(topics).companions == {"radar.targets": "/radar/targets"}
+    assert chosen(topics, radar_points="clusters").companions == {"radar.clusters": "/radar/clusters"}
+    del topics["/radar/targets"]
+    assert chosen(topics).companions == {}
+
+
+def test_lidar_images_are_used_when_asked_for():
+    topics = {**CAMERA, "/lidar/points": CLOUD, "/lidar/depth": RAW, "/lidar/reflect": RAW}
+    assert set(chosen(topics).companions) == {"lidar.points"}
+    assert set(chosen(topics, lidar_images=True).companions) == {"lidar.points", "lidar.depth", "lidar.reflect"}
+
+
+def test_a_companion_of_several_hosts_is_not_guessed():
+    roles = chosen({**CAMERA, "/a/radar/cube": CUBE, "/b/radar/cube": CUBE})
+    assert roles.companions == {}
+    assert "/a/radar/cube, /b/radar/cube" in roles.notes[0]
+
+
+def test_results_and_what_is_said_once():
+    detect, model = "edgefirst_msgs/msg/Detect", "edgefirst_msgs/msg/Model"
+    topics = {
+        **CAMERA,
+        "/model/boxes2d": detect,
+        "/camera/info": "sensor_msgs/msg/CameraInfo",
+        "/model/info": "edgefirst_msgs/msg/ModelInfo",
+        "/tf_static": "geometry_msgs/msg/TransformStamped",
+    }
+    roles = chosen(topics)
+    assert roles.model == "/model/boxes2d"
+    assert roles.statics == {"/camera/info", "/model/info", "/tf_static"}
+    assert roles.streamed == {"/camera/h264", "/model/boxes2d"}
+    assert chosen({**topics, "/model/output": model}).model == "/model/output"
+    assert chosen({**CAMERA, "/tf_static": "tf2_msgs/msg/TFMessage"}).statics == {"/tf_static"}
