@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
@@ -29,7 +30,7 @@ from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.live import Capture
 from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
-from edgefirst_ros.sources.ros import RosSource, graph_topics
+from edgefirst_ros.sources.ros import RosSource, Settling, graph_topics
 from edgefirst_ros.topics import choose_topics, expect_topics
 
 MODELS = (Settings, LiveSettings)
@@ -53,6 +54,7 @@ class CaptureNode(LifecycleNode):
         self._configured = self._active = False
         self._wanted = self.live.autostart
         self._told = ""
+        self._settling = Settling()
         self._health = Health(self.get_name())
         self._named = False  # whether the name of the first dataset was given away
         self._finished: list[str] = []  # of captures that are closed
@@ -149,11 +151,16 @@ class CaptureNode(LifecycleNode):
 
     def _begin(self) -> None:
         """Give the topics their parts, once there is a camera (or the reference topic that is asked for)."""
+        topics = graph_topics(self)
+        settled = self._settling.look(topics, time.monotonic())
         try:
-            roles = choose_topics(graph_topics(self), self.settings)
+            roles = choose_topics(topics, self.settings)
         except EdgeFirstError as error:
+            self._settling = Settling()
             waits = isinstance(error, RecordingError) or self.settings.reference_topic is not None
             self._tell(f"waiting: {error}" if waits else str(error))
+            return
+        if not settled:
             return
         roles = expect_topics(roles, self.settings)
         for note in roles.notes:

@@ -173,6 +173,30 @@ def _arrive(state: TopicState, deliver: Deliver, data: bytes, info: dict[str, An
     deliver(Message(state.delivered_as, state.schema, received, received, number, data), now, lost)
 
 
+class Settling:
+    """Tells when the topics can get their parts: a node hears of them one after the other, in any order.
+
+    A camera that is one only by its type must not be taken just because the other one is not known yet.
+    """
+
+    QUIET = 1.0
+    """s without a topic that came or went."""
+    LONGEST = 10.0
+    """s in all, where topics never cease to come and go."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, str] | None = None
+        self._began = self._changed = 0.0
+
+    def look(self, topics: dict[str, str], now: float) -> bool:
+        """Whether they have settled; `topics` are all there are at `now`, s of time.monotonic()."""
+        if self._topics is None:
+            self._began = now
+        if topics != self._topics:
+            self._topics, self._changed = topics, now
+        return now - self._changed >= self.QUIET or now - self._began >= self.LONGEST
+
+
 def graph_topics(node: Node) -> dict[str, str]:
     """Topics of the system with their types, as `graph_names` names them."""
     return {topic: schema for topic, (_, schema) in graph_names(node).items()}
