@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.config import DEFAULT_LIMITS, SECOND, Limits, Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, NOT_SAMPLED, OVERLOAD, Counts
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.writer import Sample
@@ -30,7 +30,7 @@ from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.stage import Stage
 from edgefirst_ros.topics import KINDS, Roles
 
-CHECKS: dict[str, Callable[[Any], None]] = {
+CHECKS: dict[str, Callable[[Any, Limits], None]] = {
     "radar.cube": check_cube,
     "radar.targets": check_cloud,
     "radar.clusters": check_cloud,
@@ -111,8 +111,12 @@ class Assembly:
         sink: Callable[[Sample], None],
         *,
         live: bool = False,
+        skip: int = 0,
     ) -> None:
-        """`live`: what comes cannot wait, so samples are thinned where encoding cannot keep up."""
+        """`live`: what comes cannot wait, so samples are thinned where encoding cannot keep up.
+
+        `skip`: so many of the first samples are there already; they come without members.
+        """
         self._settings = settings
         self._sequence = sequence
         self._roles = roles
@@ -124,7 +128,8 @@ class Assembly:
         self._pictures: Pictures | None = None
         if roles.camera:
             alone, decoder = settings.keyframes, settings.decoder
-            self._pictures = pictures_of(roles.schema, self._encoder, alone=alone, decoder=decoder)
+            limits = settings.limits
+            self._pictures = pictures_of(roles.schema, self._encoder, alone=alone, decoder=decoder, limits=limits)
         self._waiting: deque[Work] = deque()
         self._bucket: tuple[int, int] | None = None
         workers = settings.workers
@@ -133,6 +138,7 @@ class Assembly:
         self._writing: Stage[_Job | Callable[[], None]] = Stage("write", self._write, 2 * workers + 2)
         self._live = live
         self._until = math.inf
+        self._skip = skip
         self._choosing: Stage[Push | Work] = Stage("decode", self._choose, 0 if live else 64)
 
     # ---- from outside --------------------------------------------------------------------
@@ -249,12 +255,13 @@ class Assembly:
     def _take(self, work: Work, picture: Picture | None, keyframe: bool) -> None:
         """Begin to encode a sample."""
         self._counts[self._roles.reference].written += 1
-        encoded = self._submit(picture.encode) if picture else None
-        if work.own is not None:
+        there, self._skip = self._skip > 0, max(0, self._skip - 1)
+        encoded = self._submit(picture.encode) if picture and not there else None
+        if work.own is not None and not there:
             sensor, item = work.own
             item.encoded = self._submit(functools.partial(self._encode, sensor, item))
         for sensor, (_, item) in work.companions.items():
-            if item.encoded is None:  # a slow sensor's message serves several frames
+            if item.encoded is None and not there:  # a slow sensor's message serves several frames
                 item.encoded = self._submit(functools.partial(self._encode, sensor, item))
             self._use(item)
         rows = None
@@ -290,8 +297,9 @@ class Assembly:
         members: list[tuple[str, Sequence[Any]]] = []
         row: dict[str, object] = {"segment": work.segment, "keyframe": job.keyframe}
         common: dict[str, object] = {}
-        if picture is not None and job.encoded is not None:
-            members.append((picture.kind, self._with_exif(work, picture, job.encoded.result())))
+        if picture is not None:
+            if job.encoded is not None:
+                members.append((picture.kind, self._with_exif(work, picture, job.encoded.result())))
             row["size"] = common["size"] = list(picture.size)
         if work.position is not None:
             place = work.position
@@ -341,6 +349,6 @@ class Assembly:
         return insert_png(data, exif) if picture.kind.endswith("png") else insert_jpeg(data, exif)
 
 
-def storable(sensor: str, content: Any) -> None:
+def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError when a companion's message cannot be stored."""
-    CHECKS[sensor](content)
+    CHECKS[sensor](content, limits)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,12 +18,16 @@ from typing import Any
 from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import SECOND, Settings, load, nanoseconds
 from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
+from edgefirst_ros.dataset.placing import refuse_existing
+from edgefirst_ros.dataset.reader import parsed
+from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
-from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.errors import DatasetError, RecordingError, StorageError, UsageError
 from edgefirst_ros.pipeline import Pipeline, count_unused
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.session import frames_metadata, open_writer, time_base_of
+from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.sources.mcap import sha256
 from edgefirst_ros.split import Splitter
 from edgefirst_ros.survey import Survey, walk
@@ -64,14 +68,16 @@ def convert(
     name: str | None = None,
     settings: Settings | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Outcome:
     """Convert one or several MCAP recordings to one EdgeFirst dataset in the folder `out`.
 
     `name` is that of the dataset, by default the recording's; `options` are fields of `Settings`. Every recording
-    becomes a sequence with its file's name. Raises RecordingError, DatasetError (nothing usable was written) or
-    UsageError.
+    becomes a sequence with its file's name. What an interrupted conversion left is continued behind its last committed
+    sample, unless `overwrite`; the result is the same as without the interruption. `resume`: a dataset that is finished
+    already is as good. Raises RecordingError, DatasetError (nothing usable was written) or UsageError.
     """
     if isinstance(recordings, (str, os.PathLike)):
         recordings = [recordings]
@@ -82,6 +88,13 @@ def convert(
         raise UsageError(f"settings and single options exclude each other: {', '.join(options)}")
     sequences = _sequences(paths)
     name = check_name(name) if name is not None else _default_name(sequences, Path(out))
+    if resume and overwrite:
+        raise UsageError("resume and overwrite exclude each other: choose one of them")
+    places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
+    if resume and places.finished:
+        return finished(places, paths, settings)
+    if not places.unfinished:
+        refuse_existing(places, overwrite=overwrite)
     run = _Run(Path(out), name, settings, len(paths), overwrite, progress or _quiet)
     with run.stack:
         for path, sequence in zip(paths, sequences, strict=True):
@@ -109,15 +122,21 @@ class _Run:
         self._notes: list[str] = []
         self._sources: list[dict[str, Any]] = []
         self._time_bases: dict[str, Any] = {}
+        self._topics: dict[str, dict[str, str]] = {}
+        self._current: tuple[Counts, Callable[[], dict[str, Any]]] | None = None
         self._calibration = Calibration()
         self._skews: dict[str, array[int]] = {}
         self._loss = False
         self._duration = 0.0
+        self._refused: StorageError | None = None
         shares = settings.split
         self._splitter = Splitter(shares, nanoseconds(settings.split_block), settings.split_seed)
 
     def recording(self, path: Path, sequence: str) -> None:
         """Convert one recording; with several, one that cannot be used is a loss and no error."""
+        if self._refused is not None:
+            self._notes.append(f"{path.name}: not converted, the disk takes no more")
+            return
         given_up = threading.Event()
         with ThreadPoolExecutor(1, "hash") as pool, ExitStack() as leaving:
             leaving.callback(given_up.set)
@@ -132,7 +151,7 @@ class _Run:
                 self._loss = True
                 return
             self._note(found, path)
-            self._convert(found, sequence)
+            self._convert(found, sequence, lambda: hashed.result() if hashed.done() else None)
             self._sources.append(_source(found, hashed.result()))
         self._number += 1
 
@@ -146,31 +165,72 @@ class _Run:
         if found.segments > 1:
             self._notes.append(f"{path.name}: the clock was stepped or stood still: {found.segments} segments")
 
-    def _open(self, found: Survey) -> DatasetWriter:
+    def _open(self, found: Survey, sequence: str) -> DatasetWriter:
         """Begin to write, once there is something to be written."""
+        self._time_bases[sequence] = time_base_of(found.base)
+        self._topics[sequence] = topics_of(found.roles)
         if self._writer is None:
-            writer = open_writer(self._settings, found.roles, self._out, self._name, overwrite=self._overwrite)
+            writer = open_writer(
+                self._settings,
+                found.roles,
+                self._out,
+                self._name,
+                describe=self._describe,
+                overwrite=self._overwrite,
+                leftover=None if self._overwrite else self._leftover(),
+            )
             self._writer = self.stack.enter_context(writer)
         return self._writer
 
-    def _convert(self, found: Survey, sequence: str) -> None:
-        writer, settings, roles = self._open(found), self._settings, found.roles
-        number = self._number
+    def _leftover(self) -> Leftover | None:
+        """What an interrupted conversion left, if it was this one; raises DatasetError if it was another."""
+        paths = DatasetPaths(Path(os.path.abspath(self._out)), self._name, self._settings.layout)
+        if not paths.unfinished:
+            return None
+        leftover = Leftover(paths)
+        known, mine = leftover.description, self._describe()
+        what = "sources" if known and not _same_files(known.get("sources"), mine["sources"]) else ""
+        what = what or next((key for key in ("configuration", "software") if known and known.get(key) != mine[key]), "")
+        if what:
+            leftover.close()
+            raise DatasetError(
+                f"{paths.members_partial}: an unfinished dataset of another conversion is in the way ({what} differ); "
+                "complete it with edgefirst-ros recover, or use --overwrite to replace it"
+            )
+        self._notes += [f"continues behind {leftover.points[-1].samples} samples of an interrupted conversion"]
+        return leftover
+
+    def _describe(self) -> dict[str, Any]:
+        """All that is known so far, for the case that this is interrupted."""
+        counts = Counts.of(self._counts.plain())
+        sources = list(self._sources)
+        if self._current is not None:
+            counts.add(Counts.of(self._current[0].plain()))
+            sources.append(self._current[1]())
+        known = self._metadata(counts, sources)
+        return {**known, "labels": self._calibration.labels, "topics": dict(self._topics)}
+
+    def _convert(self, found: Survey, sequence: str, digest: Callable[[], str | None]) -> None:
+        settings, roles, number, counts = self._settings, found.roles, self._number, Counts()
+        found.count(counts)
+        self._unite_labels(found.calibration, sequence)
+        self._calibration.merge(found.calibration)
+        self._current = counts, lambda: _source(found, digest())
+        writer = self._open(found, sequence)
+        reached = Reached()
 
         def group_of(stamp: int) -> str | None:
             return self._splitter.of_number(number) if self._total > 1 else self._splitter.of_time(stamp)
 
         def sink(sample: Sample) -> None:
-            writer.write(sample)
+            reached.write(writer, sample)
             for column, skew in sample.frame_row.items():
                 if column.endswith("_skew") and isinstance(skew, int):
                     sensor = column.removesuffix("_skew").replace("_", ".")
                     self._skews.setdefault(sensor, array("q")).append(abs(skew))
 
-        counts = Counts()
-        found.count(counts)
-        self._unite_labels(found.calibration, sequence)
-        assembly = Assembly(settings, sequence, roles, counts, found.calibration, sink)
+        skip = writer.kept(sequence)
+        assembly = Assembly(settings, sequence, roles, counts, found.calibration, sink, skip=skip)
         try:
             pipeline = Pipeline(
                 settings,
@@ -188,14 +248,19 @@ class _Run:
                 pipeline.push(message)
                 self._progress(f"converting {sequence}", done, found.wanted)
             pipeline.finish()
+        except StorageError as error:
+            if not writer.samples:
+                raise
+            self._refused = error
         finally:
             assembly.abandon()
+        if self._refused is not None:
+            reached.settle(counts, roles)
         count_unused(counts, roles)
         self._notes += [f"{sequence}: {assembly.note}"] if assembly.note else []
         self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in counts.examples.items()]
         self._counts.add(counts)
-        self._calibration.merge(found.calibration)
-        self._time_bases[sequence] = time_base_of(found.base)
+        self._current = None
         self._duration += (found.span[1] - found.span[0]) / SECOND
 
     def _unite_labels(self, calibration: Calibration, sequence: str) -> None:
@@ -211,14 +276,19 @@ class _Run:
         writer = self._writer
         if writer is None or not writer.samples:
             raise RecordingError(self._nothing())
-        paths = writer.finish(self._metadata(), self._calibration.labels)
+        if self._refused is not None:
+            self._notes.append(f"ends early: {self._refused}")
+        try:
+            paths = writer.finish(self._metadata(self._counts, self._sources), self._calibration.labels)
+        except StorageError as error:
+            raise StorageError(f"{error}; when that is mended, edgefirst-ros recover completes the dataset") from error
         return Outcome(
             paths,
             writer.samples,
             self._counts,
             self._time_bases,
             self._notes,
-            self._loss or bool(self._counts.lost),
+            self._loss or self._refused is not None or bool(self._counts.lost),
             self._skews,
             self._duration,
             time.monotonic() - self._began,
@@ -232,17 +302,40 @@ class _Run:
                 lines.append(f"{topic}: {count.seen} messages; {reasons}")
         return "\n".join([*lines, *self._notes])
 
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self, counts: Counts, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         first = next(iter(self._time_bases.values()))
         time_base = first if len(self._time_bases) == 1 else {**first, "sequences": self._time_bases}
-        return frames_metadata(self._settings, self._sources, time_base, self._calibration, self._counts)
+        return frames_metadata(self._settings, sources, time_base, self._calibration, counts.plain())
 
 
 def _quiet(what: str, done: int, of: int) -> None:
     pass
 
 
-def _source(found: Survey, digest: str) -> dict[str, Any]:
+def finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings) -> Outcome:
+    """What became of a conversion that is finished already; raises DatasetError if it was another one."""
+    table = TableFile(paths.frames)
+    known = {key: parsed(value) for key, value in table.metadata.items()}
+    files = [{"file": path.name, "size": path.stat().st_size} for path in recordings if path.exists()]
+    same = _same_files(known.get("sources"), files) and len(known["sources"]) == len(recordings)
+    if "recovered" in known or not same or known.get("configuration") != settings.model_dump(mode="json"):
+        why = "an interrupted conversion that was recovered" if "recovered" in known else "another conversion"
+        raise DatasetError(f"{paths.container} exists and is of {why}; use --overwrite to replace it")
+    counts, base = Counts.of(known["counts"]), known["time_base"]
+    bases = base.get("sequences") or {paths.name: base}
+    notes = ["it was finished already; nothing was done"]
+    return Outcome(paths, table.rows, counts, bases, notes, bool(counts.lost), {}, 0.0, 0.0)
+
+
+def _same_files(known: Any, mine: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether two lists of sources begin alike, as far as both go."""
+    if not isinstance(known, list) or not all(isinstance(source, dict) for source in known):
+        return False
+    pairs = zip(known, mine, strict=False)
+    return all(source.get(key) == own[key] for source, own in pairs for key in ("file", "size"))
+
+
+def _source(found: Survey, digest: str | None) -> dict[str, Any]:
     source: dict[str, Any] = {"file": found.recording.path.name, "size": found.recording.size, "sha256": digest}
     if found.recording.damage:
         source["damage"] = [{"offset": d.offset, "what": d.what} for d in found.recording.damage]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,16 @@ OVERLOAD = "left out under load"
 ON_THE_WAY = "lost on the way"
 OTHER_TYPE = "of another type than the topic's first message"
 NOT_NEAREST = "nearest to no sample"
+INTERRUPTED = "not reached before the interruption"
+DISK = "refused by the disk"
 NO_FIX = "no valid fix"
 NO_ATTITUDE = "no attitude"
-LOSS = frozenset({UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT, OVERLOAD, ON_THE_WAY, OTHER_TYPE})
+LOSS = frozenset(
+    {
+        *(UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT),
+        *(OVERLOAD, ON_THE_WAY, OTHER_TYPE, INTERRUPTED, DISK),
+    }
+)
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
 NO_LOSS = frozenset({BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, NO_FIX, NO_ATTITUDE})
 
@@ -40,6 +48,14 @@ class Counts:
         self.topics: dict[str, TopicCount] = {}
         self.examples: dict[tuple[str, str], str] = {}
         """(topic, reason) -> what was wrong with the first message dropped for it, where that was said."""
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Counts:
+        """The counts that `plain` gave."""
+        counts = cls()
+        for topic, count in plain.items():
+            counts.topics[topic] = TopicCount(count["seen"], count["written"], Counter(count["dropped"]))
+        return counts
 
     def __getitem__(self, topic: str) -> TopicCount:
         return self.topics.setdefault(topic, TopicCount())

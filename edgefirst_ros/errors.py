@@ -24,6 +24,14 @@ class DatasetError(EdgeFirstError):
     """A dataset that cannot be read or written."""
 
 
+class StorageError(DatasetError):
+    """The disk refuses: it is full, broken, read-only or gone. What was written before can still be completed."""
+
+
+class InUseError(DatasetError):
+    """Another writer is at work on a dataset."""
+
+
 class MessageError(EdgeFirstError):
     """One message that cannot be decoded or stored; it is counted under `reason`, never fatal."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import shutil
 import threading
 import time
 from array import array
@@ -23,6 +22,7 @@ from typing import Any
 
 from edgefirst_ros.config import SECOND, LiveSettings, Settings, nanoseconds
 from edgefirst_ros.dataset.names import DatasetPaths, safe_name
+from edgefirst_ros.dataset.space import free_bytes
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pretrigger import Arrival, Recent, reach
@@ -38,6 +38,8 @@ LISTEN = SECOND
 """ns of messages by which the clock is chosen (dataset.md 9, "Time")."""
 MANY = 10_000
 """Stamps of a topic that are kept for that."""
+AHEAD = 3.0
+"""s of growth that the free space must cover besides what is to be kept: until the next look, and what is encoded."""
 OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe behind which nothing refers to what came before it; then any other will do."""
 
@@ -79,6 +81,7 @@ class Capture:
         self._take: Take | None = None
         self._ending: list[tuple[int, Take]] = []
         self._looked = 0
+        self._grown = (0, 0.0)
         self.finished: list[str] = []
         """Where the finished datasets are."""
         self.failure: str | None = None
@@ -133,6 +136,7 @@ class Capture:
             facts |= {
                 "sequence": take.sequence,
                 "samples": take.samples,
+                "committed": take.writer.committed,
                 "bytes": take.bytes,
                 "newest": take.newest,
                 "backlog": take.backlog,
@@ -271,6 +275,7 @@ class Capture:
     def _begin(self, base: TimeBase, begin: int) -> None:
         """Open a dataset; its first frame is the first message of the reference that came at `begin` or later."""
         self._wanted = None
+        self._grown = (0, time.monotonic())
         self._check_disk()
         name = self._new_name()
         self._take = Take(self._settings, self._live, self._roles, base, self._calibration, name)
@@ -281,7 +286,9 @@ class Capture:
     def _new_name(self) -> str:
         sequence, self._sequence = self._sequence, None
         if sequence is not None:
-            return sequence
+            if not self._taken(sequence):
+                return sequence
+            self._on_event(f"{sequence} is there already in {self._live.out}: named by host and time instead")
         moment = datetime.now(UTC)
         while self._taken(name := f"{self._host}_{moment:%Y_%m_%d_%H_%M_%S}"):
             moment += timedelta(seconds=1)
@@ -290,8 +297,8 @@ class Capture:
     def _taken(self, name: str) -> bool:
         """Whether there is a dataset of that name, finished or not."""
         paths = DatasetPaths(Path(self._live.out), name, self._settings.layout)
-        places = (paths.container, paths.members_partial, paths.arrow, paths.frames)
-        return any(os.path.lexists(place) for place in places)
+        places = (paths.container, paths.arrow, paths.frames)
+        return paths.unfinished or any(os.path.lexists(place) for place in places)
 
     def _split(self) -> None:
         if self._take is None:
@@ -324,10 +331,18 @@ class Capture:
             self._check_disk()
 
     def _check_disk(self) -> None:
-        place = Path(self._live.out).absolute()
-        free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
-        if free < self._live.min_free_bytes:
-            raise DatasetError(f"{self._live.out}: {free} bytes are free, {self._live.min_free_bytes} are to be kept")
+        """Raise DatasetError while there still is room for what is under way."""
+        free, keep = free_bytes(Path(self._live.out)), self._live.min_free_bytes
+        bytes_now, now = (self._take.bytes if self._take is not None else 0), time.monotonic()
+        before, since = self._grown
+        self._grown = bytes_now, now
+        growth = max(0.0, (bytes_now - before) / (now - since)) if now > since else 0.0
+        coming = round(growth * AHEAD)
+        if free - coming < keep:
+            raise DatasetError(
+                f"{self._live.out}: {free} bytes are free, {keep} are to be kept and {coming} are on their way: "
+                "free some space, or lower min_free_bytes"
+            )
 
     def _stop(self) -> None:
         if self._wanted is not None and self._base is None and self._heard is not None:
@@ -340,6 +355,9 @@ class Capture:
 
     def _finish(self, take: Take) -> None:
         paths = take.finish()
+        if take.refused is not None and self.failure is None:
+            self.failure = str(take.refused)
+            self.failures += 1
         if paths is None:
             self._on_event(f"dataset {take.sequence} has no sample and is not kept")
         else:

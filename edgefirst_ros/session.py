@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,25 @@ from typing import Any
 from edgefirst_ros import __version__
 from edgefirst_ros.assembly import SOFTWARE
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.counts import DISK, Counts
+from edgefirst_ros.dataset.leftover import Leftover
+from edgefirst_ros.dataset.recover import REFERENCE
+from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sync.clock import TimeBase
 from edgefirst_ros.topics import Roles
 
 
 def open_writer(
-    settings: Settings, roles: Roles, out: Path, name: str, *, overwrite: bool = False, live: LiveSettings | None = None
+    settings: Settings,
+    roles: Roles,
+    out: Path,
+    name: str,
+    *,
+    describe: Describe,
+    overwrite: bool = False,
+    live: LiveSettings | None = None,
+    leftover: Leftover | None = None,
 ) -> DatasetWriter:
     """The writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
     companions = ["radar_cube", "radar_targets", "lidar_points"]
@@ -34,6 +45,8 @@ def open_writer(
         overwrite=overwrite,
         fsync=live is not None and live.fsync,
         flush_interval=live.flush_interval if live is not None else 1.0,
+        describe=describe,
+        leftover=leftover,
     )
 
 
@@ -42,12 +55,17 @@ def time_base_of(base: TimeBase) -> dict[str, Any]:
     return {"base": base.base, "topics": base.replaced}
 
 
+def topics_of(roles: Roles) -> dict[str, str]:
+    """What `recover` has to know of a sequence: its reference topic, and the companions' by their columns."""
+    return {REFERENCE: roles.reference} | {sensor.replace(".", "_"): t for sensor, t in roles.companions.items()}
+
+
 def frames_metadata(
     settings: Settings,
     sources: Sequence[Mapping[str, Any]],
     time_base: Mapping[str, Any],
     calibration: Calibration,
-    counts: Counts,
+    counts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Metadata of NAME.frames.arrow (dataset.md 9, "Frames")."""
     return {
@@ -57,5 +75,39 @@ def frames_metadata(
         "time_base": time_base,
         "camera_info": calibration.camera_info,
         "static_transforms": calibration.static_transforms,
-        "counts": counts.plain(),
+        "counts": counts,
     }
+
+
+class Reached:
+    """What of one recording or capture reached the disk, for the case that the disk refuses the rest."""
+
+    def __init__(self) -> None:
+        self._samples = 0
+        self._used: Counter[str] = Counter()
+        self._last: dict[str, object] = {}
+
+    def write(self, writer: DatasetWriter, sample: Sample) -> None:
+        """Write a sample; raises as the writer does."""
+        before = writer.samples
+        try:
+            writer.write(sample)
+        finally:
+            if writer.samples > before:
+                self._note(sample)
+
+    def _note(self, sample: Sample) -> None:
+        self._samples += 1
+        for column, stamp in sample.frame_row.items():
+            if column.endswith("_timestamp") and stamp is not None and stamp != self._last.get(column):
+                self._last[column] = stamp
+                self._used[column.removesuffix("_timestamp").replace("_", ".")] += 1
+
+    def settle(self, counts: Counts, roles: Roles) -> None:
+        """Count what did not reach it."""
+        written = {topic: self._used[sensor] for sensor, topic in roles.companions.items()}
+        written[roles.reference] = self._samples
+        for topic, number in written.items():
+            count = counts[topic]
+            count.written = number
+            counts.drop(topic, DISK, max(0, count.seen - number - sum(count.dropped.values())))

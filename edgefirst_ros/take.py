@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
 from edgefirst_ros.counts import ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.writer import Sample
+from edgefirst_ros.errors import StorageError
 from edgefirst_ros.pipeline import Pipeline, count_unused
 from edgefirst_ros.pretrigger import Arrival
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.session import frames_metadata, open_writer, time_base_of
+from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.split import Splitter
 from edgefirst_ros.sync.clock import TimeBase
 from edgefirst_ros.topics import Roles
@@ -36,7 +38,9 @@ class Take:
         self._roles = roles
         self._calibration = Calibration()
         self._calibration.merge(known)
-        self.writer = open_writer(settings, roles, Path(live.out), sequence, live=live)
+        self.refused: StorageError | None = None
+        self._reached = Reached()
+        self.writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._describe, live=live)
         splitter = Splitter(settings.split, nanoseconds(settings.split_block), settings.split_seed)
         self._assembly = Assembly(settings, sequence, roles, self.counts, self._calibration, self._sink, live=True)
         self._pipeline = Pipeline(
@@ -51,7 +55,7 @@ class Take:
         )
 
     def _sink(self, sample: Sample) -> None:
-        self.writer.write(sample)
+        self._reached.write(self.writer, sample)
         self.samples += 1
         self.newest = sample.timestamp
         self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
@@ -84,15 +88,29 @@ class Take:
         """Commit what is written where nothing new comes; else the writer does so by itself."""
         self._assembly.call_idle(self.writer.flush)
 
+    def _describe(self) -> dict[str, Any]:
+        """All that is known so far, for the case that this is interrupted."""
+        known = {"labels": self._calibration.labels, "topics": {self.sequence: topics_of(self._roles)}}
+        return {**self._metadata(), **known}
+
+    def _metadata(self) -> dict[str, Any]:
+        return frames_metadata(self._settings, [], time_base_of(self.base), self._calibration, self.counts.plain())
+
     def finish(self) -> DatasetPaths | None:
-        """Complete the dataset; None when it has no sample, and nothing is left of it."""
+        """Complete the dataset; None when it has no sample, and nothing is left of it.
+
+        `refused` tells when the disk did not take all of it; raises StorageError when it cannot be completed either.
+        """
         with self.writer:
             try:
                 self._pipeline.finish()
+            except StorageError as error:
+                self.refused = error
             finally:
                 self._assembly.abandon()
             if not self.writer.samples:
                 return None
+            if self.refused is not None:
+                self._reached.settle(self.counts, self._roles)
             count_unused(self.counts, self._roles)
-            metadata = frames_metadata(self._settings, [], time_base_of(self.base), self._calibration, self.counts)
-            return self.writer.finish(metadata, self._calibration.labels)
+            return self.writer.finish(self._metadata(), self._calibration.labels)

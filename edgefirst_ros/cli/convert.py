@@ -46,6 +46,9 @@ def convert(
     ] = None,
     jobs: Annotated[int | None, typer.Option(metavar="N", help="Encoder threads.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Convert MCAP recordings to an EdgeFirst dataset.
@@ -74,9 +77,14 @@ def convert(
     )
     try:
         with progress(quiet=as_json) as report:
-            outcome = run(recordings, out, name=name, settings=settings, overwrite=overwrite, progress=report)
+            outcome = run(
+                recordings, out, name=name, settings=settings, overwrite=overwrite, resume=resume, progress=report
+            )
     except KeyboardInterrupt:
-        print("interrupted: what was written so far has names ending in .partial and .journal", file=sys.stderr)
+        print(
+            "interrupted: the same command goes on from here, edgefirst-ros recover completes what is there so far",
+            file=sys.stderr,
+        )
         raise typer.Exit(130) from None
     if as_json:
         say(json.dumps(_as_json(outcome), indent=1))

@@ -1,29 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claiming an output: a file or folder created anew, with a lock that lives as long as its writer."""
+"""Claiming an output: a file or folder created anew or taken over, with a lock that lives as long as its writer."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, InUseError, StorageError
 
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_IOV_MAX = 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def reporting(path: Path, action: str) -> Iterator[None]:
-    """Turn an OSError inside into a DatasetError that names `path`; the OSError stays as its cause."""
+    """Turn an OSError inside into a StorageError that names `path`; the OSError stays as its cause."""
     try:
         yield
     except OSError as error:
-        raise DatasetError(f"{path}: cannot {action}: {error.strerror or error}") from error
+        raise StorageError(f"{path}: cannot {action}: {error.strerror or error}") from error
 
 
 def claim_file(path: Path) -> int:
@@ -49,6 +51,27 @@ def claim_file(path: Path) -> int:
         os.close(fd)
 
 
+def reopen_file(path: Path) -> int:
+    """Open what a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise DatasetError(f"{path}: is no regular file; remove it")
+    if not _is_locked(fd, path):
+        os.close(fd)
+        raise InUseError(f"{path}: another writer is at work on this dataset")
+    return fd
+
+
+def reopen_folder(path: Path) -> int:
+    """Open the folder that a dead writer left and lock it; returns the descriptor. Raises as `claim_file`."""
+    fd = os.open(path, OPEN_FOLDER)
+    if not _is_locked(fd, path):
+        os.close(fd)
+        raise InUseError(f"{path}: another writer is at work on this dataset")
+    return fd
+
+
 def claim_folder(path: Path) -> int:
     """Create the folder `path` and lock it; returns the descriptor. Otherwise as `claim_file`."""
     while True:
@@ -72,6 +95,31 @@ def _is_locked(fd: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(fd), os.lstat(path))
     except BlockingIOError:
         os.close(fd)
-        raise DatasetError(f"{path}: another writer is at work on this dataset") from None
+        raise InUseError(f"{path}: another writer is at work on this dataset") from None
     except FileNotFoundError:
         return False
+
+
+def write_at(fd: int, views: Sequence[memoryview], offset: int) -> int:
+    """Write all of `views` (bytes) from `offset` on; returns where they end.
+
+    Raises OSError; the file then ends at `offset`, as far as the system still lets it be cut.
+    """
+    left = [view for view in views if len(view)]
+    place, first = offset, 0
+    try:
+        while first < len(left):
+            written = os.pwritev(fd, left[first : first + _IOV_MAX], place)
+            if not written:
+                raise OSError(errno.EIO, "nothing was written")
+            place += written
+            while first < len(left) and written >= len(left[first]):
+                written -= len(left[first])
+                first += 1
+            if written:
+                left[first] = left[first][written:]
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(fd, offset)
+        raise
+    return place

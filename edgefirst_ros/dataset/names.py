@@ -177,6 +177,11 @@ class DatasetPaths:
         return self.folder_partial / f"{self.name}.frames.arrow.journal"
 
     @property
+    def row_log(self) -> Path:
+        """Rows of both tables that are not yet in the journals."""
+        return self.folder_partial / f"{self.name}.rows.journal"
+
+    @property
     def arrow_partial(self) -> Path:
         """The annotations sealed, not yet in place."""
         return self.folder_partial / f"{self.name}.arrow.partial"
@@ -187,9 +192,24 @@ class DatasetPaths:
         return self.folder_partial / f"{self.name}.frames.arrow.partial"
 
     @property
-    def exists(self) -> bool:
-        """Whether the container or one of the tables is there under its final name."""
-        return any(os.path.lexists(path) for path in (self.container, self.arrow, self.frames))
+    def reserve(self) -> Path:
+        """Space held for the end of the dataset."""
+        return self.folder_partial / f"{self.name}.reserve.partial"
+
+    @property
+    def aside(self) -> Path:
+        """The folder of a finished dataset while another one takes its place."""
+        return self.out / f"{self.name}.replaced.partial"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the container and both tables are there under their final names, and nothing unfinished."""
+        return not self.unfinished and all(os.path.lexists(p) for p in (self.container, self.arrow, self.frames))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the beginnings of one are there; somebody may be writing to it."""
+        return os.path.lexists(self.members_partial if self.layout == "zip" else self.folder_partial)
 
 
 def locate(path: str | os.PathLike[str]) -> DatasetPaths:

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from edgefirst_ros.sensors.cube import Cube
 
 HEIGHT = re.compile(rb"^HEIGHT\s+(\d+)", re.MULTILINE)
-MAX_PIXELS = 1 << 27
+MAX_PIXELS = 1 << 26
 """Pictures of more pixels are refused (an 8K picture has 2**25)."""
+MAX_SCANNED = 1 << 30
+"""A JPEG of more pixels times scans is refused: a scan of a few bytes goes over all of them."""
+START_OF_SCAN = b"\xff\xda"
 
 
 class Position(NamedTuple):
@@ -298,11 +301,15 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
             width, height = picture.size
             if width * height > MAX_PIXELS:
                 raise DatasetError(f"{width} x {height} pixels, more than {MAX_PIXELS}")
+            if picture.format == "JPEG" and data.count(START_OF_SCAN) * width * height > MAX_SCANNED:
+                raise DatasetError(f"{data.count(START_OF_SCAN)} scans of {width} x {height} pixels")
             if picture.format == "JPEG" and picture.mode in ("RGB", "L"):
                 pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, colorspace="RGB")
                 return pixels
             return np.asarray(picture.convert("RGB"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except DatasetError:
+        raise
+    except Exception as error:  # whatever the libraries raise on bad bytes
         raise DatasetError(f"no readable picture: {error}") from error
 
 

@@ -4,23 +4,31 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.archive import ArchiveWriter, Container, DirectoryWriter
-from edgefirst_ros.dataset.claim import claim_folder, reporting
+from edgefirst_ros.dataset.claim import claim_folder, reopen_file, reopen_folder, reporting
+from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal
+from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
-from edgefirst_ros.dataset.tables import ANNOTATION_JOURNAL, Journal, seal_annotations, seal_frames
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.rowlog import RowLog
+from edgefirst_ros.dataset.space import Reserve
+from edgefirst_ros.dataset.tables import seal_annotations, seal_frames
+from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+Describe = Callable[[], Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -44,8 +52,11 @@ class Sample:
 class DatasetWriter:
     """Writes samples in the order given. Until `finish` only `*.partial` and `*.journal` names exist below `out`.
 
-    Left by an error, it keeps what was written (or removes it, if that is nothing). Raises DatasetError when a
-    finished output is there and not `overwrite`, when another writer is at work on it, or when `out` cannot be written.
+    A sample is committed once `flush` is through: its members first, then its rows; this happens by itself after
+    `flush_interval`, and at a keyframe after half of it. Left by an error, the writer keeps what was written (or
+    removes it, if that is nothing). Raises DatasetError when a finished output is there and not `overwrite`, when
+    an unfinished one is there that is neither to be replaced nor continued, when another writer is at work on it,
+    or when `out` cannot be written.
     """
 
     def __init__(
@@ -59,8 +70,15 @@ class DatasetWriter:
         overwrite: bool = False,
         fsync: bool = False,
         flush_interval: float = 1.0,
+        describe: Describe | None = None,
+        leftover: Leftover | None = None,
     ) -> None:
-        """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system."""
+        """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
+
+        `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
+        `topics`), for the case that it is never finished. `leftover`: an unfinished dataset to be continued; the
+        samples it has must be written again, and only those behind them reach the disk.
+        """
         if layout not in ("zip", "directory"):
             raise UsageError(f"layout {layout!r}; known are zip, directory")
         if schema not in schemas.WRITABLE:
@@ -69,24 +87,79 @@ class DatasetWriter:
             raise UsageError(f"{os.fspath(out)!r} is no path")
         self.paths = DatasetPaths(Path(os.path.abspath(out)), check_name(name), layout)
         self.samples = 0
+        self.committed = 0
+        """Samples that survive the end of the process, and with `fsync` a power cut."""
         self._schema = schema
         self._overwrite = overwrite
         self._fsync = fsync
         self._interval = flush_interval
+        self._describe = describe or dict
+        self._described: dict[str, object] = {}
         self._frames_columns = schemas.frames_columns(companions)
-        with reporting(self.paths.out, "write"):
-            _make_folder(self.paths.out)
-            self._refuse_existing()
-        self._container, self._lock = _open_container(self.paths)
+        self._kept: dict[str, int] = {}
+        self._expected: Iterator[Mapping[str, object]] = iter(())
+        self._resumed = leftover is not None
+        if leftover is None:
+            self._begin()
+        else:
+            self._resume(leftover)
         self._open = True
+        self._flushed = time.monotonic()
+
+    def _begin(self) -> None:
+        paths = self.paths
+        with reporting(paths.out, "write"):
+            _make_folder(paths.out)
+            refuse_existing(paths, overwrite=self._overwrite)
+            if paths.unfinished and not self._overwrite:
+                _refuse_unfinished(paths)
+        self._container, self._lock = _open_container(paths)
         try:
-            self._annotations = Journal(self.paths.arrow_journal, ANNOTATION_JOURNAL)
-            self._frames = Journal(self.paths.frames_journal, schemas.journal_schema(self._frames_columns))
+            self._reserve = Reserve(paths.reserve)
+            self._log = RowLog(paths.row_log)
+            self._annotations = Journal(paths.arrow_journal, ANNOTATION_JOURNAL)
+            self._frames = Journal(paths.frames_journal, schemas.journal_schema(self._frames_columns))
+            self._flush(0)
         except DatasetError:
             self._container.abandon()
             os.close(self._lock)
             raise
-        self._flushed = time.monotonic()
+
+    def _resume(self, leftover: Leftover) -> None:
+        """Take over the committed samples of a leftover, and cut off what lies behind them."""
+        paths = self.paths
+        self._container, self._lock = leftover.container, leftover.lock
+        try:
+            point = leftover.rewind()
+            self._reserve = Reserve(paths.reserve)
+            rows = partial(leftover.annotations, point.rows), partial(leftover.frames, point.samples)
+            columns = ANNOTATION_JOURNAL, schemas.journal_schema(self._frames_columns)
+            made = []
+            for path, schema, batches in zip((paths.arrow_journal, paths.frames_journal), columns, rows, strict=True):
+                # Renamed over the old one when it is whole: until then the old one must not change.
+                journal = Journal(path.with_name(f"{path.name}.partial"), schema)
+                journal.refill(batches())
+                made.append(journal)
+            self._annotations, self._frames = made
+            self._flush(point.bytes)
+            for journal, path in zip(made, (paths.arrow_journal, paths.frames_journal), strict=True):
+                with reporting(path, "put in place"):
+                    os.replace(journal.path, path)
+                journal.path = path
+            self._log = RowLog(paths.row_log)
+        except DatasetError:
+            self._container.abandon()
+            os.close(self._lock)
+            raise
+        for batch in read_journal(paths.frames_journal):
+            for sequence in batch["name"].to_pylist():
+                self._kept[sequence] = self._kept.get(sequence, 0) + 1
+        self._expected = (row for batch in read_journal(paths.frames_journal) for row in batch.to_pylist())
+        self.committed = point.samples
+
+    def kept(self, sequence: str) -> int:
+        """How many of the first samples of a sequence are there already, where a leftover is continued."""
+        return self._kept.get(sequence, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -96,7 +169,7 @@ class DatasetWriter:
     ) -> None:
         if not self._open:
             return
-        if self.samples:
+        if self.samples or self.committed:
             self._suspend()
         else:
             self.abort()
@@ -104,9 +177,14 @@ class DatasetWriter:
     def write(self, sample: Sample) -> None:
         """Append a sample: its members first, then its rows.
 
-        Raises DatasetError for a row that breaks the format and when writing fails; nothing of the sample is kept then.
+        Raises DatasetError for a row that breaks the format; nothing of the sample is kept then. Raises StorageError
+        when the disk refuses; `samples` tells whether the sample is among those that can still be completed.
         """
         identity = {"name": sample.sequence, "frame": sample.frame, "timestamp": sample.timestamp}
+        if self.samples < sum(self._kept.values()):
+            self._compare({**identity, **sample.frame_row})
+            self.samples += 1
+            return
         rows = [{**identity, **sample.common, **row} for row in sample.annotations or ({},)]
         for row in rows:
             self._annotations.check(row)
@@ -122,19 +200,53 @@ class DatasetWriter:
         finally:
             if not whole:
                 self._container.undo()
+        before = self._frames.rows, self._annotations.rows
         for row in rows:
             self._annotations.append(row)
         self._frames.append(frames_row)
         self.samples += 1
-        if time.monotonic() - self._flushed >= self._interval:
+        if any("mask" in row for row in rows):  # large, and no text
             self.flush()
+        else:
+            self._log.append(*before, frames_row, rows)
+        age = self.flush_age * 2 if sample.frame_row.get("keyframe") else self.flush_age
+        if age >= self._interval or self._annotations.heavy or self._frames.heavy:
+            self.flush()
+
+    def _compare(self, row: Mapping[str, object]) -> None:
+        """Raise DatasetError where a sample is not the one that was written before."""
+        expected = next(self._expected)
+        for key in ("name", "frame", "timestamp", *(key for key in row if key.endswith("_timestamp"))):
+            if row.get(key) != expected.get(key):
+                raise DatasetError(
+                    f"{self.paths.members_partial}: sample {self.samples + 1} has {key} {expected.get(key)}, now it is "
+                    f"{row.get(key)}: it was not made from this recording in this way; use --overwrite to begin anew"
+                )
 
     def flush(self) -> None:
         """Commit all samples so far: they survive the end of the process, and with `fsync` a power cut."""
-        self._container.flush(self._fsync)
-        self._annotations.flush(self._fsync)
-        self._frames.flush(self._fsync)
+        if self.samples <= self.committed:
+            return
+        self._flush(self._container.flush(self._fsync))
+        self._log.clear()
+        self.committed = self.samples
         self._flushed = time.monotonic()
+
+    def _flush(self, size: int) -> None:
+        """Hand over the rows, the container being `size` bytes long."""
+        self._annotations.flush(self._fsync)
+        known = {**self._describe(), "schema_version": self._schema}
+        checkpoint = {
+            "samples": self._frames.rows,
+            "rows": self._annotations.rows,
+            "bytes": size,
+            "synced": self._fsync,
+            "description": {key: value for key, value in known.items() if self._described.get(key) != value},
+        }
+        self._frames.flush(self._fsync, checkpoint)
+        self._described = known
+        tables = self._annotations.bytes + self._frames.bytes
+        self._reserve.hold(tables + tables // 4 + self._container.closing_bytes)
 
     @property
     def flush_age(self) -> float:
@@ -147,124 +259,77 @@ class DatasetWriter:
         labels: Sequence[str] | None = None,
         category_metadata: Mapping[str, object] | None = None,
     ) -> DatasetPaths:
-        """Seal the tables, complete the container, rename all into place; returns where they are.
-
-        The container goes last: while it has its partial name the dataset is unfinished, and nothing of it is lost.
-        """
+        """Seal the tables, complete the container, rename all into place; returns where they are."""
         paths = self.paths
+        if self.samples < self.committed:
+            raise DatasetError(
+                f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was not made "
+                "from this recording in this way; use --overwrite to begin anew"
+            )
+        self._reserve.release()
         self._annotations.close()
         self._frames.close()
+        self._log.close()
+        annotations = partial(read_journal, paths.arrow_journal)
+        frames = partial(read_journal, paths.frames_journal)
         for journal, rows in (
             (
                 self._annotations,
-                seal_annotations([paths.arrow_journal], paths.arrow_partial, self._schema, labels, category_metadata),
+                seal_annotations(annotations, paths.arrow_partial, self._schema, labels, category_metadata),
             ),
-            (
-                self._frames,
-                seal_frames([paths.frames_journal], paths.frames_partial, self._frames_columns, frames_metadata),
-            ),
+            (self._frames, seal_frames(frames, paths.frames_partial, self._frames_columns, frames_metadata)),
         ):
             if rows != journal.rows:
                 raise DatasetError(f"{journal.path}: {rows} rows can be read back of {journal.rows} written")
         self._container.close()
-        with reporting(paths.container, "put in place"):
-            self._refuse_existing()
-            if paths.layout == "zip":
-                self._place_files()
-            else:
-                self._place_folder()
-            _sync_folder(paths.out)
+        if not self._resumed:
+            refuse_existing(paths, overwrite=self._overwrite)
+        place(paths)
         self._release()
         return paths
 
-    def _place_files(self) -> None:
-        paths = self.paths
-        os.replace(paths.arrow_partial, paths.arrow)
-        os.replace(paths.frames_partial, paths.frames)
-        _sync_folder(paths.out)
-        os.replace(paths.members_partial, paths.container)
-        _sync_folder(paths.out)
-        paths.arrow_journal.unlink()
-        paths.frames_journal.unlink()
-
-    def _place_folder(self) -> None:
-        paths, building = self.paths, self.paths.folder_partial
-        os.replace(paths.arrow_partial, building / paths.arrow.name)
-        os.replace(paths.frames_partial, building / paths.frames.name)
-        paths.arrow_journal.unlink()
-        paths.frames_journal.unlink()
-        _sync_folder(building)
-        # A folder cannot replace one that is not empty: the old one steps aside, whole, and goes last.
-        aside = paths.out / f"{paths.name}.replaced.partial"
-        old = os.path.lexists(paths.folder)
-        if old:
-            _remove_tree(aside)
-            os.rename(paths.folder, aside)
-        os.rename(building, paths.folder)
-        if old:
-            _sync_folder(paths.out)
-            _remove_tree(aside)
-
     def abort(self) -> None:
         """Remove everything that was written."""
-        paths = self.paths
         try:
-            self._annotations.close()
-            self._frames.close()
+            self._close_journals()
+            remove_unfinished(self.paths)
         finally:
-            with reporting(paths.container, "remove what is partial"):
-                if paths.layout == "directory":
-                    _remove_tree(paths.folder_partial)
-                else:
-                    for path in (paths.arrow_journal, paths.frames_journal, paths.arrow_partial, paths.frames_partial):
-                        path.unlink(missing_ok=True)
-                    paths.members_partial.unlink(missing_ok=True)
             self._release()
 
     def _suspend(self) -> None:
         """Close, keeping the partial files as they are."""
-        try:
-            self._annotations.close()
-            self._frames.close()
-        finally:
-            self._release()
+        self._reserve.release()
+        self._close_journals()
+        self._release()
+
+    def _close_journals(self) -> None:
+        for journal in (self._annotations, self._frames):
+            with suppress(StorageError):  # what the disk refuses now is rebuilt from the members
+                journal.close()
+        self._log.close()
 
     def _release(self) -> None:
         if self._open:
             self._open = False
+            self._reserve.release()
             self._container.abandon()
             os.close(self._lock)
-
-    def _refuse_existing(self) -> None:
-        paths = self.paths
-        finals = [paths.container] if paths.layout == "directory" else [paths.container, paths.arrow, paths.frames]
-        for path in finals:
-            if not os.path.lexists(path):
-                continue
-            if not self._overwrite:
-                raise DatasetError(f"{path} exists; use --overwrite to replace it")
-            if path.is_dir() and paths.layout == "zip":
-                raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
-        if paths.layout == "directory" and os.path.lexists(paths.container):
-            self._refuse_foreign_folder()
-
-    def _refuse_foreign_folder(self) -> None:
-        paths = self.paths
-        if paths.folder.is_symlink() or not paths.folder.is_dir():
-            raise DatasetError(f"{paths.folder} is no folder of a dataset; remove it")
-        foreign = {entry.name for entry in paths.folder.iterdir()} - {
-            paths.members.name,
-            paths.arrow.name,
-            paths.frames.name,
-        }
-        if foreign:
-            raise DatasetError(f"{paths.folder} holds more than a dataset ({min(foreign)!r}) and is not replaced")
 
 
 def _make_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise DatasetError(f"{out} is a file; the output must be a folder")
     out.mkdir(parents=True, exist_ok=True)
+
+
+def _refuse_unfinished(paths: DatasetPaths) -> None:
+    """Raise DatasetError, for the right reason."""
+    partial_path = paths.members_partial if paths.layout == "zip" else paths.folder_partial
+    os.close(reopen_file(partial_path) if paths.layout == "zip" else reopen_folder(partial_path))
+    raise DatasetError(
+        f"{partial_path}: an unfinished dataset is in the way; complete it with edgefirst-ros recover, "
+        "or use --overwrite to replace it"
+    )
 
 
 def _open_container(paths: DatasetPaths) -> tuple[Container, int]:
@@ -279,18 +344,3 @@ def _open_container(paths: DatasetPaths) -> tuple[Container, int]:
     except DatasetError:
         os.close(held)
         raise
-
-
-def _remove_tree(path: Path) -> None:
-    if path.is_symlink():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path)
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

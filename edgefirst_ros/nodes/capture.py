@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -26,6 +27,7 @@ from rclpy.signals import SignalHandlerOptions
 from std_srvs.srv import Trigger
 
 from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.dataset.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.live import Capture
 from edgefirst_ros.nodes.health import Health
@@ -57,6 +59,7 @@ class CaptureNode(LifecycleNode):
         self._settling = Settling()
         self._health = Health(self.get_name())
         self._named = False  # whether the name of the first dataset was given away
+        self._recovering: threading.Thread | None = None
         self._finished: list[str] = []  # of captures that are closed
         self._lossy = False
         self._failed = False
@@ -101,7 +104,11 @@ class CaptureNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to look for topics."""
+        """Begin to look for topics, and complete beside it what an earlier capture could not."""
+        if self._recovering is None or not self._recovering.is_alive():
+            out, log = Path(self.live.out), self.get_logger()
+            self._recovering = threading.Thread(target=recover_all, args=(out, log.warning), daemon=True)
+            self._recovering.start()
         self._active = True
         self._wanted = self.live.autostart
         return super().on_activate(state)

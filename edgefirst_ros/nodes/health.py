@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgefirst_ros.counts import LOSS
+from edgefirst_ros.dataset.space import free_bytes
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.sources.ros import TopicState
 from edgefirst_ros.topics import STATICS
@@ -90,6 +90,7 @@ class Health:
         values = {
             "dataset": facts.get("sequence", ""),
             "samples": facts.get("samples", 0),
+            "committed": facts.get("committed", 0),
             "bytes": facts.get("bytes", 0),
             "finished": len(facts.get("finished", [])),
             "queue": facts.get("queue", 0),
@@ -100,7 +101,7 @@ class Health:
             else "",
             "age of the last flush, s": facts.get("flush_age_s", ""),
             "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
-            "disk left, bytes": shutil.disk_usage(place).free if place.is_dir() else "",
+            "disk left, bytes": free_bytes(place) if place.is_dir() else "",
             "clock": facts.get("time_base", {}).get("base", ""),
         }
         return status(level, f"{self._node}: dataset", text, values)

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import archive
-from edgefirst_ros.dataset.archive import ArchiveWriter, DirectoryWriter, dos_time
+from edgefirst_ros.dataset.archive import ArchiveWriter, DirectoryWriter
 from edgefirst_ros.dataset.names import KINDS, member_name
+from edgefirst_ros.dataset.zipformat import dos_time
 from edgefirst_ros.errors import DatasetError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z
@@ -162,7 +163,7 @@ def test_member_of_four_gibibytes(tmp_path, monkeypatch):
     monkeypatch.setattr(
         archive.isal_zlib, "crc32", lambda view, crc: crc if len(view) == size else zlib.crc32(view, crc)
     )
-    monkeypatch.setattr(archive, "_write_at", _sparse)
+    monkeypatch.setattr(archive, "write_at", _sparse)
     writer = ArchiveWriter(tmp_path / "x.zip")
     writer.add("a/a_001.radar.pcd", [zeros], STAMP)
     writer.add("a/a_002.radar.pcd", [b"behind"], STAMP)

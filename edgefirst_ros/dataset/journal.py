@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Journals: rows on their way into a table, in files that grow batch by batch and survive being cut."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.claim import NEW_FILE, reporting, write_at
+from edgefirst_ros.errors import DatasetError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Row = Mapping[str, object]
+
+ANNOTATION_JOURNAL = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
+"""Columns of an annotation journal, whatever version it is sealed to; `pose` is [yaw, pitch, roll] here."""
+
+_PENDING_ROWS = 256
+_PENDING_BYTES = 1 << 20
+_CHECKPOINT = b"checkpoint"
+
+
+class Journal:
+    """Rows on their way into a table: an Arrow IPC stream with every column and plain text for categories.
+
+    Its file ends with a whole batch at any time, also when the disk refuses to take one: the rows are kept for later.
+    """
+
+    def __init__(self, path: Path, columns: pa.Schema) -> None:
+        """Create `path` anew, replacing a leftover; the caller holds the dataset's lock."""
+        self.path = path
+        self.rows = 0
+        self.bytes = 0
+        self._schema = columns
+        self._names = frozenset(columns.names)
+        self._required = [field.name for field in columns if not field.nullable]
+        self._scores = [name for name in columns.names if name.endswith("_score")]
+        self._pending: list[Row] = []
+        self._pending_bytes = 0
+        with reporting(path, "create"):
+            path.unlink(missing_ok=True)
+            self._fd = os.open(path, NEW_FILE, 0o644)
+            self._sink = _Sink()
+            self._stream = pa.ipc.new_stream(self._sink, columns)
+            self._save()
+
+    def check(self, row: Row) -> None:
+        """Raise DatasetError for a row that breaks a rule of the format, before anything of its sample is written.
+
+        Source: EdgeFirst Annotation Schema 2026.04, "Geometry: Polygon" (validity rules), "Score Columns".
+        """
+        if not row.keys() <= self._names:
+            raise DatasetError(f"{self.path}: no such columns: {sorted(row.keys() - self._names)}")
+        for name in self._required:
+            if row.get(name) is None:
+                raise DatasetError(f"{self.path}: a row without {name}")
+        for name in self._scores:
+            score = row.get(name)
+            if score is not None and not (isinstance(score, Real) and 0 <= float(score) <= 1):
+                raise DatasetError(f"{_place(row)}: {name} is {score!r}, must be within 0..1")
+        for name in ("box2d", "box3d"):
+            box = row.get(name)
+            if box is not None and not all(map(math.isfinite, box)):  # type: ignore[call-overload]
+                raise DatasetError(f"{_place(row)}: {name} is {list(box)}, must be finite")  # type: ignore[call-overload]
+        rings = row.get("polygon")
+        for ring in () if rings is None else rings:  # type: ignore[attr-defined]
+            if len(ring) % 2 or len(ring) < 6:
+                raise DatasetError(f"{_place(row)}: a polygon ring of {len(ring)} values, must be 3 or more pairs")
+
+    def append(self, row: Row) -> None:
+        """Add a row; a column that is absent is null. Raises DatasetError as `check` does."""
+        self.check(row)
+        self._pending.append(row)
+        self.rows += 1
+        mask = row.get("mask")
+        self._pending_bytes += len(mask) if isinstance(mask, bytes) else 0
+
+    @property
+    def heavy(self) -> bool:
+        """Whether so much is pending that it should be written now."""
+        return len(self._pending) >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES
+
+    def flush(self, sync: bool, checkpoint: Mapping[str, object] | None = None) -> None:
+        """Hand all rows to the system; `sync`: and wait for the disk. `checkpoint` (JSON) goes with the last of them.
+
+        Raises StorageError; nothing is lost then, the next call tries again.
+        """
+        with reporting(self.path, "write"):
+            self._save()  # what could not be written the last time
+        if self._pending or checkpoint is not None:
+            self._batch(checkpoint)
+        with reporting(self.path, "write"):
+            self._save()
+            if sync:
+                os.fdatasync(self._fd)
+
+    def _batch(self, checkpoint: Mapping[str, object] | None) -> None:
+        """Turn what is pending into a batch; rows that do not fit their types are thrown away with all of it."""
+        rows, self._pending, self._pending_bytes = self._pending, [], 0
+        arrays = []
+        for field in self._schema:
+            try:
+                arrays.append(pa.array([row.get(field.name) for row in rows], type=field.type))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                self.rows -= len(rows)
+                raise DatasetError(f"{self.path}: {field.name} does not fit {field.type}: {error}") from error
+        metadata = None if checkpoint is None else {_CHECKPOINT: json.dumps(checkpoint).encode()}
+        self._stream.write_batch(pa.record_batch(arrays, schema=self._schema), metadata)
+
+    def _save(self) -> None:
+        """Append what the stream gave to the file, as a whole or not at all."""
+        if self._sink.parts:
+            self.bytes = write_at(self._fd, [memoryview(part) for part in self._sink.parts], self.bytes)
+            self._sink.parts.clear()
+
+    def refill(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take over the rows of another journal."""
+        for batch in batches:
+            self._stream.write_batch(batch)
+            self.rows += batch.num_rows
+            with reporting(self.path, "write"):
+                self._save()
+
+    def close(self) -> None:
+        """Write what is pending and the end mark; closing twice does nothing."""
+        if self._fd < 0:
+            return
+        try:
+            self.flush(sync=False)
+            self._stream.close()
+            with reporting(self.path, "write"):
+                self._save()
+        finally:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _Sink(io.RawIOBase):
+    """Takes what a stream writes and holds it until the file has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        part = bytes(data)
+        self.parts += [part] if part else []
+        return len(part)
+
+
+def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the whole batches of a journal, up to its end or to where it was cut; never raises for a cut."""
+    for batch, _ in read_checkpoints(path):
+        yield batch
+
+
+def read_checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
+    """Yield the same, each batch with the checkpoint that went with it."""
+    with reporting(path, "read"):
+        file = _Bounded(path)
+    with file:
+        try:
+            stream = pa.ipc.open_stream(file)
+        except (pa.ArrowException, OSError):
+            return
+        while True:
+            try:
+                batch, metadata = stream.read_next_batch_with_custom_metadata()
+                batch.validate(full=True)
+                text = (metadata or {}).get(_CHECKPOINT)
+                checkpoint = None if text is None else json.loads(text)
+            except (StopIteration, pa.ArrowException, OSError, ValueError, RecursionError):
+                return
+            yield batch, checkpoint if isinstance(checkpoint, dict) else None
+
+
+class _Bounded(io.FileIO):
+    """A file that is never asked for more than it has: a length that lies must not be allocated."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left)) or b""
+
+
+def _place(row: Row) -> str:
+    return f"{row.get('name')} frame {row.get('frame')}"

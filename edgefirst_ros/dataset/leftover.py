@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An unfinished dataset that nobody writes to any more: what its journals say, and which of its members are whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.archive import ArchiveWriter, Container, DirectoryWriter
+from edgefirst_ros.dataset.claim import reopen_folder, reporting
+from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints, read_journal
+from edgefirst_ros.dataset.names import KINDS, DatasetPaths, Member, member_name, parse_member, safe_name
+from edgefirst_ros.dataset.rowlog import read_log
+from edgefirst_ros.dataset.scan import Lost, scan
+from edgefirst_ros.dataset.seen import FrameSet
+from edgefirst_ros.dataset.zipformat import unix_time
+from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+
+KIND_OF = {
+    "radar_cube": "radar.png",
+    "radar_targets": "radar.pcd",
+    "radar_clusters": "radar.pcd",
+    "lidar_points": "lidar.pcd",
+}
+"""Companion with columns in the frames table -> kind of its member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A state of the dataset that was handed over to the system as a whole."""
+
+    samples: int = 0
+    rows: int = 0
+    """Of annotations."""
+    bytes: int = 0
+    """Of the ZIP."""
+    synced: bool = True
+    """Whether the disk had all of it before the journal said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A whole member."""
+
+    name: str
+    stamp: int
+    """ns since the epoch, to 2 s."""
+    head: Callable[[int], bytes]
+    """Reads so many of its first bytes."""
+
+
+class Leftover:
+    """Opens and locks an unfinished dataset; raises DatasetError where a living writer has it, or it cannot be read.
+
+    `container` keeps no member before `members` or `rewind` made them known to it; `lock` is a descriptor.
+    """
+
+    def __init__(self, paths: DatasetPaths, archive: Path | None = None) -> None:
+        """`archive`: where the ZIP is, if not under its partial name."""
+        self.paths = paths
+        self.container: Container
+        if paths.layout == "zip":
+            writer = ArchiveWriter(archive or paths.members_partial, reopen=True)
+            self.container, self.lock = writer, writer.hold()
+        else:
+            with reporting(paths.folder_partial, "open"):
+                self.lock = reopen_folder(paths.folder_partial)
+                paths.members_partial.mkdir(exist_ok=True)
+            self.container = DirectoryWriter(paths.members_partial, reopen=True)
+        self.description: dict[str, Any] = {}
+        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
+        self._logged_frames: list[pa.RecordBatch] = []
+        self._logged_annotations: list[pa.RecordBatch] = []
+        self.points: list[Checkpoint] = [Checkpoint()]
+        self._read_journals()
+
+    def _read_journals(self) -> None:
+        rows = sum(batch.num_rows for batch in _first(self.paths.arrow_journal, None))
+        samples = 0
+        for batch, checkpoint in _checkpoints(self.paths.frames_journal):
+            self.companions = [base for base in schema.COMPANIONS if f"{base}_skew" in batch.schema.names]
+            samples += batch.num_rows
+            if checkpoint is None:
+                continue
+            point = _point(checkpoint)
+            if point is not None and point.samples == samples and point.rows <= rows:
+                self.points.append(point)
+                description = checkpoint.get("description")
+                self.description.update(description if isinstance(description, dict) else {})
+        self._read_log(samples, rows)
+
+    def _read_log(self, samples: int, rows: int) -> None:
+        """Take the rows that no journal has; they follow upon those of the journals without a gap."""
+        frames = schema.journal_schema(schema.frames_columns(self.companions))
+        for logged in read_log(self.paths.row_log):
+            try:
+                if logged.samples == samples:
+                    self._logged_frames.append(_batch([logged.frame], frames))
+                    samples += 1
+                if logged.rows == rows:
+                    self._logged_annotations.append(_batch(logged.annotations, ANNOTATION_JOURNAL))
+                    rows += len(logged.annotations)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                return
+
+    @property
+    def journalled(self) -> bool:
+        """Whether there are journals: without them it is another tool's."""
+        return self.paths.frames_journal.exists() or self.paths.arrow_journal.exists()
+
+    def annotations(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of the annotations' journal, or the first of them."""
+        return _first(self.paths.arrow_journal, rows, self._logged_annotations)
+
+    def frames(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of the frames' journal, or the first of them."""
+        return _first(self.paths.frames_journal, rows, self._logged_frames)
+
+    def close(self) -> None:
+        """Let go of it; closing twice does nothing."""
+        self.container.abandon()
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+    # ---- all that is whole ---------------------------------------------------------------
+    def members(self, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield whole members in their order, which the container keeps from then on, and what lies between them.
+
+        What the disk had for certain is taken as it is, unless `verify`.
+        """
+        synced = Checkpoint() if verify else max(self.points, key=lambda point: point.bytes if point.synced else -1)
+        if isinstance(self.container, ArchiveWriter):
+            yield from self._in_archive(self.container, synced.bytes)
+        else:
+            yield from self._in_folder(synced.samples)
+
+    def _in_archive(self, archive: ArchiveWriter, trusted: int) -> Iterator[Found | Lost]:
+        for found in scan(archive.fd, trusted):
+            if isinstance(found, Lost):
+                yield found
+            elif archive.keep(found):
+                yield Found(found.text, unix_time(found.time, found.date), partial(_head, archive.fd, found.data))
+            else:
+                yield Lost(found.start, found.end, found.text, "is there twice")
+
+    def _in_folder(self, trusted: int) -> Iterator[Found | Lost]:
+        known = FrameSet()
+        for batch in self.frames(trusted):
+            for sequence, frame in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
+                known.add(sequence, frame)
+        for name, file in _files(self.paths.members_partial):
+            member = parse_member(name)
+            size = file.stat().st_size
+            if member is None:
+                yield Lost(0, size, name, "no name of a member")
+                continue
+            why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
+            if why:
+                yield Lost(0, size, name, why)
+                continue
+            self.container.seen.note(member)
+            yield Found(name, file.stat().st_mtime_ns, partial(_head_of_file, file))
+
+    # ---- what was committed --------------------------------------------------------------
+    def rewind(self) -> Checkpoint:
+        """Go back to the last commit of which all is there; the container keeps what belongs to it, and no more."""
+        if isinstance(self.container, ArchiveWriter):
+            return self._rewind_archive(self.container)
+        return self._rewind_folder()
+
+    def _rewind_archive(self, archive: ArchiveWriter) -> Checkpoint:
+        synced, last, reached = max(p.bytes if p.synced else 0 for p in self.points), self.points[-1].bytes, 0
+        for found in scan(archive.fd, synced):
+            if isinstance(found, Lost) or found.end > last:
+                break
+            reached = found.end
+        point = next(p for p in reversed(self.points) if p.bytes <= reached)
+        for found in scan(archive.fd, point.bytes):
+            if isinstance(found, Lost) or found.end > point.bytes or not archive.keep(found):
+                break
+        archive.cut()
+        return point
+
+    def _rewind_folder(self) -> Checkpoint:
+        synced, whole = max(p.samples if p.synced else 0 for p in self.points), 0
+        for row in _rows(self.frames(self.points[-1].samples)):
+            found = list(_present(self.paths.members_partial, row["name"], row["frame"]))
+            if not expected_kinds(row) <= {member.kind for member, _ in found}:
+                break
+            if whole >= synced and any(_fault(file, member.kind) for member, file in found):
+                break
+            whole += 1
+        point = next(p for p in reversed(self.points) if p.samples <= whole)
+        for row in _rows(self.frames(point.samples)):
+            for member, _ in _present(self.paths.members_partial, row["name"], row["frame"]):
+                self.container.seen.note(member)
+        return point
+
+
+def expected_kinds(row: Mapping[str, Any]) -> frozenset[str]:
+    """The kinds of members that a sample has for certain, by its row of the frames table; without the camera's."""
+    return frozenset(kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None)
+
+
+def _checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
+    return read_checkpoints(path) if path.exists() else iter(())
+
+
+def _point(checkpoint: Mapping[str, object]) -> Checkpoint | None:
+    samples, rows, size = (checkpoint.get(key) for key in ("samples", "rows", "bytes"))
+    if not (isinstance(samples, int) and isinstance(rows, int) and isinstance(size, int)):
+        return None
+    if min(samples, rows, size) < 0:
+        return None
+    return Checkpoint(samples, rows, size, checkpoint.get("synced") is True)
+
+
+def _batch(rows: list[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
+    batch = pa.RecordBatch.from_pylist(rows, schema=columns)
+    batch.validate(full=True)
+    return batch
+
+
+def _first(path: Path, rows: int | None, further: Sequence[pa.RecordBatch] = ()) -> Iterator[pa.RecordBatch]:
+    left = rows
+    for batch in chain(read_journal(path) if path.exists() else (), further):
+        if left is not None and left < batch.num_rows:
+            if left:
+                yield batch.slice(0, left)
+            return
+        left = None if left is None else left - batch.num_rows
+        yield batch
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    return (row for batch in batches for row in batch.to_pylist())
+
+
+def _head(fd: int, offset: int, size: int) -> bytes:
+    return os.pread(fd, size, offset)
+
+
+def _head_of_file(file: Path, size: int) -> bytes:
+    with file.open("rb") as handle:
+        return handle.read(size)
+
+
+def _present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Path]]:
+    """The members of a frame that are there as files."""
+    for kind in KINDS if safe_name(sequence) == sequence else ():
+        file = root / member_name(sequence, frame, kind)
+        if file.is_file() and not file.is_symlink():
+            yield Member(sequence, frame, kind), file
+
+
+def _files(root: Path) -> Iterator[tuple[str, Path]]:
+    """(name, file) of all regular files one folder below, in the order of frames."""
+    for folder in sorted(p for p in root.iterdir() if p.is_dir() and not p.is_symlink()):
+        found = [(f"{folder.name}/{p.name}", p) for p in folder.iterdir() if p.is_file() and not p.is_symlink()]
+        yield from sorted(found, key=lambda item: _order(item[0]))
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    member = parse_member(name)
+    return (member.frame, KINDS.index(member.kind), name) if member is not None else (-1, 0, name)
+
+
+def _fault(file: Path, kind: str) -> str:
+    """What is wrong with a file that may have been cut; empty when nothing is."""
+    try:
+        data = file.read_bytes()
+        if kind.endswith("jpeg"):
+            check_jpeg(data)
+        elif kind.endswith("png"):
+            check_png(data)
+        else:
+            decode_cloud(data)
+    except (MessageError, DatasetError, OSError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of both tables for samples whose rows were lost: from what names, pictures and the other table say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal
+from edgefirst_ros.dataset.leftover import Found
+from edgefirst_ros.dataset.names import Member
+from edgefirst_ros.dataset.seen import FrameSet
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.exif import ExifFound, read_exif
+from edgefirst_ros.sensors.navigation import yaw_pitch_roll
+from edgefirst_ros.sensors.picture_file import check_png, jpeg_size
+
+_HEADS = (1 << 12, 1 << 17)
+"""Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""
+_NOTHING = ExifFound(None, None, None, None, None, None)
+_STAMPS = range(-(1 << 63), 1 << 63)
+
+
+class Rebuilt:
+    """Journals of the rows that are made anew; `samples` and `unstamped` count them.
+
+    A sample without a picture that tells its stamp gets the time of its member, which is right to 2 s.
+    """
+
+    def __init__(self, annotations: Path, frames: Path, companions: list[str]) -> None:
+        self.samples = self.annotations = self.unstamped = 0
+        self.per_sequence: dict[str, int] = {}
+        self._without_picture: dict[tuple[str, int], int] = {}
+        self._in_frames = FrameSet()
+        self._in_annotations = FrameSet()
+        self._rows = Journal(annotations, ANNOTATION_JOURNAL)
+        self._frames = Journal(frames, schema.journal_schema(schema.frames_columns(companions)))
+
+    def know_frame(self, sequence: str, frame: int) -> None:
+        """Take note of a sample that has its row of frames."""
+        self._in_frames.add(sequence, frame)
+
+    def know_annotation(self, sequence: str, frame: int) -> None:
+        """Take note of a sample that has rows of annotations."""
+        self._in_annotations.add(sequence, frame)
+
+    def take(self, member: Member, found: Found) -> None:
+        """Make the rows of a whole member's sample, where there are none."""
+        key = member.sequence, member.frame
+        if key in self._in_frames:
+            return
+        if not member.kind.startswith("camera."):
+            self._without_picture.setdefault(key, found.stamp)
+            return
+        self._without_picture.pop(key, None)
+        exif, size = _described(member.kind, found)
+        self._add(member.sequence, member.frame, exif, size, found.stamp)
+
+    def annotate(self, row: Mapping[str, Any]) -> None:
+        """Make the row of annotations for a row of frames, where there is none."""
+        key = row["name"], row["frame"]
+        if key in self._in_annotations:
+            return
+        self._in_annotations.add(*key)
+        self.annotations += 1
+        made: dict[str, object] = {name: row[name] for name in ("name", "frame", "timestamp", "size")}
+        if row["latitude"] is not None and row["longitude"] is not None:
+            made["location"] = [row["latitude"], row["longitude"]]
+        if row["orientation"] is not None:
+            made["pose"] = list(yaw_pitch_roll(row["orientation"]))
+        self._append(self._rows, made)
+
+    def finish(self) -> None:
+        """Make the rows of samples that have no picture, and complete the journals."""
+        for (sequence, frame), stamp in self._without_picture.items():
+            self._add(sequence, frame, _NOTHING, None, stamp)
+        self._rows.close()
+        self._frames.close()
+
+    def _add(self, sequence: str, frame: int, exif: ExifFound, size: tuple[int, int] | None, stamp: int) -> None:
+        self.samples += 1
+        self.per_sequence[sequence] = self.per_sequence.get(sequence, 0) + 1
+        self._in_frames.add(sequence, frame)
+        stamped = exif.stamp is not None and exif.stamp in _STAMPS
+        self.unstamped += not stamped
+        row: dict[str, Any] = {"name": sequence, "frame": frame, "timestamp": exif.stamp if stamped else stamp}
+        row |= {"size": size, "latitude": None, "longitude": None, "orientation": None}
+        latitude, longitude = exif.latitude, exif.longitude
+        if latitude is not None and longitude is not None and abs(latitude) <= 90 and abs(longitude) <= 180:
+            row |= {"latitude": latitude, "longitude": longitude, "altitude": exif.altitude}
+        self._append(self._frames, row)
+        self.annotate(row)
+
+    def _append(self, journal: Journal, row: Mapping[str, object]) -> None:
+        journal.append(row)
+        if journal.heavy:
+            journal.flush(sync=False)
+
+
+def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | None]:
+    """What the picture says of itself, as far as it can be read."""
+    for length in _HEADS if kind.endswith("jpeg") else (1 << 30,):
+        head = found.head(length)
+        try:
+            size = jpeg_size(head) if kind.endswith("jpeg") else check_png(head)
+            return read_exif(head), size
+        except MessageError:
+            if len(head) < length:
+                break
+    return _NOTHING, None
+
+
+def rebuilt_path(journal: Path) -> Path:
+    """Where the rows that are made anew for a journal are kept on the way."""
+    return journal.with_name(f"{journal.name}.partial")

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completes datasets that were never finished: every whole member is kept, the tables are rebuilt around them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from edgefirst_ros.counts import INTERRUPTED
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.archive import ArchiveWriter
+from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.journal import read_journal
+from edgefirst_ros.dataset.leftover import KIND_OF, Found, Leftover, expected_kinds
+from edgefirst_ros.dataset.names import DatasetPaths, parse_member
+from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.rebuild import Rebuilt, rebuilt_path
+from edgefirst_ros.dataset.scan import Lost
+from edgefirst_ros.dataset.seen import FrameSet, Seen
+from edgefirst_ros.dataset.state import is_cut, is_sealed, locate_any, tidy, unfinished
+from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables import seal_annotations, seal_frames
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError
+
+REFERENCE = "reference"
+"""Key of the reference topic among the topics of a sequence; companions go by their columns."""
+LISTED = 100
+"""Stretches without a whole member that are reported one by one."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What was there, what is kept, what is lost."""
+
+    paths: DatasetPaths
+    dry_run: bool
+    complete: bool = False
+    """Whether the dataset was finished already."""
+    samples: int = 0
+    members: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    """Stretches without a whole member, the first of them."""
+    lost_stretches: int = 0
+    lost_bytes: int = 0
+    rows_rebuilt: int = 0
+    """Samples whose row of frames was lost and is made anew."""
+    unstamped: int = 0
+    """Those of them whose stamp is known to 2 s only."""
+    annotations_lost: int = 0
+    """Samples whose rows of annotations may be lost."""
+    rows_dropped: int = 0
+    """Samples of the journal of which no member is there."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The outcome in a line."""
+        if self.complete:
+            return "all of it was there"
+        said = f"{self.samples} samples, {self.members} members"
+        if self.lost_stretches:
+            said += f"; {self.lost_bytes} bytes in {self.lost_stretches} places hold no whole member"
+        if self.rows_rebuilt:
+            said += f"; {self.rows_rebuilt} rows made anew"
+        if self.annotations_lost:
+            said += f"; annotations of {self.annotations_lost} samples may be lost"
+        if self.rows_dropped:
+            said += f"; {self.rows_dropped} samples of the journal are not there"
+        return said
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is there, 3 when something was lost."""
+        return 3 if self.lost_stretches or self.annotations_lost or self.rows_dropped else 0
+
+
+def recover(
+    path: str | os.PathLike[str], *, verify: bool = False, dry_run: bool = False, overwrite: bool = False
+) -> Recovery:
+    """Complete the unfinished dataset that a user names by OUT/NAME or one of its files; a finished one stays as it is.
+
+    Every whole member is kept, what is cut or damaged between them is left out. Members that the disk had for certain
+    are taken by their headers, unless `verify`. Rows that the journals do not have are made anew: from names, and from
+    stamps, positions and sizes of the pictures. `dry_run` only reports. Raises DatasetError when there is nothing
+    that could be completed, or a finished dataset would have to be replaced and not `overwrite`.
+    """
+    paths = locate_any(path)
+    if paths.unfinished:
+        leftover = Leftover(paths)
+    elif not is_cut(paths):
+        if not dry_run:
+            tidy(paths)
+        return Recovery(paths, dry_run, complete=True)
+    elif dry_run:
+        leftover = Leftover(paths, paths.container)
+    else:
+        with reporting(paths.container, "rename"):
+            os.rename(paths.container, paths.members_partial)
+        leftover = Leftover(paths)
+    try:
+        return _Recoverer(leftover, Recovery(paths, dry_run)).run(verify=verify, overwrite=overwrite)
+    finally:
+        leftover.close()
+
+
+def recover_all(out: Path, say: Callable[[str], None]) -> None:
+    """Complete every unfinished dataset in a folder that nobody writes to; says in words what became of each."""
+    try:
+        for paths in unfinished(out):
+            with suppress(InUseError):
+                try:
+                    report = recover(paths.container)
+                    say(f"completed {paths.container}, which was left unfinished: {report.text}")
+                except InUseError:
+                    raise
+                except EdgeFirstError as error:
+                    say(f"{paths.container} was left unfinished and cannot be completed: {error}")
+    except OSError as error:
+        say(f"{out}: cannot be searched for unfinished datasets: {error}")
+
+
+class _Recoverer:
+    def __init__(self, leftover: Leftover, report: Recovery) -> None:
+        self._leftover = leftover
+        self._paths = leftover.paths
+        self._report = report
+        self._foreign = not leftover.journalled
+        self._seen: Seen = leftover.container.seen
+        self._used: Counter[tuple[str, str]] = Counter()
+        self._last: dict[str, object] = {}
+        self._damaged: list[str] = []
+
+    def run(self, *, verify: bool, overwrite: bool) -> Recovery:
+        paths, report = self._paths, self._report
+        if is_sealed(paths):
+            report.complete = True
+            if not report.dry_run:
+                place(paths)
+                tidy(paths)
+            return report
+        if not self._foreign and not report.dry_run:
+            refuse_existing(paths, overwrite=overwrite)
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory())) if report.dry_run else paths.folder_partial
+            annotations, frames = (
+                rebuilt_path(folder / path.name) for path in (paths.arrow_journal, paths.frames_journal)
+            )
+            rebuilt = Rebuilt(annotations, frames, self._leftover.companions)
+            self._gather(rebuilt, verify=verify)
+            if not report.members:
+                self._nothing()
+            if not report.dry_run:
+                self._complete(annotations, frames)
+        return report
+
+    def _gather(self, rebuilt: Rebuilt, *, verify: bool) -> None:
+        """Find what is whole, and make the rows that are missing."""
+        leftover, report = self._leftover, self._report
+        for batch in leftover.annotations():
+            for key in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
+                rebuilt.know_annotation(*key)
+        for batch in leftover.frames():
+            for key in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
+                rebuilt.know_frame(*key)
+        for found in leftover.members(verify=verify):
+            if isinstance(found, Found):
+                report.members += 1
+                member = parse_member(found.name)
+                if member is not None:
+                    rebuilt.take(member, found)
+            else:
+                self._lose(found)
+        for batch in leftover.frames():
+            rows = self._kept_frames(batch)
+            report.rows_dropped += batch.num_rows - len(rows)
+            report.samples += len(rows)
+            for row in rows:
+                self._count(row)
+                rebuilt.annotate(row)
+        rebuilt.finish()
+        for sequence, count in rebuilt.per_sequence.items():
+            self._used[sequence, REFERENCE] += count
+        report.samples += rebuilt.samples
+        report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
+        report.annotations_lost = rebuilt.annotations
+
+    def _count(self, row: Mapping[str, Any]) -> None:
+        """Count a sample, and each message of a companion once."""
+        self._used[row["name"], REFERENCE] += 1
+        for base in KIND_OF:
+            stamp = row.get(f"{base}_timestamp")
+            if stamp is not None and stamp != self._last.get(base):
+                self._last[base] = stamp
+                self._used[row["name"], base] += 1
+
+    def _lose(self, lost: Lost) -> None:
+        report = self._report
+        report.lost_stretches += 1
+        report.lost_bytes += lost.end - lost.start
+        if len(report.lost) < LISTED:
+            report.lost.append(lost)
+        if self._paths.layout == "directory":
+            self._damaged.append(lost.name)
+
+    def _nothing(self) -> None:
+        """Nothing can be completed: what a writer left before its first member was whole is removed."""
+        report, paths = self._report, self._paths
+        cut = all(lost.why.startswith("cut") for lost in report.lost)
+        if cut and not self._foreign and not report.dry_run:
+            remove_unfinished(paths)
+        raise DatasetError(
+            f"{paths.members_partial}: has no whole member, nothing can be recovered"
+            + ("" if cut else "; it is left as it is")
+        )
+
+    # ---- rows ----------------------------------------------------------------------------
+    def _kept_frames(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
+        """The rows of samples that are there; of a companion that is lost they say nothing."""
+        kept = []
+        for row in batch.to_pylist():
+            kinds = self._seen.kinds(row["name"], row["frame"])
+            if not kinds and (row["size"] is not None or expected_kinds(row)):
+                continue
+            for base, kind in KIND_OF.items():
+                if f"{base}_skew" in row and kind not in kinds:
+                    row[f"{base}_timestamp"] = row[f"{base}_skew"] = None
+            kept.append(row)
+        return kept
+
+    def _frames(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
+        for batch in self._leftover.frames():
+            yield pa.RecordBatch.from_pylist(self._kept_frames(batch), schema=batch.schema)
+        yield from read_journal(rebuilt)
+
+    def _annotations(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
+        dropped = self._dropped()
+        for batch in self._leftover.annotations():
+            keys = zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)
+            yield batch.filter(pa.array([key not in dropped for key in keys], pa.bool_()))
+        yield from read_journal(rebuilt)
+
+    def _dropped(self) -> FrameSet:
+        """Samples with rows in the journals and nothing else."""
+        kept, dropped = FrameSet(), FrameSet()
+        for batch in self._leftover.frames():
+            for row in self._kept_frames(batch):
+                kept.add(row["name"], row["frame"])
+        for batch in self._leftover.annotations():
+            for key in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
+                if key not in kept and not self._seen.kinds(*key):
+                    dropped.add(*key)
+        return dropped
+
+    # ---- the end -------------------------------------------------------------------------
+    def _complete(self, annotations: Path, frames: Path) -> None:
+        paths, described = self._paths, self._leftover.description
+        paths.reserve.unlink(missing_ok=True)
+        version = described.get("schema_version")
+        version = version if version in schema.WRITABLE else schema.DEFAULT_VERSION
+        labels = described.get("labels")
+        labels = labels if isinstance(labels, list) and all(isinstance(label, str) for label in labels) else None
+        if not self._is_kept(paths.arrow):
+            seal_annotations(partial(self._annotations, annotations), paths.arrow_partial, version, labels)
+        if not self._is_kept(paths.frames):
+            columns = schema.frames_columns(self._leftover.companions)
+            seal_frames(partial(self._frames, frames), paths.frames_partial, columns, self._metadata())
+        if isinstance(self._leftover.container, ArchiveWriter):
+            self._leftover.container.cut()
+        for name in self._damaged:
+            with reporting(paths.members_partial / name, "remove"):
+                (paths.members_partial / name).unlink(missing_ok=True)
+        self._leftover.container.close()
+        for path in (annotations, frames):
+            path.unlink(missing_ok=True)
+        place(paths)
+
+    def _is_kept(self, table: Path) -> bool:
+        """Whether a table of another tool can stay as it is; one that cannot be read is put aside."""
+        if not self._foreign or not table.exists():
+            return False
+        try:
+            for _ in TableFile(table).batches():
+                pass
+        except DatasetError as error:
+            with reporting(table, "rename"):
+                os.rename(table, table.with_name(f"{table.name}.unreadable"))
+            self._report.notes.append(f"{error}; it is kept as {table.name}.unreadable")
+            return False
+        self._report.notes.append(f"{table} is kept as it is")
+        return True
+
+    def _metadata(self) -> dict[str, Any]:
+        known: dict[str, Any] = {key: self._leftover.description.get(key) for key in schema.FRAMES_METADATA}
+        known["sources"] = known["sources"] or []
+        known["static_transforms"] = known["static_transforms"] or []
+        known["counts"] = self._counts(known["counts"])
+        report = self._report
+        known["recovered"] = {
+            "members": report.members,
+            "lost_bytes": report.lost_bytes,
+            "lost": [{"offset": lost.start, "name": lost.name, "why": lost.why} for lost in report.lost],
+            "rows_rebuilt": report.rows_rebuilt,
+            "annotations_lost": report.annotations_lost,
+            "rows_dropped": report.rows_dropped,
+        }
+        return known
+
+    def _counts(self, counts: Any) -> dict[str, Any]:
+        """Those of the last commit, with what is written now; what of a reference is nowhere else was interrupted."""
+        topics = self._leftover.description.get("topics")
+        if not isinstance(counts, dict) or not isinstance(topics, dict):
+            return {}
+        written: Counter[str] = Counter()
+        for (sequence, part), number in self._used.items():
+            topic = topics.get(sequence, {}).get(part)
+            written.update({topic: number} if topic in counts else {})
+        references = {parts.get(REFERENCE) for parts in topics.values()}
+        for topic, number in written.items():
+            counts[topic]["written"] = number
+        for topic in references & set(counts):
+            count = counts[topic]
+            rest = count["seen"] - count["written"] - sum(count["dropped"].values())
+            if rest > 0:
+                count["dropped"][INTERRUPTED] = rest
+        return counts

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Members of a ZIP by their local headers alone, whatever became of its end.
+
+Source: APPNOTE.TXT 6.3.10, sections 4.3.7 to 4.3.9.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from isal import isal_zlib
+
+from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.dataset.zipformat import (
+    CENTRAL_MARK,
+    DEFLATED,
+    DESCRIPTOR,
+    DESCRIPTOR_MARK,
+    END64_MARK,
+    END_MARK,
+    LOCAL_MARK,
+    STORED,
+    Entry,
+    read_local,
+)
+
+_HEAD = 1024
+"""Bytes read for a local header: more only for a name or an extra field of unusual length."""
+_LARGEST_HEAD = 30 + 2 * 65535
+_BLOCK = 1 << 20
+_ENDS = (CENTRAL_MARK, END_MARK, END64_MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A stretch of the file that holds no whole member."""
+
+    start: int
+    end: int
+    name: str
+    """Name of the member it begins with; empty where it does not say."""
+    why: str
+
+
+def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
+    """Yield what lies in the file from its beginning, in order; ends at a central directory or the end of the file.
+
+    Members that end by the offset `trusted` are taken by their headers, of all others the checksum is compared. Behind
+    a damaged stretch members are found again by the mark of their header, a name as datasets have it, and a checksum
+    that is right.
+    """
+    size = os.fstat(fd).st_size
+    position, checks = 0, _Checks(fd, 4 * size)
+    while position < size:
+        head = os.pread(fd, _HEAD, position)
+        if head[:4] in _ENDS:
+            return
+        entry = _entry(fd, head, position, size, checks)
+        if entry is not None and entry.end <= size and (entry.end <= trusted or checks.whole(entry)):
+            yield entry
+            position = entry.end
+            continue
+        name = "" if entry is None else entry.text
+        if entry is None:
+            why, search = "no header of a member", position + 1
+        elif entry.end > size:
+            why, search = f"cut: {size - position} bytes are there of {entry.end - position}", position + 4
+        else:
+            why, search = "its checksum is wrong", position + 4
+            if os.pread(fd, 4, entry.end) in (LOCAL_MARK, *_ENDS):
+                search = entry.end
+        found = _search(fd, search, size, checks)
+        yield Lost(position, found, name, why)
+        position = found
+
+
+def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> Entry | None:
+    """The member that begins here, with its real sizes; None where none does, or its header leaves the size open."""
+    entry = read_local(head, position)
+    if entry is None and head[:4] == LOCAL_MARK and len(head) == _HEAD:
+        entry = read_local(os.pread(fd, _LARGEST_HEAD, position), position)
+    if entry is None or not entry.flags & DESCRIPTOR or entry.packed:
+        return entry
+    return _described(fd, entry, size, checks)
+
+
+def _described(fd: int, entry: Entry, size: int, checks: _Checks) -> Entry | None:
+    """The sizes of a member that are stated behind its data only: the mark whose stated size leads to it."""
+    place = entry.data
+    while place < size and checks.left > 0:
+        block = os.pread(fd, _BLOCK + 24, place)
+        checks.left -= len(block)
+        at = block.find(DESCRIPTOR_MARK)
+        while 0 <= at < _BLOCK and at + 16 <= len(block):
+            packed = place + at - entry.data
+            for width in (4, 8):
+                stated = block[at + 8 : at + 8 + 2 * width]
+                if len(stated) == 2 * width and int.from_bytes(stated[:width], "little") == packed:
+                    crc, unpacked = int.from_bytes(block[at + 4 : at + 8], "little"), stated[width:]
+                    return replace(
+                        entry,
+                        packed=packed,
+                        size=int.from_bytes(unpacked, "little"),
+                        crc=crc,
+                        descriptor=8 + 2 * width,
+                    )
+            at = block.find(DESCRIPTOR_MARK, at + 1)
+        place += _BLOCK
+    return None
+
+
+def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
+    """Where the next whole member (or the central directory behind one) begins; the end of the file if none does."""
+    while position < size:
+        block = os.pread(fd, _BLOCK + 3, position)
+        at = block.find(b"PK")
+        while 0 <= at < _BLOCK:
+            head = os.pread(fd, _HEAD, position + at)
+            if head[:4] == LOCAL_MARK and checks.left > 0:
+                entry = _entry(fd, head, position + at, size, checks)
+                known = entry is not None and parse_member(entry.text) is not None
+                if known and entry is not None and entry.end <= size and checks.whole(entry):
+                    return position + at
+            elif head[:4] == CENTRAL_MARK and _is_central(fd, position + at, size):
+                return position + at
+            at = block.find(b"PK", at + 1)
+        position += _BLOCK
+    return size
+
+
+def _is_central(fd: int, position: int, size: int) -> bool:
+    """Whether a central directory begins here: the record behind the first one has a mark as well."""
+    head = os.pread(fd, 46, position)
+    if len(head) < 46:
+        return False
+    lengths = (int.from_bytes(head[n : n + 2], "little") for n in (28, 30, 32))
+    follows = position + 46 + sum(lengths)
+    return follows < size and os.pread(fd, 4, follows) in _ENDS
+
+
+class _Checks:
+    """Compares checksums; `left` bounds what is read for headers that need not be any."""
+
+    def __init__(self, fd: int, left: int) -> None:
+        self._fd = fd
+        self._buffer = bytearray(_BLOCK)
+        self.left = left
+
+    def whole(self, entry: Entry) -> bool:
+        """Whether the data have the size and checksum that the header says."""
+        if entry.flags & 1 or entry.method not in (STORED, DEFLATED):
+            return False
+        if entry.method == STORED and entry.packed != entry.size:
+            return False
+        self.left -= entry.packed
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == DEFLATED else None
+        crc = size = 0
+        place, view = entry.data, memoryview(self._buffer)
+        try:
+            while place < entry.data + entry.packed:
+                read = os.preadv(self._fd, [view[: min(_BLOCK, entry.data + entry.packed - place)]], place)
+                if not read:
+                    return False
+                place += read
+                for part in _parts(view[:read], inflate):
+                    crc, size = isal_zlib.crc32(part, crc), size + len(part)
+        except zlib.error:
+            return False
+        return crc == entry.crc and size == entry.size
+
+
+def _parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memoryview | bytes]:
+    """What the data unpack to, in pieces of bounded size."""
+    if inflate is None:
+        yield data
+        return
+    yield inflate.decompress(data, _BLOCK)
+    while inflate.unconsumed_tail:
+        yield inflate.decompress(inflate.unconsumed_tail, _BLOCK)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which members there are: one bit for each kind in one byte for each frame, whatever the length of a drive."""
+
+from __future__ import annotations
+
+from edgefirst_ros.dataset.names import KINDS, Member, member_name, parse_member
+from edgefirst_ros.errors import DatasetError
+
+_PAGE = 512
+
+
+class Seen:
+    """Members by name. `recent` are those added since it was last cleared."""
+
+    def __init__(self) -> None:
+        self.recent: list[str] = []
+        self._pages: dict[tuple[str, int], bytearray] = {}
+
+    def add(self, name: str) -> Member:
+        """Take note of a member; raises DatasetError for a name that is no member's or was added before."""
+        member = parse_member(name)
+        if member is None or member_name(member.sequence, member.frame, member.kind) != name:
+            raise DatasetError(f"{name!r} is no member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
+        if not self.note(member):
+            raise DatasetError(f"{name} was written before; frame numbers must not repeat")
+        self.recent.append(name)
+        return member
+
+    def note(self, member: Member) -> bool:
+        """Take note of a member; False when it is there already."""
+        page, place = divmod(member.frame, _PAGE)
+        bits = self._pages.setdefault((member.sequence, page), bytearray(_PAGE))
+        bit = 1 << KINDS.index(member.kind)
+        if bits[place] & bit:
+            return False
+        bits[place] |= bit
+        return True
+
+    def kinds(self, sequence: str, frame: int) -> frozenset[str]:
+        """The kinds of members that a frame has."""
+        page, place = divmod(frame, _PAGE)
+        bits = self._pages[sequence, page][place] if (sequence, page) in self._pages else 0
+        return frozenset(kind for n, kind in enumerate(KINDS) if bits >> n & 1)
+
+    def undo(self) -> list[str]:
+        """Forget the recent ones; returns their names."""
+        names, self.recent = self.recent, []
+        for member in filter(None, map(parse_member, names)):
+            page, place = divmod(member.frame, _PAGE)
+            self._pages[member.sequence, page][place] &= ~(1 << KINDS.index(member.kind))
+        return names
+
+
+class FrameSet:
+    """A set of (sequence, frame), one bit each."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[str, int], int] = {}
+
+    def add(self, sequence: str, frame: int) -> None:
+        """Put a frame in."""
+        page, place = divmod(frame, _PAGE)
+        self._pages[sequence, page] = self._pages.get((sequence, page), 0) | 1 << place
+
+    def __contains__(self, frame: tuple[str, int]) -> bool:
+        page, place = divmod(frame[1], _PAGE)
+        return bool(self._pages.get((frame[0], page), 0) >> place & 1)

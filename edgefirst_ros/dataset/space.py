@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room on the disk: kept in reserve for the end of a dataset, and watched."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from pathlib import Path
+
+from edgefirst_ros.dataset.claim import NEW_FILE, reporting
+
+_STEP = 1 << 20
+_FAT = ("vfat", "msdos")
+_FAT_LARGEST = (1 << 32) - 1
+
+
+class Reserve:
+    """Space held by a file beside a dataset, so that what was written can be completed on a disk that is full."""
+
+    def __init__(self, path: Path) -> None:
+        """Create `path` anew, replacing a leftover."""
+        self.path = path
+        self._bytes = 0
+        with reporting(path, "create"):
+            path.unlink(missing_ok=True)
+            self._fd = os.open(path, NEW_FILE, 0o644)
+
+    def hold(self, size: int) -> None:
+        """Have at least `size` bytes in reserve. Raises StorageError where the disk does not have them."""
+        if size <= self._bytes or self._fd < 0:
+            return
+        size = -(-(size + size // 2) // _STEP) * _STEP
+        with reporting(self.path, f"reserve {size} bytes"):
+            os.posix_fallocate(self._fd, self._bytes, size - self._bytes)
+        self._bytes = size
+
+    def release(self) -> None:
+        """Give the space back; doing so twice does nothing."""
+        if self._fd < 0:
+            return
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+        self._fd = -1
+
+
+class LargestFile:
+    """The size that a file cannot pass, for a limit of the process or by its file system."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+
+    def check(self, size: int) -> None:
+        """Raise OSError (EFBIG) when a file would have to pass the limit."""
+        if size > self.limit:
+            raise OSError(errno.EFBIG, f"{os.strerror(errno.EFBIG)}: no file here can pass {self.limit} bytes")
+
+
+def largest_file(path: Path) -> LargestFile:
+    """The limit for a file that exists, known beforehand: a central directory must still fit below it."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limits = [] if soft == resource.RLIM_INFINITY else [soft]
+    if _file_system(path) in _FAT:
+        limits.append(_FAT_LARGEST)
+    return LargestFile(min(limits, default=1 << 62))
+
+
+def _file_system(path: Path) -> str:
+    """The type of the file system of a file that exists, as the system names it; empty where it does not say."""
+    device = os.stat(path).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+            fields = line.split()
+            if fields[2] == wanted:
+                return fields[fields.index("-") + 1]
+    return ""
+
+
+class StillThere:
+    """Tells when a file or folder that is written to is no longer the one at its path: removed, or its disk is gone."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    def check(self) -> None:
+        """Raise OSError when it is not there any more."""
+        if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(self._fd)):
+            raise OSError(errno.ESTALE, "another file took its place")
+
+
+def free_bytes(path: Path) -> int:
+    """Free space on the disk of `path`, or of the nearest folder above that exists, for users without privileges."""
+    place = Path(os.path.abspath(path))
+    status = os.statvfs(next(p for p in (place, *place.parents) if p.exists()))
+    return status.f_bavail * status.f_frsize

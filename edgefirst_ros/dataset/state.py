@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which state a dataset is: finished, being written or left unfinished, cut."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.container import Archive
+from edgefirst_ros.dataset.names import DatasetPaths, Layout
+from edgefirst_ros.dataset.placing import remove_tree
+from edgefirst_ros.dataset.rebuild import rebuilt_path
+from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.errors import DatasetError
+
+_LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+_SUFFIXES = (
+    ".zip.partial", ".partial", ".frames.arrow.journal", ".arrow.journal", ".frames.arrow", ".arrow", ".zip",
+)  # fmt: skip
+
+
+def unfinished(out: Path) -> list[DatasetPaths]:
+    """The datasets in a folder that are not finished; somebody may be writing to them."""
+    if not out.is_dir():
+        return []
+    found = []
+    for entry in sorted(out.iterdir()):
+        if entry.name.endswith(".zip.partial"):
+            found.append(DatasetPaths(out, entry.name.removesuffix(".zip.partial"), "zip"))
+        elif entry.name.endswith(".partial") and not entry.name.endswith(".replaced.partial") and entry.is_dir():
+            found.append(DatasetPaths(out, entry.name.removesuffix(".partial"), "directory"))
+    return [paths for paths in found if paths.unfinished]
+
+
+def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
+    """The dataset that a user names by any of its files, finished or not."""
+    text = os.fspath(path)
+    if "\0" in text:
+        raise DatasetError(f"{text!r} is no path")
+    given = Path(os.path.abspath(text))
+    stems = [given.name, *(given.name.removesuffix(suffix) for suffix in _SUFFIXES if given.name.endswith(suffix))]
+    outs = [given.parent, *([given.parent.parent] if given.parent.name.removesuffix(".partial") in stems else [])]
+    candidates = [DatasetPaths(out, stem, layout) for out in outs for stem in stems if stem for layout in _LAYOUTS]
+    for paths in candidates:
+        if paths.unfinished:
+            return paths
+    for paths in candidates:
+        if os.path.isfile(paths.container) if paths.layout == "zip" else os.path.isdir(paths.members):
+            return paths
+    raise DatasetError(f"{text}: no dataset here; looked for {', '.join(str(c.members_partial) for c in candidates)}")
+
+
+def is_cut(paths: DatasetPaths) -> bool:
+    """Whether a finished dataset lost the end of its ZIP."""
+    if paths.layout == "directory":
+        return False
+    try:
+        Archive(paths.container)
+    except DatasetError:
+        return True
+    return False
+
+
+def is_sealed(paths: DatasetPaths) -> bool:
+    """Whether all was complete already and only the renaming was interrupted."""
+    if paths.layout == "zip":
+        with suppress(DatasetError):
+            Archive(paths.members_partial)
+            tables = (paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)
+            return all(_is_table(partial if partial.exists() else final) for partial, final in tables)
+        return False
+    building = paths.folder_partial
+    return _is_table(building / paths.arrow.name) and _is_table(building / paths.frames.name)
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        TableFile(path)
+    except DatasetError:
+        return False
+    return True
+
+
+def tidy(paths: DatasetPaths) -> None:
+    """Remove what a finished dataset needs no more."""
+    with reporting(paths.container, "remove what is left beside it"):
+        if paths.layout == "directory":
+            remove_tree(paths.aside)
+            return
+        for journal in (paths.arrow_journal, paths.frames_journal):
+            journal.unlink(missing_ok=True)
+            rebuilt_path(journal).unlink(missing_ok=True)
+        for path in (paths.row_log, paths.arrow_partial, paths.frames_partial, paths.reserve):
+            path.unlink(missing_ok=True)

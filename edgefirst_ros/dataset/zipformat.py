@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The records of a ZIP: local headers, central directory, end.
+
+Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local header), 4.3.12 to 4.3.16 (central directory, ZIP64, end), 4.5.3.
+"""
+
+from __future__ import annotations
+
+import stat
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+LOCAL_MARK, CENTRAL_MARK, END_MARK, END64_MARK = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06"
+DESCRIPTOR_MARK = b"PK\x07\x08"
+DESCRIPTOR, UTF8 = 1 << 3, 1 << 11  # flags
+STORED, DEFLATED = 0, 8
+LOCAL = struct.Struct("<4s5H3I2H")
+LIMIT32 = 0xFFFFFFFF  # a 32-bit field with this value says: look in the ZIP64 record
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR64 = struct.Struct("<4sIQI")
+_END = struct.Struct("<4s4H2IH")
+_EXTRA64 = 0x0001
+_LIMIT16 = 0xFFFF
+_PLAIN, _ZIP64 = 20, 45  # versions needed
+_UNIX = 3 << 8
+_ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
+_DOS_FIRST = 315532800  # 1980-01-01T00:00:00Z
+_DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One member: what its headers say, and where it lies."""
+
+    name: bytes
+    start: int
+    """Offset of its local header."""
+    data: int
+    """Offset of its data."""
+    packed: int
+    """Bytes of its data as they lie there."""
+    size: int
+    """Bytes when unpacked."""
+    crc: int
+    time: int
+    date: int
+    method: int = STORED
+    flags: int = 0
+    descriptor: int = 0
+    """Bytes of the data descriptor behind the data."""
+
+    @property
+    def end(self) -> int:
+        """Offset behind it."""
+        return self.data + self.packed + self.descriptor
+
+    @property
+    def text(self) -> str:
+        """Its name; bytes that are no UTF-8 are kept as surrogates."""
+        return self.name.decode("utf-8", "surrogateescape")
+
+
+def new_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
+    """A member to be stored at offset `start`, dated `time_ns` (since the epoch)."""
+    encoded = name.encode()
+    time, date = dos_time(time_ns)
+    data = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
+    return Entry(encoded, start, data, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
+
+
+def local_header(entry: Entry) -> bytes:
+    """The local header with the name."""
+    big = entry.size >= LIMIT32
+    extra = struct.pack("<2H2Q", _EXTRA64, 16, entry.size, entry.packed) if big else b""
+    return (
+        LOCAL.pack(
+            LOCAL_MARK, _ZIP64 if big else _PLAIN, entry.flags, entry.method, entry.time, entry.date, entry.crc,
+            LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
+        )
+        + entry.name
+        + extra
+    )  # fmt: skip
+
+
+def read_local(data: bytes, start: int) -> Entry | None:
+    """The member whose local header `data` begins with, found at offset `start`; None where there is none.
+
+    With a data descriptor its sizes are 0; `data` must hold the name and the extra field.
+    """
+    if len(data) < LOCAL.size:
+        return None
+    mark, _, flags, method, time, date, crc, packed, size, named, extended = LOCAL.unpack_from(data)
+    place = LOCAL.size + named
+    if mark != LOCAL_MARK or not named or len(data) < place + extended:
+        return None
+    end = place + extended
+    begin = start + end
+    while place + 4 <= end:
+        kind, length = struct.unpack_from("<2H", data, place)
+        if kind == _EXTRA64 and length >= 16 and place + 20 <= end and LIMIT32 in (size, packed):
+            size, packed = struct.unpack_from("<2Q", data, place + 4)
+        place += 4 + length
+    name = data[LOCAL.size : LOCAL.size + named]
+    return Entry(name, start, begin, packed, size, crc, time, date, method, flags)
+
+
+def central_record(entry: Entry) -> bytes:
+    """The member's record in the central directory."""
+    big, far = max(entry.size, entry.packed) >= LIMIT32, entry.start >= LIMIT32
+    wide = ([entry.size, entry.packed] if big else []) + ([entry.start] if far else [])
+    extra = struct.pack(f"<2H{len(wide)}Q", _EXTRA64, 8 * len(wide), *wide) if wide else b""
+    version = _ZIP64 if wide else _PLAIN
+    return (
+        _CENTRAL.pack(
+            CENTRAL_MARK, _UNIX | version, version, entry.flags, entry.method, entry.time, entry.date, entry.crc,
+            LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
+            0, 0, 0, _ATTRIBUTES, LIMIT32 if far else entry.start,
+        )
+        + entry.name
+        + extra
+    )  # fmt: skip
+
+
+def end_records(count: int, start: int, size: int) -> bytes:
+    """What follows a central directory of `count` records, `size` bytes long, at offset `start`."""
+    tail = b""
+    if count >= _LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
+        tail = _END64.pack(
+            END64_MARK, _END64.size - 12, _UNIX | _ZIP64, _ZIP64, 0, 0, count, count, size, start
+        ) + _LOCATOR64.pack(b"PK\x06\x07", 0, start + size, 1)
+    count = min(count, _LIMIT16)
+    return tail + _END.pack(END_MARK, 0, 0, count, count, min(size, LIMIT32), min(start, LIMIT32), 0)
+
+
+END_BYTES = _END64.size + _LOCATOR64.size + _END.size
+"""The most that `end_records` can give."""
+
+
+def dos_time(time_ns: int) -> tuple[int, int]:
+    """Return (time, date) of MS-DOS: UTC, rounded down to 2 s, kept within 1980..2107."""
+    seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
+    at = datetime.fromtimestamp(seconds, UTC)
+    return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
+
+
+def unix_time(time: int, date: int) -> int:
+    """The ns since the epoch of a time of MS-DOS in UTC; 0 where it is none."""
+    try:
+        at = datetime(
+            1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2, tzinfo=UTC
+        )
+    except ValueError:
+        return 0
+    return int(at.timestamp()) * 1_000_000_000

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures in a dataset that are made to hurt whoever decodes them."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefirst_ros.dataset import reader
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.sensors.cube import decode_cube
+
+
+def png(mode, *chunks):
+    """A PNG with chunks of our own before its pixels."""
+    file = io.BytesIO()
+    Image.new(mode, (4, 3)).save(file, "PNG")
+    data = file.getvalue()
+    at = data.index(b"IDAT") - 4
+    made = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    return data[:at] + b"".join(made) + data[at:]
+
+
+def test_a_profile_without_an_end_is_a_dataset_error():
+    """Pillow looks behind the name of the profile without asking whether there is anything."""
+    for body in (b"iCCP", b"iCCPname"):
+        with pytest.raises(DatasetError):
+            reader.decode_image(png("RGB", body))
+        with pytest.raises(DatasetError):
+            decode_cube(png("I;16", body))
+
+
+def test_a_picture_of_too_many_pixels_is_refused(monkeypatch):
+    assert reader.decode_image(png("RGB")).shape == (3, 4, 3)
+    monkeypatch.setattr(reader, "MAX_PIXELS", 11)
+    with pytest.raises(DatasetError, match="4 x 3 pixels"):
+        reader.decode_image(png("RGB"))
+
+
+def jpeg(side, scans):
+    """A JPEG that says it has `side` x `side` pixels, its only scan repeated."""
+    file = io.BytesIO()
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(file, "JPEG")
+    data = file.getvalue()
+    frame, scan = data.index(b"\xff\xc0"), data.index(b"\xff\xda")
+    data = data[: frame + 5] + struct.pack(">HH", side, side) + data[frame + 9 :]
+    return data[:scan] + data[scan:-2] * scans + b"\xff\xd9"
+
+
+def test_many_scans_over_many_pixels_are_refused():
+    """A few kilobytes that would keep a decoder busy for minutes; a comment may say what it likes."""
+    assert reader.decode_image(jpeg(16, 1)).shape == (16, 16, 3)
+    with pytest.raises(DatasetError, match="100 scans of 8000 x 8000 pixels"):
+        reader.decode_image(jpeg(8000, 100))
+    noted = jpeg(16, 1)
+    comment = b"\xff\xfe" + struct.pack(">H", 2 + 20_000) + b"\xff\xda" * 10_000
+    assert reader.decode_image(noted[:2] + comment + noted[2:]).shape == (16, 16, 3)
