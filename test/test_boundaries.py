@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "config": {"errors"},
     "messages": {"errors"},
     "sensors": SENSORS,
-    "dataset": {"errors", "config", "dataset"},
+    "dataset": {"errors", "config", "counts", "dataset"},
     "sources": {*BASE, "sources", "topics"},
     "sync": {*BASE, "sync"},
     "split": {*BASE},
@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "synthetic": {*SENSORS, "synthetic"},
 }
 """Part of the package -> parts it may import; those not named (cli, nodes, export) may import everything."""
-DECODE = ("dataset/reader.py", "dataset/validate/")
+DECODE = ("dataset/reader.py", "dataset/validate/", "dataset/leftover.py", "dataset/rebuild.py")
 """Files of the dataset that decode members."""
 ROS = ("nodes/", "sources/ros.py")
 OUTER = {

@@ -18,7 +18,7 @@ from PIL import Image
 
 import edgefirst_ros
 from edgefirst_ros.cli import app
-from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, Stream, load
+from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, Stream, load
 from edgefirst_ros.conversion import Outcome
 from edgefirst_ros.counts import LOSS, NO_LOSS
 from edgefirst_ros.dataset import schema
@@ -195,12 +195,18 @@ def test_no_option_is_invented():
 
 # ---- settings ----------------------------------------------------------------------------------
 def default_of(field):
-    return json.dumps(field.get_default(call_default_factory=True))
+    value = field.get_default(call_default_factory=True)
+    return json.dumps(value, default=lambda model: model.model_dump(exclude_defaults=True))
 
 
 def test_all_settings_are_listed():
     listed = {code(row[0])[0]: (code(row[2])[0], row[3]) for row in rows("configuration.md", "| setting | option")}
     assert listed == {name: (default_of(field), field.description) for name, field in Settings.model_fields.items()}
+
+
+def test_all_limits_are_listed():
+    listed = {code(row[0])[0]: (code(row[1])[0], row[2]) for row in rows("configuration.md", "| limit | default")}
+    assert listed == {name: (default_of(field), field.description) for name, field in Limits.model_fields.items()}
 
 
 def test_all_settings_of_a_stream_are_listed():
@@ -217,7 +223,7 @@ def test_all_settings_of_a_node_are_listed(model, name):
 
 def test_the_options_of_settings_are_those_of_convert():
     listed = {name for row in rows("configuration.md", "| setting | option") for name in code(row[1])}
-    others = {"--name", "--config", "--overwrite", "--json"}
+    others = {"--name", "--config", "--overwrite", "--resume", "--json"}
     assert listed == options(commands()["convert"]) - others
 
 
