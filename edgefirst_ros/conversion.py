@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,13 +20,13 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.placing import refuse_existing
-from edgefirst_ros.dataset.reader import parsed
-from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
-from edgefirst_ros.errors import DatasetError, RecordingError, StorageError, UsageError
+from edgefirst_ros.errors import RecordingError, StorageError, UsageError
 from edgefirst_ros.pipeline import Pipeline, count_unused
+from edgefirst_ros.resumption import finished, take_over
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
+from edgefirst_ros.skews import Skews
 from edgefirst_ros.sources.mcap import sha256
 from edgefirst_ros.split import Splitter
 from edgefirst_ros.survey import Survey, walk
@@ -48,8 +47,8 @@ class Outcome:
     notes: list[str]
     """What the user should know: damage, topics chosen, clocks that differ."""
     loss: bool
-    skews: dict[str, array[int]]
-    """Of each companion sensor |skew| in ns, of every sample that has it."""
+    skews: dict[str, Skews]
+    """Of each companion sensor how far off it was, of every sample that has it."""
     duration: float
     """Length of the recordings, s."""
     seconds: float
@@ -92,8 +91,8 @@ def convert(
         raise UsageError("resume and overwrite exclude each other: choose one of them")
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:
-        return finished(places, paths, settings)
-    if not places.unfinished:
+        return _finished(places, paths, settings)
+    if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
     run = _Run(Path(out), name, settings, len(paths), overwrite, progress or _quiet)
     with run.stack:
@@ -125,7 +124,7 @@ class _Run:
         self._topics: dict[str, dict[str, str]] = {}
         self._current: tuple[Counts, Callable[[], dict[str, Any]]] | None = None
         self._calibration = Calibration()
-        self._skews: dict[str, array[int]] = {}
+        self._skews: dict[str, Skews] = {}
         self._loss = False
         self._duration = 0.0
         self._refused: StorageError | None = None
@@ -187,16 +186,7 @@ class _Run:
         paths = DatasetPaths(Path(os.path.abspath(self._out)), self._name, self._settings.layout)
         if not paths.unfinished:
             return None
-        leftover = Leftover(paths)
-        known, mine = leftover.description, self._describe()
-        what = "sources" if known and not _same_files(known.get("sources"), mine["sources"]) else ""
-        what = what or next((key for key in ("configuration", "software") if known and known.get(key) != mine[key]), "")
-        if what:
-            leftover.close()
-            raise DatasetError(
-                f"{paths.members_partial}: an unfinished dataset of another conversion is in the way ({what} differ); "
-                "complete it with edgefirst-ros recover, or use --overwrite to replace it"
-            )
+        leftover = take_over(paths, self._describe())
         self._notes += [f"continues behind {leftover.points[-1].samples} samples of an interrupted conversion"]
         return leftover
 
@@ -227,7 +217,7 @@ class _Run:
             for column, skew in sample.frame_row.items():
                 if column.endswith("_skew") and isinstance(skew, int):
                     sensor = column.removesuffix("_skew").replace("_", ".")
-                    self._skews.setdefault(sensor, array("q")).append(abs(skew))
+                    self._skews.setdefault(sensor, Skews()).add(skew)
 
         skip = writer.kept(sequence)
         assembly = Assembly(settings, sequence, roles, counts, found.calibration, sink, skip=skip)
@@ -249,7 +239,7 @@ class _Run:
                 self._progress(f"converting {sequence}", done, found.wanted)
             pipeline.finish()
         except StorageError as error:
-            if not writer.samples:
+            if not writer.samples or writer.samples < writer.committed:
                 raise
             self._refused = error
         finally:
@@ -278,10 +268,7 @@ class _Run:
             raise RecordingError(self._nothing())
         if self._refused is not None:
             self._notes.append(f"ends early: {self._refused}")
-        try:
-            paths = writer.finish(self._metadata(self._counts, self._sources), self._calibration.labels)
-        except StorageError as error:
-            raise StorageError(f"{error}; when that is mended, edgefirst-ros recover completes the dataset") from error
+        paths = writer.finish(self._metadata(self._counts, self._sources), self._calibration.labels)
         return Outcome(
             paths,
             writer.samples,
@@ -312,27 +299,11 @@ def _quiet(what: str, done: int, of: int) -> None:
     pass
 
 
-def finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings) -> Outcome:
+def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings) -> Outcome:
     """What became of a conversion that is finished already; raises DatasetError if it was another one."""
-    table = TableFile(paths.frames)
-    known = {key: parsed(value) for key, value in table.metadata.items()}
-    files = [{"file": path.name, "size": path.stat().st_size} for path in recordings if path.exists()]
-    same = _same_files(known.get("sources"), files) and len(known["sources"]) == len(recordings)
-    if "recovered" in known or not same or known.get("configuration") != settings.model_dump(mode="json"):
-        why = "an interrupted conversion that was recovered" if "recovered" in known else "another conversion"
-        raise DatasetError(f"{paths.container} exists and is of {why}; use --overwrite to replace it")
-    counts, base = Counts.of(known["counts"]), known["time_base"]
-    bases = base.get("sequences") or {paths.name: base}
+    samples, counts, time_bases = finished(paths, recordings, settings)
     notes = ["it was finished already; nothing was done"]
-    return Outcome(paths, table.rows, counts, bases, notes, bool(counts.lost), {}, 0.0, 0.0)
-
-
-def _same_files(known: Any, mine: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether two lists of sources begin alike, as far as both go."""
-    if not isinstance(known, list) or not all(isinstance(source, dict) for source in known):
-        return False
-    pairs = zip(known, mine, strict=False)
-    return all(source.get(key) == own[key] for source, own in pairs for key in ("file", "size"))
+    return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0)
 
 
 def _source(found: Survey, digest: str | None) -> dict[str, Any]:

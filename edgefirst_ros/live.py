@@ -7,7 +7,6 @@ Knows nothing of ROS. All happens in one thread; what brings messages only puts 
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import threading
 import time
@@ -16,20 +15,18 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import SECOND, LiveSettings, Settings, nanoseconds
-from edgefirst_ros.dataset.names import DatasetPaths, safe_name
-from edgefirst_ros.dataset.space import free_bytes
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.space import Headroom
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pretrigger import Arrival, Recent, reach
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.session import time_base_of
 from edgefirst_ros.sync.clock import TimeBase, TopicTimes, choose
-from edgefirst_ros.take import Take
+from edgefirst_ros.take import Take, free_name, is_taken
 from edgefirst_ros.topics import Roles
 
 TICK = 0.05
@@ -38,8 +35,6 @@ LISTEN = SECOND
 """ns of messages by which the clock is chosen (dataset.md 9, "Time")."""
 MANY = 10_000
 """Stamps of a topic that are kept for that."""
-AHEAD = 3.0
-"""s of growth that the free space must cover besides what is to be kept: until the next look, and what is encoded."""
 OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe behind which nothing refers to what came before it; then any other will do."""
 
@@ -81,7 +76,7 @@ class Capture:
         self._take: Take | None = None
         self._ending: list[tuple[int, Take]] = []
         self._looked = 0
-        self._grown = (0, 0.0)
+        self._headroom = Headroom(Path(live.out), 0.0)
         self.finished: list[str] = []
         """Where the finished datasets are."""
         self.failure: str | None = None
@@ -133,19 +128,7 @@ class Capture:
             "failure": self.failure,
         }
         if take is not None:
-            facts |= {
-                "sequence": take.sequence,
-                "samples": take.samples,
-                "committed": take.writer.committed,
-                "bytes": take.bytes,
-                "newest": take.newest,
-                "backlog": take.backlog,
-                "flush_age_s": round(take.writer.flush_age, 3),
-                "decoder": take.decoder or self._settings.decoder,
-                "worst_skew_ns": dict(take.worst_skew),
-                "counts": take.counts.plain(),
-                "time_base": time_base_of(take.base),
-            }
+            facts |= take.status()
         return facts
 
     def close(self) -> None:
@@ -178,27 +161,25 @@ class Capture:
             try:
                 item.done.set_result(item.what())
             except Exception as error:  # noqa: BLE001  it is raised where the order came from
+                if isinstance(error, StorageError):
+                    self.failure = str(error)
+                    self.failures += 1
                 item.done.set_exception(error)
 
     def _guard(self, what: Callable[[Any], None], value: Any) -> None:
         """Do something; where that fails the dataset ends and this is told, and listening goes on."""
         try:
             what(value)
-        except EdgeFirstError as error:
-            self._fail(str(error))
         except Exception as error:  # noqa: BLE001  without this thread nobody would be told, and orders would wait for ever
-            self._fail(f"{type(error).__name__}: {error}")
+            self._fail(_said(error))
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
         self.failures += 1
         self._on_event(f"the dataset ends here: {reason}")
-        take, self._take, self._wanted, self._splitting = self._take, None, None, None
-        if take is not None:
-            try:
-                self._finish(take)
-            except Exception as error:  # noqa: BLE001  as above
-                self._on_event(f"{take.sequence} could not be completed: {error}")
+        for failed in self._finish_all():
+            self._on_event(failed)
+            self.failure = f"{self.failure}; {failed}"
 
     def _arrive(self, arrival: Arrival) -> None:
         message = arrival.message
@@ -275,7 +256,7 @@ class Capture:
     def _begin(self, base: TimeBase, begin: int) -> None:
         """Open a dataset; its first frame is the first message of the reference that came at `begin` or later."""
         self._wanted = None
-        self._grown = (0, time.monotonic())
+        self._headroom = Headroom(Path(self._live.out), time.monotonic())
         self._check_disk()
         name = self._new_name()
         self._take = Take(self._settings, self._live, self._roles, base, self._calibration, name)
@@ -285,20 +266,12 @@ class Capture:
 
     def _new_name(self) -> str:
         sequence, self._sequence = self._sequence, None
+        out, layout = Path(self._live.out), self._settings.layout
         if sequence is not None:
-            if not self._taken(sequence):
+            if not is_taken(out, sequence, layout):
                 return sequence
             self._on_event(f"{sequence} is there already in {self._live.out}: named by host and time instead")
-        moment = datetime.now(UTC)
-        while self._taken(name := f"{self._host}_{moment:%Y_%m_%d_%H_%M_%S}"):
-            moment += timedelta(seconds=1)
-        return name
-
-    def _taken(self, name: str) -> bool:
-        """Whether there is a dataset of that name, finished or not."""
-        paths = DatasetPaths(Path(self._live.out), name, self._settings.layout)
-        places = (paths.container, paths.arrow, paths.frames)
-        return paths.unfinished or any(os.path.lexists(place) for place in places)
+        return free_name(out, self._host, layout)
 
     def _split(self) -> None:
         if self._take is None:
@@ -331,27 +304,29 @@ class Capture:
             self._check_disk()
 
     def _check_disk(self) -> None:
-        """Raise DatasetError while there still is room for what is under way."""
-        free, keep = free_bytes(Path(self._live.out)), self._live.min_free_bytes
-        bytes_now, now = (self._take.bytes if self._take is not None else 0), time.monotonic()
-        before, since = self._grown
-        self._grown = bytes_now, now
-        growth = max(0.0, (bytes_now - before) / (now - since)) if now > since else 0.0
-        coming = round(growth * AHEAD)
-        if free - coming < keep:
-            raise DatasetError(
-                f"{self._live.out}: {free} bytes are free, {keep} are to be kept and {coming} are on their way: "
-                "free some space, or lower min_free_bytes"
-            )
+        """Raise StorageError while there still is room for what is under way."""
+        written = self._take.bytes if self._take is not None else 0
+        self._headroom.check(written, self._live.min_free_bytes, time.monotonic())
 
     def _stop(self) -> None:
         if self._wanted is not None and self._base is None and self._heard is not None:
             self._choose_clock(self._heard)  # less than that came, and is all there will be
+        failed = self._finish_all()
+        if failed:
+            raise StorageError("; ".join(failed))
+
+    def _finish_all(self) -> list[str]:
+        """Complete every dataset, whatever becomes of the others; says of each that fails why."""
         self._wanted = self._splitting = None
         takes = [take for _, take in self._ending] + ([self._take] if self._take is not None else [])
         self._take, self._ending = None, []
+        failed = []
         for take in takes:
-            self._finish(take)
+            try:
+                self._finish(take)
+            except Exception as error:  # noqa: BLE001  as above
+                failed.append(f"{take.sequence} could not be completed: {_said(error)}")
+        return failed
 
     def _finish(self, take: Take) -> None:
         paths = take.finish()
@@ -364,3 +339,8 @@ class Capture:
             self.finished.append(str(paths.container))
             self.lossy = self.lossy or bool(take.counts.lost)
             self._on_event(f"dataset {paths.container} is complete: {take.samples} samples")
+
+
+def _said(error: Exception) -> str:
+    """What an error says, with its kind where it was not raised on purpose."""
+    return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"

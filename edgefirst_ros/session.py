@@ -13,7 +13,7 @@ from edgefirst_ros.assembly import SOFTWARE
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.leftover import Leftover
-from edgefirst_ros.dataset.recover import REFERENCE
+from edgefirst_ros.dataset.rebuild import REFERENCE
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sync.clock import TimeBase

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
 from edgefirst_ros.counts import ON_THE_WAY, Counts
-from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.pipeline import Pipeline, count_unused
@@ -31,7 +33,7 @@ class Take:
         self.sequence = sequence
         self.counts = Counts()
         self.began = time.monotonic()
-        self.bytes = self.samples = self.newest = 0
+        self.bytes = self.newest = 0
         self.worst_skew: dict[str, int] = {}
         self.base = base
         self._settings = settings
@@ -56,7 +58,6 @@ class Take:
 
     def _sink(self, sample: Sample) -> None:
         self._reached.write(self.writer, sample)
-        self.samples += 1
         self.newest = sample.timestamp
         self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
         for column, skew in sample.frame_row.items():
@@ -64,14 +65,25 @@ class Take:
                 self.worst_skew[column] = max(self.worst_skew.get(column, 0), abs(skew))
 
     @property
-    def backlog(self) -> int:
-        """Messages and frames that wait for the decoder."""
-        return self._assembly.backlog
+    def samples(self) -> int:
+        """Samples so far."""
+        return self.writer.samples
 
-    @property
-    def decoder(self) -> str:
-        """What is to be known of the decoder; empty when it is as asked for."""
-        return self._assembly.note
+    def status(self) -> dict[str, Any]:
+        """How far it is."""
+        return {
+            "sequence": self.sequence,
+            "samples": self.samples,
+            "committed": self.writer.committed,
+            "bytes": self.bytes,
+            "newest": self.newest,
+            "backlog": self._assembly.backlog,
+            "flush_age_s": round(self.writer.flush_age, 3),
+            "decoder": self._assembly.note or self._settings.decoder,
+            "worst_skew_ns": dict(self.worst_skew),
+            "counts": self.counts.plain(),
+            "time_base": time_base_of(self.base),
+        }
 
     def push(self, arrival: Arrival) -> None:
         """Take the next message."""
@@ -114,3 +126,17 @@ class Take:
                 self._reached.settle(self.counts, self._roles)
             count_unused(self.counts, self._roles)
             return self.writer.finish(self._metadata(), self._calibration.labels)
+
+
+def free_name(out: Path, host: str, layout: Layout) -> str:
+    """A name that no dataset in `out` has: HOST_YYYY_MM_DD_hh_mm_ss of now, or of a second soon after."""
+    moment = datetime.now(UTC)
+    while is_taken(out, name := f"{host}_{moment:%Y_%m_%d_%H_%M_%S}", layout):
+        moment += timedelta(seconds=1)
+    return name
+
+
+def is_taken(out: Path, name: str, layout: Layout) -> bool:
+    """Whether there is a dataset of that name, finished or not."""
+    paths = DatasetPaths(out, name, layout)
+    return paths.unfinished or any(os.path.lexists(place) for place in (paths.container, paths.arrow, paths.frames))

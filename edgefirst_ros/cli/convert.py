@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ from edgefirst_ros.cli.text import plain, say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.conversion import Outcome
+    from edgefirst_ros.skews import Skews
 
 
 def convert(
@@ -93,11 +93,10 @@ def convert(
     raise typer.Exit(outcome.exit_code)
 
 
-def _skew(values: array[int]) -> dict[str, float]:
+def _skew(skews: Skews) -> dict[str, float]:
     """Median, 95th percentile and largest |skew| in ms."""
-    ordered = sorted(values)
-    picked = {"p50": (len(ordered) - 1) // 2, "p95": (len(ordered) - 1) * 95 // 100, "max": len(ordered) - 1}
-    return {key: ordered[n] / 1e6 for key, n in picked.items()}
+    found = {"p50": skews.percentile(50), "p95": skews.percentile(95), "max": skews.largest}
+    return {key: value / 1e6 for key, value in found.items()}
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Every member lies whole behind a complete local header, so that a ZIP without it
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import NEW_FILE, OPEN_FOLDER, claim_file, reopen_file, reporting, write_at
+from edgefirst_ros.dataset.claim import NEW_FILE, OPEN_FOLDER, claim_file, give_back, reopen_file, reporting, write_at
 from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.dataset.scan import Lost, scan
 from edgefirst_ros.dataset.seen import Seen
 from edgefirst_ros.dataset.space import StillThere, largest_file
 from edgefirst_ros.dataset.zipformat import END_BYTES, Entry, central_record, end_records, local_header, new_entry
+from edgefirst_ros.errors import StorageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -35,7 +38,10 @@ class Container(Protocol):
         """Mark the beginning of a sample."""
 
     def undo(self) -> None:
-        """Remove the members added since `begin`: a sample is there as a whole or not at all."""
+        """Remove the members added since `begin`: a sample is there as a whole or not at all.
+
+        What the disk does not let go of now is removed at the end; never raises.
+        """
 
     def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
         """Append a member made of `buffers`, one after the other."""
@@ -68,10 +74,20 @@ class ArchiveWriter:
         self._offset = 0
         self._count = 0
         self._begun = (0, 0, 0)
+        self._synced = 0
+        self._doubtful = False
         with reporting(path, "open" if reopen else "create"):
             self.fd = reopen_file(path) if reopen else claim_file(path)
-            self._central = _Spill(path.parent)
-            self._largest = largest_file(path)
+            try:
+                self._largest = largest_file(path)
+                self._central = _Spill(path.parent)
+                if reopen:  # what the system remembers may have been refused by the disk since
+                    os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            except OSError:
+                os.close(self.fd)
+                if not reopen:
+                    path.unlink(missing_ok=True)
+                raise
         self._there = StillThere(path, self.fd)
 
     def begin(self) -> None:
@@ -83,8 +99,8 @@ class ArchiveWriter:
         """Remove the members added since `begin`."""
         self.seen.undo()
         self._offset, self._count, directory = self._begun
-        with reporting(self.path, "truncate"):
-            self._central.truncate(directory)
+        self._central.truncate(directory)
+        with contextlib.suppress(OSError):
             os.ftruncate(self.fd, self._offset)
 
     def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
@@ -128,9 +144,22 @@ class ArchiveWriter:
         """Nothing is held back in the process; `sync`: wait until the disk has it all. Returns the bytes so far."""
         with reporting(self.path, "write"):
             if sync:
+                self._doubtful = True
                 os.fdatasync(self.fd)
+                self._synced, self._doubtful = self._offset, False
             self._there.check()
         return self._offset
+
+    def _prove(self) -> None:
+        """After a sync that failed the system forgets what the disk did not take: read it back from the disk."""
+        os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        reached = 0
+        for found in scan(self.fd, self._synced):
+            if isinstance(found, Lost):
+                break
+            reached = found.end
+        if reached != self._offset:
+            raise OSError(errno.EIO, "what was written cannot be read back")
 
     def hold(self) -> int:
         """Return a descriptor that keeps the lock on the file for as long as it is open."""
@@ -145,11 +174,15 @@ class ArchiveWriter:
         """Write central directory and end record, sync, close."""
         with reporting(self.path, "finish"):
             start = end = self._offset
+            os.ftruncate(self.fd, start)
+            if self._doubtful:
+                self._prove()
             try:
                 for chunk in self._central:
                     end = write_at(self.fd, [memoryview(chunk)], end)
                 write_at(self.fd, [memoryview(end_records(self._count, start, end - start))], end)
                 os.fsync(self.fd)
+                self._there.check()
             except OSError:
                 os.ftruncate(self.fd, self._offset)
                 raise
@@ -158,7 +191,7 @@ class ArchiveWriter:
     def abandon(self) -> None:
         """Close without completing; closing twice does nothing."""
         if self.fd >= 0:
-            os.close(self.fd)
+            give_back(self.fd)
             self.fd = -1
         self._central.close()
 
@@ -179,29 +212,31 @@ class _Spill:
         return self._written + len(self._pending)
 
     def append(self, record: bytes) -> None:
-        """Add a record; it is kept also where the disk refuses it (OSError)."""
-        self._pending += record
+        """Add a record; where the disk refuses it (OSError) only those before it are there."""
         if len(self._pending) >= self._PENDING:
             self._written = write_at(self._file.fileno(), [memoryview(bytes(self._pending))], self._written)
             self._pending.clear()
+        self._pending += record
 
     def truncate(self, size: int) -> None:
         """Forget all but the first `size` bytes."""
-        if size < self._written:
-            os.ftruncate(self._file.fileno(), size)
-            self._written = size
         del self._pending[max(0, size - self._written) :]
+        self._written = min(self._written, size)  # what lies behind it in the file is written over
 
     def __iter__(self) -> Iterator[bytes]:
         place = 0
-        while place < self._written and (chunk := os.pread(self._file.fileno(), 1 << 18, place)):
+        while place < self._written:
+            chunk = os.pread(self._file.fileno(), min(1 << 18, self._written - place), place)
+            if not chunk:
+                raise OSError(errno.EIO, "the directory so far cannot be read back")
             place += len(chunk)
             yield chunk
         yield bytes(self._pending)
 
     def close(self) -> None:
         """Give the file back; closing twice does nothing."""
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 class DirectoryWriter:
@@ -219,6 +254,7 @@ class DirectoryWriter:
         self._bytes = 0
         self._sequence = ""
         self._folder = -1
+        self._unwanted: list[str] = []
         with reporting(path, "open" if reopen else "create"):
             if not reopen:
                 os.mkdir(path, 0o755)
@@ -231,15 +267,24 @@ class DirectoryWriter:
 
     def undo(self) -> None:
         """Remove the members added since `begin`."""
-        for name in self.seen.undo():
+        self._unwanted += self.seen.undo()
+        with contextlib.suppress(StorageError):
+            self._clear()
+
+    def _clear(self) -> None:
+        """Remove what belongs to no sample."""
+        while self._unwanted:
+            name = self._unwanted[-1]
             with reporting(self.path / name, "remove"):
                 (self.path / name).unlink(missing_ok=True)
+            self._unwanted.pop()
 
     def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
         """Write a member made of `buffers`, one after the other; `time_ns` becomes the file's time.
 
         Raises DatasetError for a name that is no member's or was added before, and when writing fails.
         """
+        self._clear()
         sequence = self.seen.add(name).sequence
         views, size = _views(buffers)
         with reporting(self.path / name, "write"):
@@ -251,7 +296,7 @@ class DirectoryWriter:
                 os.utime(fd, ns=(time_ns, time_ns))
                 os.rename(self._UNNAMED, name.partition("/")[2], src_dir_fd=self._folder, dst_dir_fd=self._folder)
             except OSError:
-                os.unlink(self._UNNAMED, dir_fd=self._folder)
+                self._unwanted.append(f"{sequence}/{self._UNNAMED}")
                 raise
             finally:
                 os.close(fd)
@@ -277,6 +322,7 @@ class DirectoryWriter:
 
     def close(self) -> None:
         """Sync and close."""
+        self._clear()
         self.flush(sync=True)
         self.abandon()
 
@@ -284,7 +330,7 @@ class DirectoryWriter:
         """Close without syncing; closing twice does nothing."""
         for fd in (self._folder, self._root):
             if fd >= 0:
-                os.close(fd)
+                give_back(fd)
         self._folder = self._root = -1
 
 

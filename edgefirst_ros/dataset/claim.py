@@ -17,6 +17,18 @@ from edgefirst_ros.errors import DatasetError, InUseError, StorageError
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IOV_MAX = 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ADVICE = {
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "free some space there, or have the quota raised",
+    errno.EFBIG: "write to a disk that takes larger files, or have the limit raised",
+    errno.EROFS: "have it mounted so that it can be written",
+    errno.EACCES: "it must be writable",
+    errno.EIO: "the disk may be broken: see the system's log",
+    errno.ENOENT: "see whether its disk is still there",
+    errno.ESTALE: "see whether its disk is still there",
+    errno.ENOTCONN: "see whether its disk is still there",
+}
+"""What to do, by the reason of the system."""
 
 
 @contextmanager
@@ -25,7 +37,14 @@ def reporting(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{path}: cannot {action}: {error.strerror or error}") from error
+        advice = f"; {_ADVICE[error.errno]}" if error.errno in _ADVICE else ""
+        raise StorageError(f"{path}: cannot {action}: {error.strerror or error}{advice}") from error
+
+
+def give_back(fd: int) -> None:
+    """Close a descriptor of which nothing is wanted any more; some file systems tell only now that they refuse."""
+    with suppress(OSError):
+        os.close(fd)
 
 
 def claim_file(path: Path) -> int:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from isal import isal_zlib
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.claim import NEW_FILE, reporting, write_at
+from edgefirst_ros.dataset.claim import NEW_FILE, give_back, reporting, write_at
 from edgefirst_ros.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ANNOTATION_JOURNAL = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
 
 _PENDING_ROWS = 256
 _PENDING_BYTES = 1 << 20
-_CHECKPOINT = b"checkpoint"
+_CHECKPOINT, _CHECKSUM = b"checkpoint", b"crc32"
 
 
 class Journal:
@@ -53,7 +54,11 @@ class Journal:
             self._fd = os.open(path, NEW_FILE, 0o644)
             self._sink = _Sink()
             self._stream = pa.ipc.new_stream(self._sink, columns)
-            self._save()
+            try:
+                self._save()
+            except OSError:
+                self.abandon()
+                raise
 
     def check(self, row: Row) -> None:
         """Raise DatasetError for a row that breaks a rule of the format, before anything of its sample is written.
@@ -115,8 +120,12 @@ class Journal:
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 self.rows -= len(rows)
                 raise DatasetError(f"{self.path}: {field.name} does not fit {field.type}: {error}") from error
-        metadata = None if checkpoint is None else {_CHECKPOINT: json.dumps(checkpoint).encode()}
-        self._stream.write_batch(pa.record_batch(arrays, schema=self._schema), metadata)
+        self._stream_out(pa.record_batch(arrays, schema=self._schema), checkpoint)
+
+    def _stream_out(self, batch: pa.RecordBatch, checkpoint: Mapping[str, object] | None) -> None:
+        text = b"" if checkpoint is None else json.dumps(checkpoint).encode()
+        metadata = {_CHECKSUM: b"%08x" % _checksum(batch, text)}
+        self._stream.write_batch(batch, metadata if checkpoint is None else {**metadata, _CHECKPOINT: text})
 
     def _save(self) -> None:
         """Append what the stream gave to the file, as a whole or not at all."""
@@ -127,7 +136,7 @@ class Journal:
     def refill(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take over the rows of another journal."""
         for batch in batches:
-            self._stream.write_batch(batch)
+            self._stream_out(batch, None)
             self.rows += batch.num_rows
             with reporting(self.path, "write"):
                 self._save()
@@ -141,8 +150,15 @@ class Journal:
             self._stream.close()
             with reporting(self.path, "write"):
                 self._save()
+                fd, self._fd = self._fd, -1
+                os.close(fd)
         finally:
-            os.close(self._fd)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close without writing what is pending; closing twice does nothing."""
+        if self._fd >= 0:
+            give_back(self._fd)
             self._fd = -1
 
 
@@ -163,7 +179,7 @@ class _Sink(io.RawIOBase):
 
 
 def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the whole batches of a journal, up to its end or to where it was cut; never raises for a cut."""
+    """Yield the whole batches of a journal, up to its end or to where it was cut or damaged; never raises for that."""
     for batch, _ in read_checkpoints(path):
         yield batch
 
@@ -181,8 +197,10 @@ def read_checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, obj
             try:
                 batch, metadata = stream.read_next_batch_with_custom_metadata()
                 batch.validate(full=True)
-                text = (metadata or {}).get(_CHECKPOINT)
-                checkpoint = None if text is None else json.loads(text)
+                text = (metadata or {}).get(_CHECKPOINT, b"")
+                if int((metadata or {}).get(_CHECKSUM, b""), 16) != _checksum(batch, text):
+                    return
+                checkpoint = json.loads(text) if text else None
             except (StopIteration, pa.ArrowException, OSError, ValueError, RecursionError):
                 return
             yield batch, checkpoint if isinstance(checkpoint, dict) else None
@@ -194,6 +212,11 @@ class _Bounded(io.FileIO):
     def read(self, size: int | None = -1, /) -> bytes:
         left = max(0, os.fstat(self.fileno()).st_size - self.tell())
         return super().read(left if size is None or size < 0 else min(size, left)) or b""
+
+
+def _checksum(batch: pa.RecordBatch, checkpoint: bytes) -> int:
+    """A power cut leaves blocks of zeros, which Arrow takes for values."""
+    return isal_zlib.crc32(checkpoint, isal_zlib.crc32(batch.serialize()))
 
 
 def _place(row: Row) -> str:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.archive import ArchiveWriter, Container, DirectoryWriter
 from edgefirst_ros.dataset.claim import reopen_folder, reporting
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints, read_journal
+from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints
 from edgefirst_ros.dataset.names import KINDS, DatasetPaths, Member, member_name, parse_member, safe_name
-from edgefirst_ros.dataset.rowlog import read_log
+from edgefirst_ros.dataset.rowlog import is_plain_file, read_log
 from edgefirst_ros.dataset.scan import Lost, scan
 from edgefirst_ros.dataset.seen import FrameSet
 from edgefirst_ros.dataset.zipformat import unix_time
@@ -33,6 +33,8 @@ KIND_OF = {
     "lidar_points": "lidar.pcd",
 }
 """Companion with columns in the frames table -> kind of its member."""
+_UNNAMED = "/.partial"
+"""End of the name of a file that is no member yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +70,23 @@ class Leftover:
     def __init__(self, paths: DatasetPaths, archive: Path | None = None) -> None:
         """`archive`: where the ZIP is, if not under its partial name."""
         self.paths = paths
-        self.container: Container
-        if paths.layout == "zip":
-            writer = ArchiveWriter(archive or paths.members_partial, reopen=True)
-            self.container, self.lock = writer, writer.hold()
-        else:
-            with reporting(paths.folder_partial, "open"):
-                self.lock = reopen_folder(paths.folder_partial)
-                paths.members_partial.mkdir(exist_ok=True)
-            self.container = DirectoryWriter(paths.members_partial, reopen=True)
+        self.container, self.lock = _open(paths, archive or paths.members_partial)
         self.description: dict[str, Any] = {}
         self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
         self._logged_frames: list[pa.RecordBatch] = []
         self._logged_annotations: list[pa.RecordBatch] = []
         self.points: list[Checkpoint] = [Checkpoint()]
-        self._read_journals()
+        try:
+            self._read_journals()
+        except DatasetError:
+            self.close()
+            raise
 
     def _read_journals(self) -> None:
         rows = sum(batch.num_rows for batch in _first(self.paths.arrow_journal, None))
         samples = 0
-        for batch, checkpoint in _checkpoints(self.paths.frames_journal):
-            self.companions = [base for base in schema.COMPANIONS if f"{base}_skew" in batch.schema.names]
+        for batch, checkpoint in _batches(self.paths.frames_journal):
+            self.companions = _companions(batch.schema)
             samples += batch.num_rows
             if checkpoint is None:
                 continue
@@ -116,7 +114,7 @@ class Leftover:
     @property
     def journalled(self) -> bool:
         """Whether there are journals: without them it is another tool's."""
-        return self.paths.frames_journal.exists() or self.paths.arrow_journal.exists()
+        return is_plain_file(self.paths.frames_journal) or is_plain_file(self.paths.arrow_journal)
 
     def annotations(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of the annotations' journal, or the first of them."""
@@ -141,7 +139,9 @@ class Leftover:
         """
         synced = Checkpoint() if verify else max(self.points, key=lambda point: point.bytes if point.synced else -1)
         if isinstance(self.container, ArchiveWriter):
-            yield from self._in_archive(self.container, synced.bytes)
+            # A file that is shorter than the disk was to have it shows that the disk did not keep its word.
+            kept = os.fstat(self.container.fd).st_size >= synced.bytes
+            yield from self._in_archive(self.container, synced.bytes if kept else 0)
         else:
             yield from self._in_folder(synced.samples)
 
@@ -163,7 +163,8 @@ class Leftover:
             member = parse_member(name)
             size = file.stat().st_size
             if member is None:
-                yield Lost(0, size, name, "no name of a member")
+                why = "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
+                yield Lost(0, size, name, why)
                 continue
             why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
             if why:
@@ -208,13 +209,52 @@ class Leftover:
         return point
 
 
+def _open(paths: DatasetPaths, members: Path) -> tuple[Container, int]:
+    """The container that was left, and a descriptor that holds the lock."""
+    if paths.layout == "zip":
+        archive = ArchiveWriter(members, reopen=True)
+        return archive, archive.hold()
+    with reporting(paths.folder_partial, "open"):
+        lock = reopen_folder(paths.folder_partial)
+    try:
+        with reporting(members, "create"):
+            members.mkdir(exist_ok=True)
+        return DirectoryWriter(members, reopen=True), lock
+    except DatasetError:
+        os.close(lock)
+        raise
+
+
 def expected_kinds(row: Mapping[str, Any]) -> frozenset[str]:
     """The kinds of members that a sample has for certain, by its row of the frames table; without the camera's."""
     return frozenset(kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None)
 
 
-def _checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
-    return read_checkpoints(path) if path.exists() else iter(())
+def _batches(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
+    """The batches of a journal with their checkpoints, up to the first that no writer can have made."""
+    known = None
+    for batch, checkpoint in read_checkpoints(path) if is_plain_file(path) else ():
+        known = _is_journal(batch.schema) if known is None else known
+        if not known or not _is_sound(batch):
+            return
+        yield batch, checkpoint
+
+
+def _companions(columns: pa.Schema) -> list[str]:
+    return [base for base in schema.COMPANIONS if f"{base}_skew" in columns.names]
+
+
+def _is_journal(columns: pa.Schema) -> bool:
+    """Whether these are the columns of either journal."""
+    frames = schema.journal_schema(schema.frames_columns(_companions(columns)))
+    return bool(columns.equals(ANNOTATION_JOURNAL) or columns.equals(frames))
+
+
+def _is_sound(batch: pa.RecordBatch) -> bool:
+    """Whether every row names a sample."""
+    if any(batch[name].null_count for name in ("name", "frame", "timestamp")):
+        return False
+    return all(safe_name(name) == name for name in batch["name"].unique().to_pylist())
 
 
 def _point(checkpoint: Mapping[str, object]) -> Checkpoint | None:
@@ -229,12 +269,14 @@ def _point(checkpoint: Mapping[str, object]) -> Checkpoint | None:
 def _batch(rows: list[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
     batch = pa.RecordBatch.from_pylist(rows, schema=columns)
     batch.validate(full=True)
+    if not _is_sound(batch):
+        raise ValueError("no rows of samples")
     return batch
 
 
 def _first(path: Path, rows: int | None, further: Sequence[pa.RecordBatch] = ()) -> Iterator[pa.RecordBatch]:
     left = rows
-    for batch in chain(read_journal(path) if path.exists() else (), further):
+    for batch in chain((batch for batch, _ in _batches(path)), further):
         if left is not None and left < batch.num_rows:
             if left:
                 yield batch.slice(0, left)

@@ -33,7 +33,7 @@ def _place_files(paths: DatasetPaths) -> None:
     sync_folder(paths.out)
     os.replace(paths.members_partial, paths.container)
     sync_folder(paths.out)
-    _remove(paths.arrow_journal, paths.frames_journal, paths.row_log)
+    _remove(paths.arrow_journal, paths.frames_journal, paths.row_log, paths.reserve)
 
 
 def _place_folder(paths: DatasetPaths) -> None:
@@ -41,7 +41,7 @@ def _place_folder(paths: DatasetPaths) -> None:
     for partial, final in ((paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)):
         if partial.exists():
             os.replace(partial, building / final.name)
-    _remove(paths.arrow_journal, paths.frames_journal, paths.row_log)
+    _remove(paths.arrow_journal, paths.frames_journal, paths.row_log, paths.reserve)
     sync_folder(building)
     # A folder cannot replace one that is not empty: the old one steps aside, whole, and goes last.
     old = os.path.lexists(paths.folder)
@@ -61,8 +61,9 @@ def remove_unfinished(paths: DatasetPaths) -> None:
             remove_tree(paths.folder_partial)
         else:
             journals = paths.arrow_journal, paths.frames_journal
-            _remove(*journals, *(journal.with_name(f"{journal.name}.partial") for journal in journals))
-            _remove(paths.row_log, paths.reserve, paths.arrow_partial, paths.frames_partial, paths.members_partial)
+            rebuilt = (journal.with_name(f"{journal.name}.partial") for journal in journals)
+            tables = paths.arrow_partial, paths.frames_partial
+            _remove(*journals, *rebuilt, *tables, paths.row_log, paths.reserve, paths.members_partial)
 
 
 def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
@@ -89,8 +90,15 @@ def _refuse_foreign_folder(paths: DatasetPaths) -> None:
 
 
 def _remove(*files: Path) -> None:
+    """Remove files; one that cannot be removed does not keep the others."""
+    refused: OSError | None = None
     for file in files:
-        file.unlink(missing_ok=True)
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
 
 
 def remove_tree(path: Path) -> None:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
+from edgefirst_ros.counts import INTERRUPTED
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.dataset.leftover import Found
@@ -17,6 +19,8 @@ from edgefirst_ros.sensors.exif import ExifFound, read_exif
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.picture_file import check_png, jpeg_size
 
+REFERENCE = "reference"
+"""Key of the reference topic among the topics of a sequence; companions go by their columns."""
 _HEADS = (1 << 12, 1 << 17)
 """Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""
 _NOTHING = ExifFound(None, None, None, None, None, None)
@@ -115,3 +119,44 @@ def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | No
 def rebuilt_path(journal: Path) -> Path:
     """Where the rows that are made anew for a journal are kept on the way."""
     return journal.with_name(f"{journal.name}.partial")
+
+
+def recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
+    """The counts of the last commit with what is `used` now, by sequence and part; None where there are none.
+
+    What of a reference was seen and is nowhere else was interrupted. `topics` is {sequence: {part: topic}}.
+    """
+    if not _is_counted(counts) or not _is_by_part(topics):
+        return None
+    written: Counter[str] = Counter()
+    for (sequence, part), number in used.items():
+        topic = topics.get(sequence, {}).get(part, "")
+        written.update({topic: number} if topic else {})
+    for topic, number in written.items():
+        count = counts.setdefault(topic, {"seen": 0, "written": 0, "dropped": {}})
+        count["written"] = number
+        # What a capture wrote since the last commit was seen since then as well.
+        count["seen"] = max(count["seen"], number + sum(count["dropped"].values()))
+    for reference in {parts[REFERENCE] for parts in topics.values() if REFERENCE in parts} & set(counts):
+        count = counts[reference]
+        rest = count["seen"] - count["written"] - sum(count["dropped"].values())
+        if rest > 0:
+            count["dropped"][INTERRUPTED] = rest
+    return counts
+
+
+def _is_by_part(topics: Any) -> TypeGuard[dict[str, dict[str, str]]]:
+    """Whether it is {sequence: {part: topic}}."""
+    return isinstance(topics, dict) and all(
+        isinstance(parts, dict) and all(isinstance(topic, str) for topic in parts.values()) for parts in topics.values()
+    )
+
+
+def _is_counted(counts: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether it is {topic: {"seen", "written", "dropped": {reason: n}}}."""
+    return isinstance(counts, dict) and all(
+        isinstance(count, dict)
+        and isinstance(count.get("dropped"), dict)
+        and all(isinstance(n, int) for n in (count.get("seen"), count.get("written"), *count["dropped"].values()))
+        for count in counts.values()
+    )

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefirst_ros.counts import INTERRUPTED
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.archive import ArchiveWriter
 from edgefirst_ros.dataset.claim import reporting
@@ -23,7 +22,7 @@ from edgefirst_ros.dataset.journal import read_journal
 from edgefirst_ros.dataset.leftover import KIND_OF, Found, Leftover, expected_kinds
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
-from edgefirst_ros.dataset.rebuild import Rebuilt, rebuilt_path
+from edgefirst_ros.dataset.rebuild import REFERENCE, Rebuilt, rebuilt_path, recounted
 from edgefirst_ros.dataset.scan import Lost
 from edgefirst_ros.dataset.seen import FrameSet, Seen
 from edgefirst_ros.dataset.state import is_cut, is_sealed, locate_any, tidy, unfinished
@@ -31,8 +30,6 @@ from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.tables import seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError
 
-REFERENCE = "reference"
-"""Key of the reference topic among the topics of a sequence; companions go by their columns."""
 LISTED = 100
 """Stretches without a whole member that are reported one by one."""
 
@@ -103,6 +100,7 @@ def recover(
     elif dry_run:
         leftover = Leftover(paths, paths.container)
     else:
+        recover(paths.container, dry_run=True)  # raises where nothing is whole: what is no archive keeps its name
         with reporting(paths.container, "rename"):
             os.rename(paths.container, paths.members_partial)
         leftover = Leftover(paths)
@@ -154,6 +152,8 @@ class _Recoverer:
             annotations, frames = (
                 rebuilt_path(folder / path.name) for path in (paths.arrow_journal, paths.frames_journal)
             )
+            for made in (annotations, frames):
+                stack.callback(made.unlink, missing_ok=True)
             rebuilt = Rebuilt(annotations, frames, self._leftover.companions)
             self._gather(rebuilt, verify=verify)
             if not report.members:
@@ -263,7 +263,8 @@ class _Recoverer:
     # ---- the end -------------------------------------------------------------------------
     def _complete(self, annotations: Path, frames: Path) -> None:
         paths, described = self._paths, self._leftover.description
-        paths.reserve.unlink(missing_ok=True)
+        with reporting(paths.reserve, "remove"):
+            paths.reserve.unlink(missing_ok=True)
         version = described.get("schema_version")
         version = version if version in schema.WRITABLE else schema.DEFAULT_VERSION
         labels = described.get("labels")
@@ -280,7 +281,7 @@ class _Recoverer:
                 (paths.members_partial / name).unlink(missing_ok=True)
         self._leftover.container.close()
         for path in (annotations, frames):
-            path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # before the folder that holds them is put in place
         place(paths)
 
     def _is_kept(self, table: Path) -> bool:
@@ -302,7 +303,7 @@ class _Recoverer:
         known: dict[str, Any] = {key: self._leftover.description.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
         known["static_transforms"] = known["static_transforms"] or []
-        known["counts"] = self._counts(known["counts"])
+        known["counts"] = recounted(known["counts"], self._leftover.description.get("topics"), self._used)
         report = self._report
         known["recovered"] = {
             "members": report.members,
@@ -313,22 +314,3 @@ class _Recoverer:
             "rows_dropped": report.rows_dropped,
         }
         return known
-
-    def _counts(self, counts: Any) -> dict[str, Any]:
-        """Those of the last commit, with what is written now; what of a reference is nowhere else was interrupted."""
-        topics = self._leftover.description.get("topics")
-        if not isinstance(counts, dict) or not isinstance(topics, dict):
-            return {}
-        written: Counter[str] = Counter()
-        for (sequence, part), number in self._used.items():
-            topic = topics.get(sequence, {}).get(part)
-            written.update({topic: number} if topic in counts else {})
-        references = {parts.get(REFERENCE) for parts in topics.values()}
-        for topic, number in written.items():
-            counts[topic]["written"] = number
-        for topic in references & set(counts):
-            count = counts[topic]
-            rest = count["seen"] - count["written"] - sum(count["dropped"].values())
-            if rest > 0:
-                count["dropped"][INTERRUPTED] = rest
-        return counts

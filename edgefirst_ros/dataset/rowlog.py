@@ -15,7 +15,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import NEW_FILE, reporting, write_at
+from edgefirst_ros.dataset.claim import NEW_FILE, give_back, reporting, write_at
 
 _LARGEST = 1 << 26
 """Bytes that are read of a log: far more than come in a flush interval."""
@@ -61,14 +61,14 @@ class RowLog:
     def close(self) -> None:
         """Close, keeping the file; closing twice does nothing."""
         if self._fd >= 0:
-            os.close(self._fd)
+            give_back(self._fd)
             self._fd = -1
 
 
 def read_log(path: Path) -> list[Logged]:
     """The whole lines of a log, up to the first that is cut or damaged; none where there is no log."""
     found: list[Logged] = []
-    if not path.exists():
+    if not is_plain_file(path):
         return found
     with reporting(path, "read"), path.open("rb") as file:
         data = file.read(_LARGEST)
@@ -82,6 +82,11 @@ def read_log(path: Path) -> list[Logged]:
         except (ValueError, TypeError, RecursionError):
             break
     return found
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether a file is there, and no link, pipe or device in its place."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _plain(value: Any) -> Any:

@@ -31,6 +31,10 @@ _HEAD = 1024
 """Bytes read for a local header: more only for a name or an extra field of unusual length."""
 _LARGEST_HEAD = 30 + 2 * 65535
 _BLOCK = 1 << 20
+_FIRST_BLOCK = 1 << 14
+_LARGEST_DESCRIPTOR = 24
+_DEFLATE_LIMIT = 1032
+"""deflate cannot do better: RFC 1951, 258 bytes from two bits."""
 _ENDS = (CENTRAL_MARK, END_MARK, END64_MARK)
 
 
@@ -65,7 +69,9 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
             continue
         name = "" if entry is None else entry.text
         if entry is None:
-            why, search = "no header of a member", position + 1
+            begun = LOCAL_MARK.startswith(head[:4]) and len(head) < _HEAD
+            why = "cut: its end is not there" if begun else "no header of a member"
+            search = position + 1
         elif entry.end > size:
             why, search = f"cut: {size - position} bytes are there of {entry.end - position}", position + 4
         else:
@@ -89,26 +95,30 @@ def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> E
 
 def _described(fd: int, entry: Entry, size: int, checks: _Checks) -> Entry | None:
     """The sizes of a member that are stated behind its data only: the mark whose stated size leads to it."""
-    place = entry.data
+    place, length = entry.data, _FIRST_BLOCK
     while place < size and checks.left > 0:
-        block = os.pread(fd, _BLOCK + 24, place)
-        checks.left -= len(block)
+        block = os.pread(fd, length + _LARGEST_DESCRIPTOR, place)
         at = block.find(DESCRIPTOR_MARK)
-        while 0 <= at < _BLOCK and at + 16 <= len(block):
-            packed = place + at - entry.data
-            for width in (4, 8):
-                stated = block[at + 8 : at + 8 + 2 * width]
-                if len(stated) == 2 * width and int.from_bytes(stated[:width], "little") == packed:
-                    crc, unpacked = int.from_bytes(block[at + 4 : at + 8], "little"), stated[width:]
-                    return replace(
-                        entry,
-                        packed=packed,
-                        size=int.from_bytes(unpacked, "little"),
-                        crc=crc,
-                        descriptor=8 + 2 * width,
-                    )
+        while 0 <= at < length:
+            stated = _stated(entry, block[at : at + _LARGEST_DESCRIPTOR], place + at - entry.data)
+            if stated is not None:
+                return stated
             at = block.find(DESCRIPTOR_MARK, at + 1)
-        place += _BLOCK
+        checks.left -= len(block)
+        place += length
+        length = min(2 * length, _BLOCK)
+    return None
+
+
+def _stated(entry: Entry, descriptor: bytes, packed: int) -> Entry | None:
+    """The member with what its descriptor, which may be of ZIP64, says; None where that cannot be its own."""
+    for width in (8, 4):
+        first, second = descriptor[8 : 8 + width], descriptor[8 + width : 8 + 2 * width]
+        unpacked = int.from_bytes(second, "little")
+        limit = packed if entry.method == STORED else packed * _DEFLATE_LIMIT
+        if len(second) == width and int.from_bytes(first, "little") == packed and unpacked <= limit:
+            crc = int.from_bytes(descriptor[4:8], "little")
+            return replace(entry, packed=packed, size=unpacked, crc=crc, descriptor=8 + 2 * width)
     return None
 
 
@@ -118,13 +128,13 @@ def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
         block = os.pread(fd, _BLOCK + 3, position)
         at = block.find(b"PK")
         while 0 <= at < _BLOCK:
-            head = os.pread(fd, _HEAD, position + at)
-            if head[:4] == LOCAL_MARK and checks.left > 0:
-                entry = _entry(fd, head, position + at, size, checks)
+            mark = block[at : at + 4]
+            if mark == LOCAL_MARK and checks.left > 0:
+                entry = _entry(fd, os.pread(fd, _HEAD, position + at), position + at, size, checks)
                 known = entry is not None and parse_member(entry.text) is not None
                 if known and entry is not None and entry.end <= size and checks.whole(entry):
                     return position + at
-            elif head[:4] == CENTRAL_MARK and _is_central(fd, position + at, size):
+            elif mark == CENTRAL_MARK and _is_central(fd, position + at, size):
                 return position + at
             at = block.find(b"PK", at + 1)
         position += _BLOCK

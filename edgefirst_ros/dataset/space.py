@@ -9,11 +9,14 @@ import os
 import resource
 from pathlib import Path
 
-from edgefirst_ros.dataset.claim import NEW_FILE, reporting
+from edgefirst_ros.dataset.claim import NEW_FILE, give_back, reporting
+from edgefirst_ros.errors import StorageError
 
 _STEP = 1 << 20
 _FAT = ("vfat", "msdos")
 _FAT_LARGEST = (1 << 32) - 1
+_AHEAD = 3.0
+"""s of growth that the free space must cover besides what is to be kept: until the next look, and what is encoded."""
 
 
 class Reserve:
@@ -42,7 +45,7 @@ class Reserve:
             return
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
-        os.close(self._fd)
+        give_back(self._fd)
         self._fd = -1
 
 
@@ -92,8 +95,36 @@ class StillThere:
             raise OSError(errno.ESTALE, "another file took its place")
 
 
+class Headroom:
+    """Watches the free space of a folder against the pace at which a dataset uses it up."""
+
+    def __init__(self, out: Path, now: float) -> None:
+        """`now`: s of a clock that only runs forward, as in `check`; nothing is written yet."""
+        self._out = out
+        self._before = 0, now
+
+    def check(self, written: int, keep: int, now: float) -> None:
+        """Raise StorageError while there still is room for what is under way.
+
+        `written`: bytes of the dataset so far; `keep`: bytes that must stay free.
+        """
+        free = free_bytes(self._out)
+        before, since = self._before
+        self._before = written, now
+        coming = round(max(0.0, (written - before) / (now - since)) * _AHEAD) if now > since else 0
+        if free - coming < keep:
+            raise StorageError(
+                f"{self._out}: {free} bytes are free, {keep} are to be kept and {coming} are on their way: "
+                "free some space, or lower min_free_bytes"
+            )
+
+
 def free_bytes(path: Path) -> int:
-    """Free space on the disk of `path`, or of the nearest folder above that exists, for users without privileges."""
+    """Free space on the disk of `path`, or of the nearest folder above that exists, for users without privileges.
+
+    Raises StorageError where the disk does not tell.
+    """
     place = Path(os.path.abspath(path))
-    status = os.statvfs(next(p for p in (place, *place.parents) if p.exists()))
+    with reporting(path, "tell the free space"):
+        status = os.statvfs(next(p for p in (place, *place.parents) if p.exists()))
     return status.f_bavail * status.f_frsize

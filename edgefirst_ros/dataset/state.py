@@ -13,6 +13,7 @@ from edgefirst_ros.dataset.container import Archive
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.placing import remove_tree
 from edgefirst_ros.dataset.rebuild import rebuilt_path
+from edgefirst_ros.dataset.rowlog import is_plain_file
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.errors import DatasetError
 
@@ -45,7 +46,8 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
     outs = [given.parent, *([given.parent.parent] if given.parent.name.removesuffix(".partial") in stems else [])]
     candidates = [DatasetPaths(out, stem, layout) for out in outs for stem in stems if stem for layout in _LAYOUTS]
     for paths in candidates:
-        if paths.unfinished:
+        # NAME.zip.partial of a ZIP must not pass for the folder of a dataset that is named NAME.zip.
+        if paths.unfinished and (paths.layout == "zip" or paths.folder_partial.is_dir()):
             return paths
     for paths in candidates:
         if os.path.isfile(paths.container) if paths.layout == "zip" else os.path.isdir(paths.members):
@@ -77,11 +79,9 @@ def is_sealed(paths: DatasetPaths) -> bool:
 
 
 def _is_table(path: Path) -> bool:
-    try:
-        TableFile(path)
-    except DatasetError:
-        return False
-    return True
+    with suppress(DatasetError):
+        return is_plain_file(path) and bool(TableFile(path).schema)
+    return False
 
 
 def tidy(paths: DatasetPaths) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
-from edgefirst_ros.dataset.archive import ArchiveWriter, Container, DirectoryWriter
-from edgefirst_ros.dataset.claim import claim_folder, reopen_file, reopen_folder, reporting
+from edgefirst_ros.dataset.claim import give_back, reporting
 from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
+from edgefirst_ros.dataset.opening import open_container, remove_if_possible
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.rowlog import RowLog
 from edgefirst_ros.dataset.space import Reserve
@@ -28,6 +28,10 @@ from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_SOONEST = 0.4
+"""s from one commit to the next where the disk is quick."""
+_SPARE = 20
+"""Times that a commit took which go by before the next one: a slow disk is not kept busy with them."""
 Describe = Callable[[], Mapping[str, object]]
 
 
@@ -53,10 +57,10 @@ class DatasetWriter:
     """Writes samples in the order given. Until `finish` only `*.partial` and `*.journal` names exist below `out`.
 
     A sample is committed once `flush` is through: its members first, then its rows; this happens by itself after
-    `flush_interval`, and at a keyframe after half of it. Left by an error, the writer keeps what was written (or
-    removes it, if that is nothing). Raises DatasetError when a finished output is there and not `overwrite`, when
-    an unfinished one is there that is neither to be replaced nor continued, when another writer is at work on it,
-    or when `out` cannot be written.
+    `flush_interval` at the latest, sooner where the disk is quick, and at a keyframe after half of that. Left by an
+    error, the writer keeps what was written (or removes it, if that is nothing). Raises DatasetError when a finished
+    output is there and not `overwrite`, when an unfinished one is there that is neither to be replaced nor continued,
+    when another writer is at work on it, or when `out` cannot be written.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class DatasetWriter:
         self._overwrite = overwrite
         self._fsync = fsync
         self._interval = flush_interval
+        self._due = min(flush_interval, _SOONEST)
         self._describe = describe or dict
         self._described: dict[str, object] = {}
         self._frames_columns = schemas.frames_columns(companions)
@@ -108,36 +113,42 @@ class DatasetWriter:
 
     def _begin(self) -> None:
         paths = self.paths
-        with reporting(paths.out, "write"):
-            _make_folder(paths.out)
-            refuse_existing(paths, overwrite=self._overwrite)
-            if paths.unfinished and not self._overwrite:
-                _refuse_unfinished(paths)
-        self._container, self._lock = _open_container(paths)
-        try:
+        self._container, self._lock = open_container(paths, overwrite=self._overwrite)
+        with ExitStack() as failing:
+            self._give_back_with(failing)
+            failing.callback(remove_if_possible, paths)
             self._reserve = Reserve(paths.reserve)
+            failing.callback(self._reserve.release)
             self._log = RowLog(paths.row_log)
+            failing.callback(self._log.close)
             self._annotations = Journal(paths.arrow_journal, ANNOTATION_JOURNAL)
+            failing.callback(self._annotations.abandon)
             self._frames = Journal(paths.frames_journal, schemas.journal_schema(self._frames_columns))
+            failing.callback(self._frames.abandon)
             self._flush(0)
-        except DatasetError:
-            self._container.abandon()
-            os.close(self._lock)
-            raise
+            failing.pop_all()
+
+    def _give_back_with(self, failing: ExitStack) -> None:
+        """Let go of container and lock, should the writer not come into being."""
+        failing.callback(give_back, self._lock)
+        failing.callback(self._container.abandon)
 
     def _resume(self, leftover: Leftover) -> None:
         """Take over the committed samples of a leftover, and cut off what lies behind them."""
         paths = self.paths
         self._container, self._lock = leftover.container, leftover.lock
-        try:
+        with ExitStack() as failing:
+            self._give_back_with(failing)
             point = leftover.rewind()
             self._reserve = Reserve(paths.reserve)
+            failing.callback(self._reserve.release)
             rows = partial(leftover.annotations, point.rows), partial(leftover.frames, point.samples)
             columns = ANNOTATION_JOURNAL, schemas.journal_schema(self._frames_columns)
             made = []
             for path, schema, batches in zip((paths.arrow_journal, paths.frames_journal), columns, rows, strict=True):
                 # Renamed over the old one when it is whole: until then the old one must not change.
                 journal = Journal(path.with_name(f"{path.name}.partial"), schema)
+                failing.callback(journal.abandon)
                 journal.refill(batches())
                 made.append(journal)
             self._annotations, self._frames = made
@@ -147,10 +158,7 @@ class DatasetWriter:
                     os.replace(journal.path, path)
                 journal.path = path
             self._log = RowLog(paths.row_log)
-        except DatasetError:
-            self._container.abandon()
-            os.close(self._lock)
-            raise
+            failing.pop_all()
         for batch in read_journal(paths.frames_journal):
             for sequence in batch["name"].to_pylist():
                 self._kept[sequence] = self._kept.get(sequence, 0) + 1
@@ -171,8 +179,11 @@ class DatasetWriter:
             return
         if self.samples or self.committed:
             self._suspend()
-        else:
+        elif error is None:
             self.abort()
+        else:
+            with suppress(StorageError):  # the error that led here says more
+                self.abort()
 
     def write(self, sample: Sample) -> None:
         """Append a sample: its members first, then its rows.
@@ -206,11 +217,12 @@ class DatasetWriter:
         self._frames.append(frames_row)
         self.samples += 1
         if any("mask" in row for row in rows):  # large, and no text
-            self.flush()
+            self._annotations.flush(sync=False)
+            self._frames.flush(sync=False)
         else:
             self._log.append(*before, frames_row, rows)
         age = self.flush_age * 2 if sample.frame_row.get("keyframe") else self.flush_age
-        if age >= self._interval or self._annotations.heavy or self._frames.heavy:
+        if age >= self._due or self._annotations.heavy or self._frames.heavy:
             self.flush()
 
     def _compare(self, row: Mapping[str, object]) -> None:
@@ -227,10 +239,12 @@ class DatasetWriter:
         """Commit all samples so far: they survive the end of the process, and with `fsync` a power cut."""
         if self.samples <= self.committed:
             return
+        began = time.monotonic()
         self._flush(self._container.flush(self._fsync))
         self._log.clear()
         self.committed = self.samples
         self._flushed = time.monotonic()
+        self._due = min(self._interval, max(_SOONEST, _SPARE * (self._flushed - began)))
 
     def _flush(self, size: int) -> None:
         """Hand over the rows, the container being `size` bytes long."""
@@ -259,13 +273,30 @@ class DatasetWriter:
         labels: Sequence[str] | None = None,
         category_metadata: Mapping[str, object] | None = None,
     ) -> DatasetPaths:
-        """Seal the tables, complete the container, rename all into place; returns where they are."""
+        """Seal the tables, complete the container, rename all into place; returns where they are.
+
+        Raises StorageError when the disk refuses; everything stays as `edgefirst-ros recover` needs it.
+        """
+        try:
+            return self._finish(frames_metadata, labels, category_metadata)
+        except StorageError as error:
+            raise StorageError(
+                f"{error}; once that is mended, `edgefirst-ros recover {self.paths.container}` completes the dataset"
+            ) from error
+
+    def _finish(
+        self,
+        frames_metadata: Mapping[str, object],
+        labels: Sequence[str] | None,
+        category_metadata: Mapping[str, object] | None,
+    ) -> DatasetPaths:
         paths = self.paths
         if self.samples < self.committed:
             raise DatasetError(
                 f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was not made "
                 "from this recording in this way; use --overwrite to begin anew"
             )
+        self._container.flush(sync=False)  # is it still there?
         self._reserve.release()
         self._annotations.close()
         self._frames.close()
@@ -280,7 +311,7 @@ class DatasetWriter:
             (self._frames, seal_frames(frames, paths.frames_partial, self._frames_columns, frames_metadata)),
         ):
             if rows != journal.rows:
-                raise DatasetError(f"{journal.path}: {rows} rows can be read back of {journal.rows} written")
+                raise StorageError(f"{journal.path}: {rows} rows can be read back of {journal.rows} written")
         self._container.close()
         if not self._resumed:
             refuse_existing(paths, overwrite=self._overwrite)
@@ -291,7 +322,9 @@ class DatasetWriter:
     def abort(self) -> None:
         """Remove everything that was written."""
         try:
-            self._close_journals()
+            self._annotations.abandon()
+            self._frames.abandon()
+            self._log.close()
             remove_unfinished(self.paths)
         finally:
             self._release()
@@ -299,48 +332,15 @@ class DatasetWriter:
     def _suspend(self) -> None:
         """Close, keeping the partial files as they are."""
         self._reserve.release()
-        self._close_journals()
-        self._release()
-
-    def _close_journals(self) -> None:
         for journal in (self._annotations, self._frames):
             with suppress(StorageError):  # what the disk refuses now is rebuilt from the members
                 journal.close()
         self._log.close()
+        self._release()
 
     def _release(self) -> None:
         if self._open:
             self._open = False
             self._reserve.release()
             self._container.abandon()
-            os.close(self._lock)
-
-
-def _make_folder(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise DatasetError(f"{out} is a file; the output must be a folder")
-    out.mkdir(parents=True, exist_ok=True)
-
-
-def _refuse_unfinished(paths: DatasetPaths) -> None:
-    """Raise DatasetError, for the right reason."""
-    partial_path = paths.members_partial if paths.layout == "zip" else paths.folder_partial
-    os.close(reopen_file(partial_path) if paths.layout == "zip" else reopen_folder(partial_path))
-    raise DatasetError(
-        f"{partial_path}: an unfinished dataset is in the way; complete it with edgefirst-ros recover, "
-        "or use --overwrite to replace it"
-    )
-
-
-def _open_container(paths: DatasetPaths) -> tuple[Container, int]:
-    """Return the container and a descriptor that holds the lock until it is closed."""
-    if paths.layout == "zip":
-        archive = ArchiveWriter(paths.members_partial)
-        return archive, archive.hold()
-    with reporting(paths.folder_partial, "create"):
-        held = claim_folder(paths.folder_partial)
-    try:
-        return DirectoryWriter(paths.members_partial), held
-    except DatasetError:
-        os.close(held)
-        raise
+            give_back(self._lock)

@@ -14,6 +14,7 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.space import free_bytes
+from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.sources.ros import TopicState
 from edgefirst_ros.topics import STATICS
@@ -86,7 +87,6 @@ class Health:
             level, text = DiagnosticStatus.WARN, facts["waiting_for"] or "looking for topics"
         elif troubled:
             level, text = DiagnosticStatus.WARN, f"{text}; something is wrong with {', '.join(troubled)}"
-        place = Path(out)
         values = {
             "dataset": facts.get("sequence", ""),
             "samples": facts.get("samples", 0),
@@ -101,10 +101,18 @@ class Health:
             else "",
             "age of the last flush, s": facts.get("flush_age_s", ""),
             "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
-            "disk left, bytes": free_bytes(place) if place.is_dir() else "",
+            "disk left, bytes": _room(Path(out)),
             "clock": facts.get("time_base", {}).get("base", ""),
         }
         return status(level, f"{self._node}: dataset", text, values)
+
+
+def _room(out: Path) -> int | str:
+    """Free bytes where the datasets go; empty where there is no such folder, or its disk does not tell."""
+    try:
+        return free_bytes(out) if out.is_dir() else ""
+    except (OSError, StorageError):
+        return ""
 
 
 def status(level: bytes, name: str, text: str, values: Mapping[str, Any]) -> DiagnosticStatus:

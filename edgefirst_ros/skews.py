@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far off in time a sensor's messages were, over a drive of any length."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+BIN = 100_000
+"""ns; percentiles are known to this, the largest exactly."""
+
+
+class Skews:
+    """Counts |skew| in bins, so that memory depends on the tolerance and not on the number of samples."""
+
+    def __init__(self) -> None:
+        self.largest = 0
+        """ns."""
+        self._bins: Counter[int] = Counter()
+
+    def add(self, skew: int) -> None:
+        """Take the skew of a sample, ns."""
+        self._bins[abs(skew) // BIN] += 1
+        self.largest = max(self.largest, abs(skew))
+
+    def percentile(self, percent: int) -> int:
+        """The |skew| that so many percent of the samples do not pass, ns, rounded down to BIN; 0 without samples."""
+        rank, passed = (self._bins.total() - 1) * percent // 100, 0
+        for place, number in sorted(self._bins.items()):
+            passed += number
+            if passed > rank:
+                return place * BIN
+        return 0

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets cut anywhere: exactly the whole members survive, and the tables say what the members say."""
+
+import json
+import os
+import random
+
+import edgefirst_client
+import pyarrow as pa
+import pytest
+from leftovers import (
+    JOURNALS,
+    KINDS,
+    SEQUENCE,
+    check,
+    copy,
+    cut,
+    everything,
+    finish,
+    leave,
+    members,
+    readers_accept,
+    sample,
+    spans,
+    table,
+)
+
+from edgefirst_ros.dataset.recover import recover, recover_all
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import DatasetError
+
+TINY = range(3)
+COMMITS = {4, 9, 14, 19, 29}
+LARGER_SAMPLES = [sample(frame, size=(64, 40), noise=True) for frame in range(40)]
+CUTS = 60
+STEP = 149
+"""Bytes from one cut to the next; 1 takes minutes, and test_scan.py takes every byte of the archive."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """The disk is not waited for: nothing here is about that."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(f"os.{name}", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Three samples, the first committed; and the members of the archive as it would have become."""
+    root = tmp_path_factory.mktemp("tiny")
+    paths = leave(root / "left", map(sample, TINY), commits={0})
+    return paths, spans(finish(root / "whole", map(sample, TINY)).container)
+
+
+@pytest.fixture(scope="module")
+def larger(tmp_path_factory):
+    """Forty samples, thirty of them committed and on the disk."""
+    root = tmp_path_factory.mktemp("larger")
+    paths = leave(root / "left", LARGER_SAMPLES, commits=COMMITS, fsync=True)
+    return paths, spans(finish(root / "whole", LARGER_SAMPLES).container)
+
+
+def recovered(paths, expected):
+    """Recover; exactly these members are there then, or there is nothing whole."""
+    if not expected:
+        with pytest.raises(DatasetError, match="no whole member"):
+            recover(paths.container)
+        assert not paths.container.exists()
+        return
+    report = recover(paths.container)
+    assert report.members == len(expected)
+    assert len(table(paths.frames)) == report.samples
+    check(paths, expected)
+
+
+def whole_until(known, size):
+    return [name for name, _, end in known if end <= size]
+
+
+# ---- power cuts ------------------------------------------------------------------------------
+def test_the_archive_cut(tiny, tmp_path):
+    left, known = tiny
+    edges = {end + n for _, _, end in known for n in (-1, 0, 1)}
+    for size in sorted(edges | set(range(0, known[-1][2], STEP))):
+        if size <= known[-1][2]:
+            paths = copy(left, tmp_path / "cut")
+            cut(paths.members_partial, size)
+            recovered(paths, whole_until(known, size))
+
+
+@pytest.mark.parametrize("journal", JOURNALS)
+def test_a_journal_cut(tiny, tmp_path, journal):
+    """All members survive, and their samples have their rows: from the journal, the log or the members."""
+    left, known = tiny
+    size = getattr(left, journal).stat().st_size
+    for at in {*range(0, size, STEP), size - 1}:
+        paths = copy(left, tmp_path / "cut")
+        cut(getattr(paths, journal), at)
+        recovered(paths, [name for name, _, _ in known])
+
+
+def test_everything_cut_at_random(larger, tmp_path):
+    left, known = larger
+    chance = random.Random(1)
+    for _ in range(CUTS):
+        paths = copy(left, tmp_path / "cut")
+        size = known[-1][2]
+        for name in ("members_partial", *JOURNALS):
+            if chance.random() < 0.6:
+                length = getattr(paths, name).stat().st_size
+                cut(getattr(paths, name), chance.randrange(length + 1))
+            size = paths.members_partial.stat().st_size
+        recovered(paths, whole_until(known, size))
+
+
+def test_blocks_that_never_reached_the_disk(larger, tmp_path):
+    """Of what was under way any block may be zeros; whole members behind a hole are kept as well."""
+    left, known = larger
+    before = leave(tmp_path / "before", LARGER_SAMPLES[:20], commits=COMMITS, fsync=True)
+    synced = {name: getattr(before, name).stat().st_size for name in JOURNALS}
+    synced |= {"members_partial": known[30 * len(KINDS) - 1][2], "row_log": 0}
+    original = left.members_partial.read_bytes()
+    chance, holes = random.Random(2), 0
+    for _ in range(max(8, CUTS // 5)):
+        paths = copy(left, tmp_path / "holes")
+        share = chance.choice((0.1, 0.3, 0.6))
+        for name, begin in synced.items():
+            file = getattr(paths, name)
+            file.write_bytes(zeroed(file.read_bytes(), begin, share, chance))
+        data = paths.members_partial.read_bytes()
+        expected = [name for name, start, end in known if data[start:end] == original[start:end]]
+        assert len(expected) >= 30 * len(KINDS)
+        recovered(paths, expected)
+        if holes == 0 and expected[-1] == known[-1][0] and len(expected) < len(known):
+            holes += 1
+            assert set(readers_accept(paths.container).values()) == {0}
+            edgefirst_client.read_dataset_metadata(str(paths.arrow))
+            report = validate(paths.container)
+            assert report.ok, report.to_text()
+            assert {finding.rule for finding in report.findings} <= {"HDR005"}
+    assert holes
+
+
+def zeroed(data, begin, share, chance):
+    """The bytes with some of the blocks of 4096 behind `begin` zeroed, in which the disk had nothing before."""
+    data = bytearray(data)
+    for start in range(-(-begin // 4096) * 4096, len(data), 4096):
+        if chance.random() < share:
+            data[start : start + 4096] = bytes(len(data[start : start + 4096]))
+    return bytes(data)
+
+
+# ---- what it reports, and what it leaves alone -----------------------------------------------
+def test_the_report(larger, tmp_path):
+    left, known = larger
+    paths = copy(left, tmp_path / "cut")
+    size = known[-1][2] - 1
+    cut(paths.members_partial, size)
+    paths.row_log.unlink()
+    report = recover(paths.container)
+    assert (report.samples, report.members) == (40, 119)
+    assert (report.rows_rebuilt, report.annotations_lost, report.unstamped, report.rows_dropped) == (10, 10, 0, 0)
+    assert [(lost.start, lost.end, lost.name) for lost in report.lost] == [(known[-1][1], size, known[-1][0])]
+    assert report.lost_bytes == size - known[-1][1]
+    assert report.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("seen", "dropped", "expected"),
+    [
+        (None, {}, {"seen": 3, "written": 3, "dropped": {}}),
+        (1, {}, {"seen": 3, "written": 3, "dropped": {}}),
+        (10, {"x": 2}, {"seen": 10, "written": 3, "dropped": {"x": 2, "not reached before the interruption": 5}}),
+    ],
+    ids=["unknown", "behind", "ahead"],
+)
+def test_counts_add_up(tmp_path, seen, dropped, expected):
+    """Those of the last commit may be older than the samples that are there, or may go beyond them."""
+    counts = {} if seen is None else {"/camera": {"seen": seen, "written": 0, "dropped": dropped}}
+    topics = {SEQUENCE: {"reference": "/camera", "radar_cube": "/cube"}}
+    paths = leave(tmp_path, map(sample, TINY), describe=lambda: {"counts": counts, "topics": topics})
+    recover(paths.container)
+    found = json.loads(pa.ipc.open_file(paths.frames.read_bytes()).schema.metadata[b"counts"])
+    assert found["/camera"] == expected
+    assert found["/cube"] == {"seen": 3, "written": 3, "dropped": {}}
+    assert "REF006" not in {finding.rule for finding in validate(paths.container).findings}
+
+
+def test_a_second_run_changes_nothing(larger, tmp_path):
+    left, _ = larger
+    paths = copy(left, tmp_path / "out")
+    assert recover(paths.container).exit_code == 0
+    before = everything(paths.out)
+    assert set(before) == {"drive.zip", "drive.arrow", "drive.frames.arrow"}
+    assert recover(paths.container).complete
+    assert everything(paths.out) == before
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_dry_run_changes_nothing(tmp_path, layout):
+    paths = leave(tmp_path / "out", map(sample, TINY), commits={0}, layout=layout)
+    if layout == "zip":
+        cut(paths.members_partial, paths.members_partial.stat().st_size - 1)
+    else:
+        (paths.members_partial / SEQUENCE / f"{SEQUENCE}_002.lidar.pcd").write_bytes(b"")
+    before = everything(paths.out)
+    report = recover(paths.container, dry_run=True)
+    assert (report.samples, report.members, report.lost_stretches) == (3, 8, 1)
+    assert everything(paths.out) == before
+    done = recover(paths.container)
+    assert (done.samples, done.members, done.lost_stretches) == (3, 8, 1)
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+@pytest.mark.parametrize("named", ["", ".zip", ".zip.partial", ".frames.arrow.journal"])
+def test_named_by_any_file(tmp_path, layout, named):
+    paths = leave(tmp_path / "out", map(sample, TINY), layout=layout)
+    given = paths.out / f"drive{named if layout == 'zip' else ''}"
+    assert recover(given).samples == 3
+    assert len(members(paths)) == 9
+
+
+def test_all_of_a_folder(tmp_path):
+    for layout, name in (("zip", "one"), ("directory", "two")):
+        leave(tmp_path, map(sample, TINY), layout=layout, name=name)
+    said = []
+    recover_all(tmp_path, said.append)
+    assert len(said) == 2
+    assert all("completed" in line and "3 samples, 9 members" in line for line in said)
+    assert sorted(os.listdir(tmp_path)) == ["one.arrow", "one.frames.arrow", "one.zip", "two"]
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_left_before_the_first_member_was_whole(tmp_path, layout):
+    paths = leave(tmp_path / "out", [], layout=layout)
+    if layout == "directory":
+        (paths.members_partial / SEQUENCE).mkdir()
+        (paths.members_partial / SEQUENCE / ".partial").write_bytes(b"half")
+    else:
+        paths.members_partial.write_bytes(b"PK\x03")
+    with pytest.raises(DatasetError, match="no whole member"):
+        recover(paths.container)
+    assert os.listdir(paths.out) == []

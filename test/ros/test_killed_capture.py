@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures that are killed lose nothing that they said was committed; benchmark/kill.py does many more."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+
+KILL = Path(__file__).resolve().parents[2] / "benchmark" / "kill.py"
+SMALL = {"size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
+
+
+@pytest.fixture
+def kill() -> Any:
+    spec = importlib.util.spec_from_file_location("kill", KILL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_killed_captures(kill: Any, tmp_path: Path) -> None:
+    recording = tmp_path / recording_name("maivin-kill", START)
+    write_recording(recording, Recipe(seconds=3, **SMALL))
+    reference = kill.Reference(recording, tmp_path / "whole")
+    tally = kill.kill_captures(reference, tmp_path, 3, random.Random(24), None)
+    assert tally.faults == []
+    assert sum(tally.outcomes.values()) == 3
+    assert tally.outcomes["recovered"]
+    assert tally.committed

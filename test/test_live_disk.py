@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture on disks that refuse, without ROS: the datasets are completed, and what happened is told."""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import pyarrow.ipc
+import pytest
+from disk_runs import may_mount
+
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.space import free_bytes
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.live import Capture
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.topics import choose_topics
+
+RECIPE = {"seconds": 4, "size": (640, 360), "cube_shape": (2, 32, 4, 64), "lidar_points": 2000, "gop": 5}
+CAMERA = "/camera/h264"
+PATIENCE = 20.0
+"""s that anything here may take."""
+
+
+class Feed:
+    """Gives a capture the messages of a recording, a stretch at a time, as they would come."""
+
+    def __init__(self, path, out, **live):
+        recording = McapRecording(path)
+        for _ in recording.survey():
+            pass
+        topics = {channel.topic: channel.schema for channel in recording.channels.values()}
+        settings = Settings(jobs=2)
+        roles = choose_topics(topics, settings)
+        self.messages = list(recording.messages(set(topics)))
+        self.begun = time.monotonic_ns()
+        self.events = []
+        live = LiveSettings(out=str(out), host="test", fsync=False, **live)
+        self.capture = Capture(settings, live, roles, "test", self.events.append)
+        self.capture.start()
+
+    def play(self, begin, end):
+        """Hand over what was recorded from `begin` to `end` s, and wait until that is encoded or the dataset ended."""
+        first, frames = self.messages[0].log_time, 0
+        for message in self.messages:
+            elapsed = message.log_time - first
+            if begin <= elapsed / 1e9 < end:
+                self.capture.put(message, self.begun + elapsed)
+                frames += message.topic == CAMERA
+        self.until(lambda facts: facts["queue"] == 0 and (facts["failure"] or facts.get("backlog", 0) < 5))
+        return frames
+
+    def until(self, enough):
+        deadline = time.monotonic() + PATIENCE
+        while not enough(facts := self.capture.status()):
+            assert time.monotonic() < deadline, (facts, self.events)
+            time.sleep(0.01)
+        return facts
+
+
+def assert_complete(path):
+    """The dataset is valid; returns its samples and counts."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    assert validate(path).ok, validate(path).to_text()
+    table = pyarrow.ipc.open_file(f"{str(path).removesuffix('.zip')}.frames.arrow").read_all()
+    counts = json.loads(table.schema.metadata[b"counts"])
+    for topic in (CAMERA, "/radar/cube", "/radar/targets", "/lidar/points"):
+        count = counts[topic]
+        assert count["seen"] == count["written"] + sum(count["dropped"].values()), (topic, count)
+    assert counts[CAMERA]["written"] == table.num_rows
+    return table.num_rows, counts
+
+
+# ---- full --------------------------------------------------------------------
+def test_too_little_free_space_ends_the_dataset_before_the_disk_refuses(recording, tmp_path):
+    facts = on_small_disk("kept free", recording(**RECIPE), tmp_path)
+    assert "3000000 are to be kept" in facts["failure"]
+    assert facts["failures"] == 1
+    assert facts["free"] >= 3_000_000
+    assert not facts["recording"]
+    assert len(facts["finished"]) == 1
+    samples, counts = assert_complete(tmp_path / "kept" / "one.zip")
+    assert 0 < samples < 120
+    assert "refused by the disk" not in counts[CAMERA]["dropped"]
+
+
+def test_a_file_that_meets_its_limit_ends_the_dataset(recording, tmp_path):
+    facts = elsewhere("limit", recording(**RECIPE), tmp_path / "out")
+    assert os.strerror(errno.EFBIG) in facts["failure"]
+    assert facts["failures"] == 1
+    assert facts["lossy"]
+    assert len(facts["finished"]) == 1
+    samples, counts = assert_complete(tmp_path / "out" / "one.zip")
+    assert 20 < samples < 120
+    assert counts[CAMERA]["dropped"]["refused by the disk"] > 0
+
+
+def test_a_dataset_that_is_refused_behind_a_split_ends_with_the_next_one(recording, tmp_path):
+    """The last frames of the first one do not reach the disk: that is told once, and the second one is completed."""
+    out = tmp_path / "out"
+    facts = elsewhere("split", recording(**RECIPE), out)
+    assert os.strerror(errno.EFBIG) in facts["failure"]
+    assert "one could not be completed: " in facts["failure"]
+    assert facts["failures"] == 1
+    assert facts["threads"] == [], "threads of a dataset are left"
+    assert len(facts["finished"]) == 1
+    assert assert_complete(facts["finished"][0])[0] > 0
+    assert recover(out / "one").samples > 20
+    assert validate(out / "one.zip").ok
+
+
+def on_small_disk(name, path, folder):
+    """Run a scenario on a file system of its own; returns its facts, the files are in `folder`/kept then."""
+    if not may_mount():
+        pytest.skip("this process may not mount a file system")
+    disk, kept = folder / "disk", folder / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    mount = 'mount -t tmpfs -o size=9m none "$0" && kept="$1" && shift && "$@" && cp "$0"/* "$kept"'
+    return elsewhere(name, path, disk, "unshare", "-rm", "sh", "-c", mount, disk, kept)
+
+
+def elsewhere(name, path, out, *before):
+    """Run a scenario in a process of its own; returns its facts."""
+    code = f"""
+        import json, sys
+        sys.path[:0] = {sys.path!r}
+        from test_live_disk import scenario
+        print(json.dumps(scenario(*sys.argv[1:])))
+    """
+    command = [*before, sys.executable, "-c", textwrap.dedent(code), name, path, out]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return json.loads(done.stdout)
+
+
+def scenario(name, path, out):
+    """What happens in that process."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    if name == "limit":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
+    feed = Feed(Path(path), out, sequence="one", min_free_bytes=3_000_000 if name == "kept free" else 0)
+    for step in range(100 if name == "split" else 120):
+        if name == "split" and step == 80:  # what is left takes less than the limit that is set then
+            feed.until(lambda facts: facts["samples"] > 30)
+            feed.capture.split()
+        feed.play(step / 30, (step + 1) / 30)
+        if name == "split" and feed.capture.status().get("sequence") != "one" and step > 80:
+            size = (Path(out) / "one.zip.partial").stat().st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+            name = "split and limited"
+    facts = feed.until(lambda facts: facts["failure"])
+    facts["free"] = free_bytes(Path(out))
+    facts["threads"] = [t.name for t in threading.enumerate() if t.name.startswith(("decode", "write", "encode"))]
+    feed.capture.close()
+    return {**facts, "failures": feed.capture.failures, "lossy": feed.capture.lossy}
+
+
+# ---- gone --------------------------------------------------------------------------------------
+def test_a_folder_that_vanishes_ends_the_dataset_and_the_next_one_goes_well(recording, tmp_path):
+    out = tmp_path / "out"
+    feed = Feed(recording(**RECIPE), out, sequence="one", min_free_bytes=0)
+    feed.play(0, 1.5)
+    reached = feed.until(lambda facts: facts.get("samples"))["samples"]
+    out.rename(tmp_path / "elsewhere")
+    feed.play(1.5, 2.5)
+    with contextlib.suppress(DatasetError):  # it may have been told before
+        feed.capture.stop()
+    failure = feed.capture.status()["failure"]
+    assert "No such file or directory" in failure
+    assert "one could not be completed: " in failure
+    assert "edgefirst-ros recover" in failure
+    assert feed.capture.failures == 1
+    assert feed.capture.finished == []
+    feed.capture.start()
+    feed.play(2.5, 4)
+    assert len(feed.capture.stop()) == 1
+    assert feed.capture.failure is None
+    feed.capture.close()
+    assert assert_complete(feed.capture.finished[0])[0] > 0
+    report = recover(tmp_path / "elsewhere" / "one")
+    assert report.samples >= reached
+    assert validate(report.paths.container).ok
+
+
+def test_a_folder_that_cannot_be_made_is_told(recording, tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    feed = Feed(recording(**RECIPE), tmp_path / "file" / "out", sequence="one", min_free_bytes=0)
+    feed.play(0, 1.5)
+    facts = feed.until(lambda facts: facts["failure"])
+    assert "Not a directory" in facts["failure"]
+    with pytest.raises(DatasetError, match="Not a directory"):
+        feed.capture.start()
+    assert feed.capture.status()["failure"]
+    assert feed.capture.failures == 2
+    (tmp_path / "file").unlink()
+    feed.capture.start()
+    feed.play(1.5, 3)
+    assert len(feed.capture.stop()) == 1
+    feed.capture.close()
+    shutil.rmtree(tmp_path / "file")

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions that were interrupted go on, and end as if they never had been."""
+
+import importlib.util
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edgefirst_ros import convert
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.errors import DatasetError, UsageError
+
+SMALL = {"seconds": 2, "size": (160, 96), "gop": 15, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
+KILL = Path(__file__).resolve().parents[1] / "benchmark" / "kill.py"
+
+
+class Interrupted(Exception):
+    """Raised by what is told of the progress."""
+
+
+@pytest.fixture
+def busy(monkeypatch):
+    """Every sample is committed at once."""
+    monkeypatch.setattr(DatasetWriter, "flush_age", property(lambda _: 1e9))
+
+
+@pytest.fixture
+def recordings(recording):
+    return [recording(**SMALL, host="one"), recording(**SMALL, host="two", seed=5)]
+
+
+def interrupt(recordings, out, after, **options):
+    """Convert until so many messages were given to the second walks, of all recordings together."""
+    count = 0
+
+    def progress(what, done, of):
+        nonlocal count
+        count += what.startswith("converting")
+        if count > after:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        convert(recordings, out, progress=progress, **options)
+
+
+def files(out):
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def leave(recording, out, folder):
+    """An unfinished dataset `drive` with committed samples; its uninterrupted form is in `folder`."""
+    count, _ = messages_of(recording, folder, name="drive")
+    interrupt(recording, out, count * 9 // 10, name="drive")
+    paths = DatasetPaths(out, "drive")
+    assert paths.unfinished
+    assert paths.members_partial.stat().st_size > 10_000
+    return paths
+
+
+def messages_of(recordings, out, **options):
+    """Messages in the second walks of an uninterrupted conversion."""
+    count = 0
+
+    def progress(what, done, of):
+        nonlocal count
+        count += what.startswith("converting")
+
+    outcome = convert(recordings, out, progress=progress, **options)
+    return count, outcome
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(
+    "options", [{}, {"layout": "directory"}, {"rate": 5.0}, {"split": {"a": 0.5, "b": 0.5}, "keyframes": True}], ids=str
+)
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_same_bytes(recordings, tmp_path, options, number):
+    recordings = recordings[:number]
+    count, whole = messages_of(recordings, tmp_path / "whole", name="drive", **options)
+    chance = random.Random(number)
+    continued = False
+    for n, share in enumerate((0.05, 0.5, 0.95)):
+        out = tmp_path / f"out{n}"
+        interrupt(recordings, out, round(count * share), name="drive", **options)
+        interrupt(recordings, out, chance.randrange(count), name="drive", resume=True, **options)
+        outcome = convert(recordings, out, name="drive", resume=True, **options)
+        continued = continued or any("continues behind" in note for note in outcome.notes)
+        assert files(out) == files(tmp_path / "whole")
+        assert outcome.counts.plain() == whole.counts.plain()
+        assert (outcome.samples, outcome.exit_code) == (whole.samples, 0)
+    assert continued
+
+
+@pytest.mark.usefixtures("busy")
+def test_only_what_is_missing_is_written(recordings, tmp_path, monkeypatch):
+    """What is there stays untouched: its bytes lie where they lay, and members are added behind it only."""
+    out = tmp_path / "out"
+    partial = leave(recordings[0], out, tmp_path / "whole").members_partial
+    before, inode = partial.read_bytes(), partial.stat().st_ino
+    offsets = []
+    real = DatasetWriter.write
+    monkeypatch.setattr(
+        DatasetWriter, "write", lambda self, one: (real(self, one), offsets.append(partial.stat().st_size))[0]
+    )
+    convert(recordings[0], out, name="drive", resume=True)
+    assert (out / "drive.zip").stat().st_ino == inode
+    assert min(offsets) == max(size for size in offsets if size <= len(before))
+    assert files(out) == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_finished_dataset(recordings, tmp_path, layout):
+    """Nothing is done, and nothing has to be."""
+    first = convert(recordings, tmp_path, name="drive", layout=layout)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = convert(recordings, tmp_path, name="drive", layout=layout, resume=True)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
+    assert (again.samples, again.exit_code) == (first.samples, first.exit_code)
+    assert again.counts.plain() == first.counts.plain()
+    with pytest.raises(DatasetError, match="--overwrite"):
+        convert(recordings, tmp_path, name="drive", layout=layout)
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_killed_behind_the_last_step(recordings, tmp_path, layout):
+    """The container has its final name, and what was needed on the way is not yet removed."""
+    paths = convert(recordings[0], tmp_path, name="drive", layout=layout).paths
+    before = files(tmp_path)
+    if layout == "zip":
+        for path in (paths.arrow_journal, paths.frames_journal, paths.row_log):
+            path.write_bytes(b"rows")
+    else:
+        shutil.copytree(paths.folder, paths.aside)
+    convert(recordings[0], tmp_path, name="drive", layout=layout, resume=True)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("done", [False, True], ids=["unfinished", "finished"])
+@pytest.mark.parametrize("other", ["settings", "recording", "number"])
+def test_another_conversion_is_refused(recordings, tmp_path, command, done, other):
+    out = tmp_path / "out"
+    if done:
+        convert(recordings[0], out, name="drive")
+    else:
+        leave(recordings[0], out, tmp_path / "whole")
+    before = files(out)
+    arguments = {
+        "settings": [recordings[0], "--rate", "3"],
+        "recording": [recordings[1]],
+        "number": [recordings[1], recordings[0]],
+    }[other]
+    run = subprocess.run(
+        [*command, "convert", *arguments, "-o", out, "--name", "drive", "--resume"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "--overwrite" in run.stderr
+    assert "Traceback" not in run.stderr
+    assert files(out) == before
+
+
+def test_resume_and_overwrite_exclude_each_other(recordings, tmp_path):
+    with pytest.raises(UsageError, match="exclude each other"):
+        convert(recordings[0], tmp_path, resume=True, overwrite=True)
+
+
+@pytest.mark.usefixtures("busy")
+def test_overwrite_begins_anew(recordings, tmp_path):
+    convert(recordings[0], tmp_path / "whole", name="drive")
+    out = tmp_path / "out"
+    leave(recordings[1], out, tmp_path / "other")
+    convert(recordings[0], out, name="drive", overwrite=True)
+    assert files(out) == files(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("what", ["members_partial", "frames_journal", "arrow_journal", "row_log"])
+def test_a_leftover_that_was_cut(recordings, tmp_path, what):
+    """It goes on behind the last commit of which all is there."""
+    left = leave(recordings[0], tmp_path / "left", tmp_path / "whole")
+    for share in (0.0, 0.3, 0.9):
+        out = tmp_path / f"out{share}"
+        shutil.copytree(left.out, out)
+        file = getattr(DatasetPaths(out, "drive"), what)
+        with file.open("r+b") as handle:
+            handle.truncate(int(file.stat().st_size * share))
+        outcome = convert(recordings[0], out, name="drive", resume=True)
+        assert outcome.exit_code == 0
+        assert files(out) == files(tmp_path / "whole")
+
+
+# ---- kills -----------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def kill():
+    spec = importlib.util.spec_from_file_location("kill", KILL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_killed_conversions(kill, recording, tmp_path):
+    reference = kill.Reference(recording(**SMALL | {"seconds": 4}), tmp_path / "whole")
+    tally = kill.kill_conversions(reference, tmp_path, 3, random.Random(3), None)
+    assert tally.faults == []
+    assert sum(tally.outcomes.values()) == 3
+
+
+def test_what_the_killing_finds(kill, recording, tmp_path):
+    """A sample that was reported committed and is not there, and one that differs, are faults."""
+    reference = kill.Reference(recording(**SMALL), tmp_path / "whole")
+    samples = len(reference.frames)
+    assert list(reference.faults(tmp_path / "whole", samples, 0)) == []
+    assert [fault for fault in reference.faults(tmp_path / "whole", samples + 1, 0) if "were committed" in fault]
+    name = next(iter(reference.members))
+    reference.members[name] = b"other"
+    assert [fault for fault in reference.faults(tmp_path / "whole", samples, 0) if "differ" in fault]
