@@ -60,6 +60,8 @@ CAMERA_TOPICS = ("camera/h265", "camera/h264", "camera/jpeg", "camera/image")
 ABORTING = frozenset({"foxglove_msgs/msg/ImageAnnotations"})
 """Types whose lengths the vendor's codec believes: a false one ends the process (edgefirst-schemas 4.1)."""
 
+LONGEST_DEFINITION = 1 << 20
+"""Bytes of the text of a type; a longer one is not read."""
 SHORT_TYPE = re.compile(r"^(\w+)/(\w+)$")
 
 
@@ -104,6 +106,15 @@ def header_stamp(message: Message) -> int | None:
     return int(seconds) * 1_000_000_000 + int(nanoseconds)
 
 
+class _Whole(bytes):
+    """Bytes of which no part can be taken that is not there: mcap-ros2-support would go on with less, for ever."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice) and key.stop > len(self):
+            raise IndexError(f"{key.stop} bytes are announced, {len(self)} are there")
+        return super().__getitem__(key)
+
+
 @functools.cache
 def _codec(schema: str) -> Any:
     """The vendor codec's class for a type, or None."""
@@ -118,12 +129,17 @@ def _codec(schema: str) -> Any:
 
 @functools.cache
 def _foreign_decoder(schema: str, definition: bytes) -> Any:
-    """A decoder of mcap-ros2-support for a type the vendor's codec lacks, made from its text."""
+    """A decoder of mcap-ros2-support for a type the vendor's codec lacks, made from its text, or None."""
+    if not definition.strip() or len(definition) > LONGEST_DEFINITION:
+        return None
     from mcap.records import Schema
     from mcap_ros2.decoder import DecoderFactory
 
     record = Schema(id=1, name=schema, encoding="ros2msg", data=definition)
-    return DecoderFactory().decoder_for("cdr", record)
+    try:
+        return DecoderFactory().decoder_for("cdr", record)
+    except Exception:  # noqa: BLE001  whatever it raises on text that is none; and not to be tried with every message
+        return None
 
 
 def decode(message: Message) -> Any:
@@ -136,8 +152,8 @@ def decode(message: Message) -> Any:
         if codec is not None:
             return codec.from_cdr(message.data)
         decoder = _foreign_decoder(message.schema, message.definition)
-        if decoder is None or not message.definition.strip():
-            raise ValueError("no decoder for this type")
-        return decoder(message.data)
+        if decoder is None:
+            raise ValueError("no decoder for this type, and none can be made from its text")
+        return decoder(_Whole(message.data))
     except Exception as error:  # whatever a codec of another house raises on bad bytes, the message is not usable
         raise MessageError("undecodable", f"{message.topic}: {message.schema}: {error}") from error

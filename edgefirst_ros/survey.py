@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import CAMERA_TYPES, FIX, IMU, Message, decode, header_stamp, known_name
 from edgefirst_ros.sensors.bitstream import UNDECODABLE
 from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
 from edgefirst_ros.topics import STATICS, Roles, choose_topics
@@ -29,6 +30,7 @@ ALIGNED = (
     "lidar/reflect",
     "gps",
     "imu",
+    "fusion/boxes3d",
 )
 
 
@@ -178,13 +180,13 @@ class Walked:
     def conclude(self, settings: Settings) -> Survey:
         """Give the topics their parts and choose the clock; raises RecordingError or UsageError."""
         path, recording, walk = self.recording.path, self.recording, self.walk
+        faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
         if not self.topics:
-            faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
             raise RecordingError(f"{path}: there are no messages in it{faults}")
         try:
             roles = choose_topics(self.topics, settings)
         except (RecordingError, UsageError) as error:
-            raise type(error)(f"{path}: {error}") from None
+            raise type(error)(f"{path}: {error}{faults}") from None
         times = walk.times[roles.reference]
         base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
         segments = Segments()
@@ -194,6 +196,9 @@ class Walked:
         calibration = Calibration()
         for topic in sorted(roles.statics):
             calibration.merge(walk.calibrations[topic])
+        if calibration.labels is not None:  # in one dataset with others they may get other positions
+            roles = replace(roles, classes=tuple(calibration.labels))
+            calibration.labels = mapped_labels(calibration.labels, settings.label_map)
         return Survey(
             recording,
             self.topics,
@@ -220,7 +225,7 @@ def walk(
     `progress` is called with the bytes done and the size of the file, `observe` with every CDR message. Raises
     RecordingError when it is no MCAP recording.
     """
-    recording = McapRecording(path)
+    recording = McapRecording(path, settings.limits)
     found = _Walk(settings)
     for message in recording.survey():
         found.take(message)

@@ -58,8 +58,9 @@ class Archive:
                 self.directory_start = archive.start_dir
         except _ZIP_ERRORS as error:
             raise DatasetError(f"{path}: no readable ZIP archive: {error}") from error
-        self.entries = [entry for entry in everything if not entry.is_dir()]
-        self.folders = [entry for entry in everything if entry.is_dir()]
+        # Not ZipInfo.is_dir: that looks at the last character of a name that may have none.
+        self.entries = [entry for entry in everything if not entry.filename.endswith("/")]
+        self.folders = [entry for entry in everything if entry.filename.endswith("/")]
         self.file_size = os.fstat(self._fd).st_size
         self.names = [entry.filename for entry in self.entries]
         self._index = dict(zip(self.names, self.entries, strict=True))

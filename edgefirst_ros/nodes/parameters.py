@@ -111,9 +111,11 @@ def _fields(*models: type[BaseModel]) -> Iterator[_Field]:
     for model in models:
         whole = model.model_json_schema()
         for name, schema in whole["properties"].items():
-            inner = schema.get("additionalProperties", {})
-            if "$ref" in inner:  # settings of every sensor
-                nested = whole["$defs"][inner["$ref"].rpartition("/")[2]]["properties"]
+            inner = schema.get("additionalProperties", schema)
+            nested = whole["$defs"][inner["$ref"].rpartition("/")[2]]["properties"] if "$ref" in inner else {}
+            if inner is schema and nested:
+                yield from (_field((name, key), value) for key, value in nested.items())
+            elif nested:  # settings of every sensor
                 for sensor in SENSORS:
                     yield from (_field((name, sensor, key), value) for key, value in nested.items())
             else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import TF_MESSAGE, TRANSFORM
 
 
@@ -32,7 +33,11 @@ class Calibration:
         return round(focal) if math.isfinite(focal) and 0.5 <= focal <= 65535 else None
 
     def take(self, schema: str, content: Any) -> None:
-        """Take a decoded message."""
+        """Take a decoded message.
+
+        Raises MessageError when it is no such message: where the text of its type comes with the recording, it may
+        have any fields.
+        """
         if schema == "sensor_msgs/msg/CameraInfo":
             if self.camera_info is None:
                 self.camera_info = {
@@ -48,8 +53,11 @@ class Calibration:
         elif schema == TRANSFORM:
             self._transform(content, content.frame_id)
         elif schema == TF_MESSAGE:
-            for transform in content.transforms:
-                self._transform(transform, transform.header.frame_id)
+            try:
+                for transform in content.transforms:
+                    self._transform(transform, transform.header.frame_id)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise MessageError("undecodable", f"{TF_MESSAGE}: {error}") from error
 
     def merge(self, other: Calibration) -> None:
         """Take over what is not known yet."""
@@ -59,12 +67,13 @@ class Calibration:
 
     def _transform(self, message: Any, parent: str) -> None:
         moved, turned = message.transform.translation, message.transform.rotation
+        child = str(message.child_frame_id)
         self._transforms.setdefault(
-            (parent, message.child_frame_id),
+            (str(parent), child),
             {
-                "parent": parent,
-                "child": message.child_frame_id,
-                "translation": [moved.x, moved.y, moved.z],
-                "rotation": [turned.x, turned.y, turned.z, turned.w],
+                "parent": str(parent),
+                "child": child,
+                "translation": [float(moved.x), float(moved.y), float(moved.z)],
+                "rotation": [float(turned.x), float(turned.y), float(turned.z), float(turned.w)],
             },
         )

@@ -11,6 +11,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.bitstream import (
     AFTER_LOSS,
@@ -73,16 +74,20 @@ class VideoReader:
     shown, and `skip` the others. Groups of pictures that nobody wants are never decoded. One thread decodes, so that
     what the decoder complains about can be laid at the door of the unit it was given. `alone`: only keyframes are
     wanted, so nothing behind one is needed to bring it out. `decoder`: software, v4l2m2m (the hardware's, or software
-    where it cannot be opened, which `note` then says), or auto (the same without a word).
+    where it cannot be opened, which `note` then says), or auto (the same without a word). Units whose parameter sets
+    announce more than `limits.picture_pixels` pixels count as damaged: nothing is allocated for them.
     """
 
-    def __init__(self, codec: str, *, alone: bool = False, decoder: str = "software") -> None:
+    def __init__(
+        self, codec: str, *, alone: bool = False, decoder: str = "software", limits: Limits = DEFAULT_LIMITS
+    ) -> None:
         import av
 
         av.logging.set_level(av.logging.ERROR)  # without a level nothing can be captured
         av.logging.set_skip_repeated(False)  # the same complaint about two units is two complaints
         self.codec = codec
         self._alone = alone
+        self._limits = limits
         self._tracker: Tracker = H264() if codec == "h264" else H265()
         self.note = ""
         self._hardware = decoder != "software"
@@ -247,7 +252,8 @@ class VideoReader:
                     self.note = f"the decoder {name} cannot be opened ({error}): video is decoded in software"
         decoder: Any = av.CodecContext.create(self.codec, "r")
         decoder.thread_count = 1
-        decoder.options = {"strict": "1"}  # hold back as many pictures for reordering as the stream may need
+        # strict: hold back as many pictures for reordering as the stream may need
+        decoder.options = {"strict": "1", "max_pixels": str(self._limits.picture_pixels)}
         return decoder
 
     def _drain(self) -> None:

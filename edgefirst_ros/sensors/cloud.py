@@ -16,6 +16,7 @@ import lzf
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import DatasetError, MessageError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ FIELD_NAME = re.compile(r"[^\s#\x00-\x20\x7f-\x9f][^\s\x00-\x20\x7f-\x9f]*")
 """What can stand in the FIELDS line: no space, no control character, no comment."""
 HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
+PIECE = 1 << 14
+"""Points that are made into text at a time."""
 LZF_LIMIT = 88
 """LZF makes at most 264 bytes of three; a file that claims more is refused before anything is allocated."""
 
@@ -48,13 +51,18 @@ class _Field:
         return int(self.kind[1]) * self.count
 
 
-def check_cloud(message: PointCloud2) -> None:
+def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError("cannot be stored") for a cloud that is not what it says.
 
     Unknown datatypes, names that a PCD header cannot hold, fields that overlap or leave the point, data shorter than
-    announced.
+    announced, more than `limits.cloud_points` points.
     """
     _described(message)
+    points = message.width * message.height
+    if points > limits.cloud_points:
+        raise MessageError(
+            "cannot be stored", f"cloud of {points} points, more than {limits.cloud_points} (limits.cloud_points)"
+        )
 
 
 def encode_cloud(
@@ -64,7 +72,7 @@ def encode_cloud(
 
     Fields are the message's in offset order, without padding, little-endian; `extra_nan` names float32 fields to add
     as NaN where the message has none.  A packed little-endian message is not copied: its buffer is the second one.
-    Raises MessageError as check_cloud does.
+    Raises MessageError as check_cloud does, whatever the size.
     """
     fields = _described(message)
     extra = [_Field(name, "f4", 0, 1) for name in extra_nan if all(field.name != name for field in fields)]
@@ -182,6 +190,11 @@ def _columns(table: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 def _text(table: NDArray[Any]) -> bytes:
     """One line per point; floats in the shortest form that reads back as the same value."""
+    # In pieces: a number as an object takes ten times its bytes.
+    return b"".join(_lines(table[first : first + PIECE]) for first in range(0, len(table), PIECE))
+
+
+def _lines(table: NDArray[Any]) -> bytes:
     words = []
     for column in _columns(table):
         # str of a numpy float is the shortest form of its own width; of the item it would be that of a double.

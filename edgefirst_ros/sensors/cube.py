@@ -19,6 +19,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 from PIL import Image
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk, png_chunks
 
@@ -29,23 +30,11 @@ SEQUENCE, RANGE, RX, DOPPLER = 6, 1, 5, 2
 ORDER = (SEQUENCE, RANGE, RX, DOPPLER)
 """Layout codes of RadarCube in the order of the picture: rows are (sequence, range), columns (rx, doppler)."""
 MAX_VALUES = 1 << 26
-"""Cubes of more values are refused (the largest of the device has 819,200)."""
+"""Pictures of more values are not read as a cube (the largest of the device has 819,200)."""
 DEFLATE_LIMIT = 1040
 """Deflate makes at most 1032 bytes of one; a picture that claims more pixels than its data can hold is refused."""
 SUB = 1
 """Filter of all lines: on real cubes the fastest to deflate, 7 % larger than none at all."""
-BROKEN = (
-    MessageError,
-    ValueError,
-    TypeError,
-    KeyError,
-    OverflowError,
-    RecursionError,
-    OSError,
-    SyntaxError,
-    struct.error,
-)
-"""What png_chunks, Pillow, json and struct raise on a file that is not what it says."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +84,24 @@ class Cube:
         return scale if math.isfinite(scale) and scale > 0 else None
 
 
-def check_cube(message: RadarCube) -> None:
+def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError("cannot be stored") when the cube has no place in the picture.
 
     Layout and shape must be of one length, the codes known and different, the product of the shape the number of
-    values, and the last dimension of a complex cube even.
+    values (at most `limits.cube_values`), and the last dimension of a complex cube even.
     """
-    _described(message)
+    values = _described(message)[2]
+    if values.size > limits.cube_values:
+        raise MessageError(
+            "cannot be stored", f"cube of {values.size} values, more than {limits.cube_values} (limits.cube_values)"
+        )
 
 
 def encode_cube(message: RadarCube, timestamp: int) -> bytes:
     """The PNG of a cube: uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex).
 
     `timestamp` is the message's stamp in ns.  The same message gives the same bytes.  Raises MessageError as
-    check_cube does.  Source: dataset.md 3.
+    check_cube does, whatever the size.  Source: dataset.md 3.
     """
     layout, shape, values = _described(message)
     scales = np.frombuffer(message.scales.view(), "<f4")
@@ -174,7 +167,7 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
         with Image.open(io.BytesIO(png)) as picture:
             pixels = np.asarray(picture).astype(np.uint16)
         cube = _described_picture(pixels, texts) if texts else _grid(pixels, rows, columns)
-    except BROKEN as error:
+    except Exception as error:  # what Pillow, json and struct raise on a file that is not what it says
         raise DatasetError(f"radar cube cannot be read: {error}") from error
     return cube
 
@@ -208,7 +201,7 @@ def _fault(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool, co
         return f"there are {count} values"
     if is_complex and shape[-1] % 2:
         return "the last dimension of a complex cube is odd"
-    return f"more than {MAX_VALUES} values" if count > MAX_VALUES else ""
+    return ""
 
 
 def _cells(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool) -> dict[int, int]:

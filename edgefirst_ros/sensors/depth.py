@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture import LARGEST_SIDE
+from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 
 
-def check_depth(message: Any) -> None:
-    """Raise MessageError when an Image is no whole mono16 one."""
+def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raise MessageError when an Image is no whole mono16 one, or too large."""
+    check_size(message.width, message.height, limits)
     _pixels(message, "mono16")
 
 
-def check_reflect(message: Any) -> None:
-    """Raise MessageError when an Image is no whole mono8 one."""
+def check_reflect(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raise MessageError when an Image is no whole mono8 one, or too large."""
+    check_size(message.width, message.height, limits)
     _pixels(message, "mono8")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import MessageError
 
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
@@ -105,10 +106,19 @@ def _plane(plane: Any) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(lines[:, : plane.width])
 
 
-def raw_frame(message: Any) -> Any:
+def check_size(width: int, height: int, limits: Limits) -> None:
+    """Raise MessageError("cannot be stored") for a picture of more than `limits.picture_pixels` pixels."""
+    if width * height > limits.picture_pixels:
+        raise MessageError(
+            "cannot be stored",
+            f"{width} x {height} pixels, more than {limits.picture_pixels} (limits.picture_pixels)",
+        )
+
+
+def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
     """An av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12 and their kin).
 
-    Raises MessageError when the encoding is unknown or the data is shorter than announced.
+    Raises MessageError when the encoding is unknown, the picture too large or the data shorter than announced.
     """
     import av
 
@@ -121,6 +131,7 @@ def raw_frame(message: Any) -> Any:
     odd = form in ("nv12", "uyvy422", "yuyv422") and (width % 2 or (form == "nv12" and height % 2))
     if not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE or odd:
         raise MessageError("cannot be stored", f"{encoding} image of {width} x {height} pixels")
+    check_size(width, height, limits)
     if step < width * pixel or len(data) < rows * step:
         raise MessageError(
             "cannot be stored", f"image data of {len(data)} bytes, step {step}, for {width} x {height} {encoding}"

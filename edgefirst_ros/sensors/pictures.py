@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO
 from edgefirst_ros.sensors.bitstream import UNDECODABLE, Unit
 from edgefirst_ros.sensors.camera import VideoReader, codec_of
-from edgefirst_ros.sensors.picture import PictureEncoder, raw_frame
+from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
 
@@ -53,8 +54,9 @@ class Pictures(Protocol):
 class VideoPictures:
     """CompressedVideo, H.264 or H.265."""
 
-    def __init__(self, encoder: PictureEncoder, *, alone: bool, decoder: str = "software") -> None:
+    def __init__(self, encoder: PictureEncoder, limits: Limits, *, alone: bool, decoder: str = "software") -> None:
         self._encoder = encoder
+        self._limits = limits
         self._alone = alone
         self._decoder = decoder
         self._reader: VideoReader | None = None
@@ -65,7 +67,7 @@ class VideoPictures:
         try:
             codec = codec_of(content.format)
             if self._reader is None:
-                self._reader = VideoReader(codec, alone=self._alone, decoder=self._decoder)
+                self._reader = VideoReader(codec, alone=self._alone, decoder=self._decoder, limits=self._limits)
             if codec != self._reader.codec:
                 raise MessageError(UNDECODABLE, f"{codec} in a stream of {self._reader.codec}")
         except MessageError as error:
@@ -108,9 +110,10 @@ class VideoPictures:
 class StillPictures:
     """CompressedImage (JPEG and PNG pass through as they are) and Image (encoded)."""
 
-    def __init__(self, schema: str, encoder: PictureEncoder) -> None:
+    def __init__(self, schema: str, encoder: PictureEncoder, limits: Limits) -> None:
         self._form = self._stored if schema == COMPRESSED_IMAGE else self._raw
         self._encoder = encoder
+        self._limits = limits
         self._found: dict[int, Picture | MessageError] = {}
 
     def push(self, number: int, content: Any) -> None:
@@ -121,12 +124,13 @@ class StillPictures:
 
     def _stored(self, content: Any) -> Picture:
         data = content.data.tobytes()
-        if data.startswith(b"\x89PNG"):
-            return Picture("camera.png", check_png(data), lambda: data)
-        return Picture("camera.jpeg", check_jpeg(data), lambda: data)
+        png = data.startswith(b"\x89PNG")
+        size = check_png(data) if png else check_jpeg(data)
+        check_size(*size, self._limits)
+        return Picture("camera.png" if png else "camera.jpeg", size, lambda: data)
 
     def _raw(self, content: Any) -> Picture:
-        frame = raw_frame(content)
+        frame = raw_frame(content, self._limits)
         return Picture(f"camera.{self._encoder.form}", (frame.width, frame.height), lambda: self._encoder.encode(frame))
 
     note = ""
@@ -144,6 +148,10 @@ class StillPictures:
         del self._found[number]
 
 
-def pictures_of(schema: str, encoder: PictureEncoder, *, alone: bool, decoder: str) -> Pictures:
+def pictures_of(
+    schema: str, encoder: PictureEncoder, *, alone: bool, decoder: str, limits: Limits = DEFAULT_LIMITS
+) -> Pictures:
     """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`."""
-    return VideoPictures(encoder, alone=alone, decoder=decoder) if schema == VIDEO else StillPictures(schema, encoder)
+    if schema == VIDEO:
+        return VideoPictures(encoder, limits, alone=alone, decoder=decoder)
+    return StillPictures(schema, encoder, limits)

@@ -15,8 +15,6 @@ MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
 MESSAGE_HEAD = struct.Struct("<HIQQ")
 CHUNK_HEAD = struct.Struct("<QQQII")
-LARGEST_CHUNK = 1 << 30
-"""Bytes of records a chunk may hold; a larger one is taken for damage."""
 UNFINISHED = (1 << 64) - 1
 """Length of a chunk that is still being written: the recorder puts it right when the chunk is full."""
 LONGEST_NAME = 32
@@ -107,15 +105,18 @@ def messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, in
                 yield number, at, length
 
 
-def definitions(file: BinaryIO, size: int) -> list[tuple[int, bytes]]:
-    """(opcode, body) of the schemas and channels that a whole file of `size` bytes repeats behind its data."""
+def definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, bytes]]:
+    """(opcode, body) of the schemas and channels that a whole file of `size` bytes repeats behind its data.
+
+    They are not read where they take more than `largest` bytes.
+    """
     footer = HEAD.size + 20 + len(MAGIC)
     file.seek(max(0, size - footer))
     end = file.read(footer)
     if len(end) < footer or end[0] != Opcode.FOOTER or not end.endswith(MAGIC):
         return []
     (start,) = struct.unpack_from("<Q", end, HEAD.size)
-    if not len(MAGIC) < start < size - footer or size - footer - start > LARGEST_CHUNK:
+    if not len(MAGIC) < start < size - footer or size - footer - start > largest:
         return []
     file.seek(start)
     data = file.read(size - footer - start)
@@ -123,27 +124,30 @@ def definitions(file: BinaryIO, size: int) -> list[tuple[int, bytes]]:
     return [(opcode, data[at : at + length]) for opcode, at, length in records(data) if opcode in kinds]
 
 
-def unpack(file: BinaryIO, chunk: Chunk) -> bytes:
-    """The records of a chunk; of a cut one as far as they go. Raises ValueError where they cannot be unpacked."""
-    if chunk.whole and chunk.unpacked > LARGEST_CHUNK:
-        raise ValueError(f"{chunk.unpacked} bytes are announced, at most {LARGEST_CHUNK} are read")
+def unpack(file: BinaryIO, chunk: Chunk, largest: int) -> bytes:
+    """The records of a chunk, at most `largest` bytes; of a cut one as far as they go.
+
+    Raises ValueError where they cannot be unpacked.
+    """
+    if chunk.whole and chunk.unpacked > largest:
+        raise ValueError(f"{chunk.unpacked} bytes are announced, at most {largest} are read (limits.chunk_bytes)")
     file.seek(chunk.offset)
     if chunk.compression == "":
-        if chunk.packed > LARGEST_CHUNK:
-            raise ValueError(f"{chunk.packed} bytes, at most {LARGEST_CHUNK} are read")
+        if chunk.packed > largest:
+            raise ValueError(f"{chunk.packed} bytes, at most {largest} are read (limits.chunk_bytes)")
         return file.read(chunk.packed)
-    data = file.read(min(chunk.packed, LARGEST_CHUNK))
+    data = file.read(min(chunk.packed, largest))
     try:
         if chunk.compression == "zstd":
-            return _zstd(data, chunk)
+            return _zstd(data, chunk, largest)
         if chunk.compression == "lz4":
-            return _lz4(data, chunk)
+            return _lz4(data, chunk, largest)
     except (RuntimeError, EOFError, MemoryError) as error:
         raise ValueError(str(error) or type(error).__name__) from error
     raise ValueError(f"unknown compression {chunk.compression!r}; expected none, lz4 or zstd")
 
 
-def _zstd(data: bytes, chunk: Chunk) -> bytes:
+def _zstd(data: bytes, chunk: Chunk, largest: int) -> bytes:
     import zstandard
 
     try:
@@ -155,21 +159,21 @@ def _zstd(data: bytes, chunk: Chunk) -> bytes:
             return zstandard.ZstdDecompressor().decompress(data, max_output_size=chunk.unpacked or 1)
         reader = zstandard.ZstdDecompressor().stream_reader(data)
         found = bytearray()
-        while len(found) < LARGEST_CHUNK and (piece := reader.read(PIECE)):
+        while len(found) < largest and (piece := reader.read(PIECE)):
             found += piece
         return bytes(found)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
 
 
-def _lz4(data: bytes, chunk: Chunk) -> bytes:
+def _lz4(data: bytes, chunk: Chunk, largest: int) -> bytes:
     import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
     if chunk.whole:
         return bytes(decompressor.decompress(data, max_length=chunk.unpacked))
     found = bytearray()
-    while len(found) < LARGEST_CHUNK and (piece := decompressor.decompress(data, max_length=PIECE)):
+    while len(found) < largest and (piece := decompressor.decompress(data, max_length=PIECE)):
         found += piece
         data = b""
         if decompressor.eof or decompressor.needs_input:

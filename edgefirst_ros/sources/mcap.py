@@ -15,11 +15,11 @@ import numpy as np
 from isal import isal_zlib
 from mcap.opcode import Opcode
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.container import (
     HEAD,
-    LARGEST_CHUNK,
     LONGEST_START,
     MAGIC,
     MESSAGE_HEAD,
@@ -76,8 +76,9 @@ class McapRecording:
     recorded order, as often as wanted.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path = path
+        self._largest = limits.chunk_bytes
         self.channels: dict[int, Channel] = {}
         self.damage: list[Damage] = []
         self.size = 0
@@ -168,8 +169,10 @@ class McapRecording:
             else:
                 self._define(opcode, file.read(length), position)
         elif opcode == Opcode.MESSAGE:
-            if length > LARGEST_CHUNK:
-                self._damaged(position, f"a message of {length} bytes")
+            if length > self._largest:
+                self._damaged(
+                    position, f"a message of {length} bytes, at most {self._largest} are read (limits.chunk_bytes)"
+                )
             else:
                 yield from self._loose(file, position, head[: HEAD.size] + file.read(length))
         elif (mistaken := chunk_head(head)) is not None and mistaken.agrees and mistaken.compression in COMPRESSIONS:
@@ -207,7 +210,7 @@ class McapRecording:
         packed = position + HEAD.size + min(length, left) - body
         chunk = Chunk(body, max(packed, 0), head.unpacked, head.compression, whole, frozenset())
         try:
-            unpacked = unpack(file, chunk)
+            unpacked = unpack(file, chunk, self._largest)
             if whole and head.crc and isal_zlib.crc32(unpacked) != head.crc:
                 raise ValueError("wrong CRC")
         except ValueError as error:
@@ -274,7 +277,7 @@ class McapRecording:
         if number in self._unknown:
             return None
         if not self._unknown:
-            for opcode, body in definitions(file, self.size):
+            for opcode, body in definitions(file, self.size, self._largest):
                 self._define(opcode, body, position)
         channel = self.channels.get(number)
         if channel is None:
@@ -326,7 +329,7 @@ class McapRecording:
 
     def _again(self, file: BinaryIO, chunk: Chunk) -> bytes:
         try:
-            return unpack(file, chunk)
+            return unpack(file, chunk, self._largest)
         except ValueError as error:
             raise RecordingError(f"{self.path}: changed while it was read: {error}") from error
 

@@ -15,11 +15,11 @@ from edgefirst_ros.sensors.cube import decode_cube
 
 
 def png(mode, *chunks):
-    """A PNG with chunks of our own before its pixels."""
+    """A PNG with chunks of our own behind its pixels, where Pillow looks at them when it decodes."""
     file = io.BytesIO()
     Image.new(mode, (4, 3)).save(file, "PNG")
     data = file.getvalue()
-    at = data.index(b"IDAT") - 4
+    at = data.index(b"IEND") - 4
     made = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
     return data[:at] + b"".join(made) + data[at:]
 

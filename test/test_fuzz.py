@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fuzzing in small: hostile input of every kind is met without a finding, and what is planted is found."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.sensors.picture_file import check_png
+
+BENCHMARK = Path(__file__).resolve().parents[1] / "benchmark"
+KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml"]
+PLANTED = """
+
+def _settings(folder, data):
+    import builtins, os, threading
+    import numpy as np
+    number = builtins.number = getattr(builtins, "number", -4) + 1  # three inputs before the first are for warming up
+    if number == 1:
+        raise EdgeFirstError("refused")
+    if number == 2:
+        raise KeyError("planted")
+    if number == 3:
+        (folder.parent / "escape").write_text("x")
+    if number == 4:
+        threading.Thread(target=int, args=("planted",)).start()
+    if number == 5:
+        np.empty(1 << 36, np.uint8)  # nothing is touched
+    if number == 6:
+        np.ones(100_000_000, np.uint8)
+    if number == 7:
+        os.symlink("/", folder / ".." / "link")
+    if number == 8:
+        while True:
+            pass
+    return True
+"""
+DYING = """
+
+def _settings(folder, data):
+    import builtins, os
+    number = builtins.number = getattr(builtins, "number", -4) + 1
+    if number == 2:
+        os.abort()
+    return True
+"""
+
+
+def run(script, *options):
+    done = subprocess.run([sys.executable, script, *options], capture_output=True, text=True, check=False)
+    table = {row[0]: row[1:] for row in re.findall(r"^(\w+) +(\d+) +(\d+) +(\d+) +(\d+) ", done.stdout, re.MULTILINE)}
+    return done, {kind: tuple(map(int, row)) for kind, row in table.items()}
+
+
+def test_hostile_input_of_every_kind_is_met_without_a_finding():
+    done, table = run(BENCHMARK / "fuzz.py", "--inputs", "15", "--seed", "7")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(table) == KINDS
+    for kind, (inputs, accepted, refused, findings) in table.items():
+        assert (inputs, accepted + refused, findings) == (15, 15, 0), kind
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """Function that gives the script with a target of its own for `yaml`, and limits that are met soon."""
+
+    def make(target):
+        shutil.copytree(BENCHMARK, tmp_path / "project" / "benchmark", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(BENCHMARK.parent / "config", tmp_path / "project" / "config")
+        script = tmp_path / "project" / "benchmark" / "fuzz.py"
+        text = script.read_text().replace("LONGEST_CPU = 5.0", "LONGEST_CPU = 0.2")
+        script.write_text(text.replace("LARGEST_RISE = 1 << 30", "LARGEST_RISE = 60 << 20"))
+        with (script.parent / "fuzzing" / "targets.py").open("a") as file:
+            file.write(target)
+        return script
+
+    return make
+
+
+def test_what_is_planted_is_found(planted, tmp_path):
+    keep = tmp_path / "keep"
+    done, table = run(planted(PLANTED), "--kind", "yaml", "--inputs", "9", "--keep", str(keep))
+    assert done.returncode == 1
+    found = dict(re.findall(r"^yaml --seed 1 --only (\d): (.*?)(?=^yaml |\Z)", done.stdout, re.MULTILINE | re.DOTALL))
+    assert set(found) == set("2345678") | {"0"}  # files left behind belong to the batch
+    assert table["yaml"] == (9, 1, 1, 8)
+    assert "KeyError: 'planted'" in found["2"]
+    assert "outside of the output folder" in found["3"]
+    assert "in a thread: ValueError" in found["4"]
+    assert "MemoryError" in found["5"]
+    assert "memory grew by" in found["6"]
+    assert "os.symlink outside" in found["7"]
+    assert "processor time" in found["8"]
+    assert "_settings" in found["8"]  # where it was
+    assert "escape" in found["0"]
+    assert {path.name for path in keep.iterdir()} == {f"yaml-1-{n}" for n in "02345678"}
+
+
+def test_behind_an_input_that_ends_the_process_the_others_are_fed(planted):
+    done, table = run(planted(DYING), "--kind", "yaml", "--inputs", "4")
+    assert done.returncode == 1
+    assert table["yaml"] == (4, 3, 0, 1)
+    assert "the process ended with -6" in done.stdout
+
+
+@pytest.fixture
+def mutate(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARK))
+    from fuzzing import mutate
+
+    return mutate
+
+
+def test_the_same_seed_and_number_give_the_same_input(mutate):
+    seeds = [bytes(range(200)), b"PK\3\4" + bytes(50)]
+    made = [[mutate.hostile(kind, number, 1, seeds) for number in range(30)] for kind in KINDS for _ in range(2)]
+    assert made[::2] == made[1::2]
+    assert all(len(set(inputs)) > 5 for inputs in made)
+    assert mutate.hostile("zip", 3, 2, seeds) != mutate.hostile("zip", 3, 1, seeds)
+
+
+def test_checksums_are_put_right_for_a_share(mutate):
+    """So that more is met than the first comparison."""
+    from fuzzing.seeds import _pngs
+
+    seeds, whole, changed = list(_pngs()), 0, 0
+    for number in range(200):
+        data = mutate.hostile("png", number, 1, seeds)
+        changed += data not in seeds
+        try:
+            check_png(data)
+            whole += data not in seeds
+        except EdgeFirstError:
+            pass
+    assert changed > 180
+    assert whole > 50

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The soak test in small: what it measures is right, it finds what is planted, and a short drive passes it."""
+
+import importlib.util
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgefirst_ros import convert
+from edgefirst_ros.synthetic import TOPICS, Recipe, write_recording
+
+FILE = Path(__file__).resolve().parents[1] / "benchmark" / "soak.py"
+SMALL = {"size": (320, 192), "fps": 30, "gop": 10, "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
+
+
+@pytest.fixture(scope="module")
+def soak():
+    spec = importlib.util.spec_from_file_location("soak", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def failed(bars):
+    return {bar.name for bar in bars if not bar.passed}
+
+
+# ---- what is measured ------------------------------------------------------------------------
+def test_slope(soak):
+    """By hand: the sum of squares of x is 5, of the products 4, of the residuals 1.8 with two degrees of freedom."""
+    assert soak.slope([0, 1, 2, 3], [1, 3, 2, 4]) == pytest.approx((4 / 5, (1.8 / 2 / 5) ** 0.5))
+    assert soak.slope([0, 1, 2, 3], [7, 7, 7, 7]) == pytest.approx((0, 0))
+
+
+def test_too_few_readings_are_no_proof(soak):
+    reading = soak.Reading(seconds=1, rss=100, peak=100, descriptors=9, threads=1, written=10)
+    assert "RSS slope" in failed(soak.steady([reading], hours=1))
+    assert failed(soak.steady([], hours=1)) == {"RSS slope", "descriptors"}
+
+
+def test_nearest(soak):
+    ms = 1_000_000
+    messages = np.array([0, 100, 300, 800]) * ms
+    frames = np.array([-100, -101, 49, 50, 51, 200, 201, 400, 401, 700, 900, 901]) * ms
+    assert soak.nearest(frames, messages).tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3]
+
+
+PROCESS = """
+    import os, sys, time
+    fault, name, kept = sys.argv[1], sys.argv[2], []
+    with open(name, "wb") as file:
+        for step in range(200):
+            block = b"x" * (100_000 + step)
+            if fault == "memory":
+                kept.append(block)
+            if fault == "descriptors" and step == 150:
+                kept.append(os.dup(0))
+            file.write(block)
+            file.flush()
+            time.sleep(0.005)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"), [("none", set()), ("memory", {"RSS slope"}), ("descriptors", {"descriptors"})]
+)
+def test_a_process_is_watched(soak, tmp_path, fault, found):
+    command = [sys.executable, "-c", textwrap.dedent(PROCESS), fault, tmp_path / "x.zip.partial"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+        readings = soak.watch(process, tmp_path, 0.01)
+    assert failed(soak.steady(readings, hours=1)) == found
+
+
+# ---- what came out ---------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def drive(tmp_path_factory):
+    """A short drive, and the truth of it."""
+    path = tmp_path_factory.mktemp("drive") / "drive.mcap"
+    return path, write_recording(path, Recipe(seconds=3, topics=TOPICS, **SMALL))
+
+
+def test_nothing_is_missing(soak, drive, tmp_path):
+    path, truth = drive
+    outcome = convert(path, tmp_path)
+    assert failed(soak.complete(outcome.paths.container, truth, TOPICS, outcome.exit_code)) == set()
+
+
+@pytest.mark.parametrize(
+    ("lost", "found"),
+    [
+        ({"drop": {"imu": {70}}}, {"counts"}),
+        ({"drop": {"radar/cube": {20}}}, {"counts"}),
+        ({"drop": {"model/output": {4}}}, {"counts", "contents"}),
+        ({"drop_video": {12}}, {"counts", "contents", "exit code"}),
+    ],
+)
+def test_one_message_less_is_found(soak, drive, tmp_path, lost, found):
+    _, truth = drive
+    write_recording(tmp_path / "drive.mcap", Recipe(seconds=3, topics=TOPICS, **SMALL, **lost))
+    outcome = convert(tmp_path / "drive.mcap", tmp_path)
+    assert failed(soak.complete(outcome.paths.container, truth, TOPICS, outcome.exit_code)) == found
+
+
+def test_no_dataset_is_no_success(soak, drive, tmp_path):
+    assert failed(soak.complete(tmp_path / "drive.zip", drive[1], TOPICS, 0)) == {"dataset"}
+
+
+def test_a_minute(soak, tmp_path, capsys):
+    """All bars but the speed, which depends on what else the machine does. Cubes that are kept would be 35 MB."""
+    bars = soak.soak_convert(tmp_path, 60, every=0.02, least=0.0, share=0.1)
+    print(*bars, sep="\n")
+    assert len(bars) == 7
+    assert failed(bars) == set(), capsys.readouterr().out
