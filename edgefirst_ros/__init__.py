@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edgefirst_ros.conversion import convert
     from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.dataset.migrate import migrate
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "__version__", "convert"]
+__all__ = ["Dataset", "__version__", "convert", "migrate"]
 
 
 def __getattr__(name: str) -> Any:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> Any:
         from edgefirst_ros.dataset import Dataset
 
         return Dataset
+    if name == "migrate":
+        from edgefirst_ros.dataset.migrate import migrate
+
+        return migrate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

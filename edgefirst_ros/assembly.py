@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, SECOND, Limits, Settings
@@ -18,17 +18,19 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, NOT_SAMPLED, OVERLOAD, Counts
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.results import Rows, context_of, rows_of_results
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import check_cloud, encode_cloud
 from edgefirst_ros.sensors.cube import check_cube, encode_cube
+from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
-from edgefirst_ros.sensors.detections import Context, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
-from edgefirst_ros.sensors.navigation import Position, Quaternion, yaw_pitch_roll
+from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.stage import Stage
 from edgefirst_ros.topics import KINDS, Roles
+from edgefirst_ros.work import Item, Push, Work
 
 CHECKS: dict[str, Callable[[Any, Limits], None]] = {
     "radar.cube": check_cube,
@@ -46,56 +48,15 @@ LAST_WORK = 3.0
 
 
 @dataclass(slots=True)
-class Item:
-    """A companion's message that can be stored."""
-
-    topic: str
-    content: Any
-    stamp: int
-    encoded: Future[Sequence[Any]] | None = None
-    used: bool = False
-    """Whether a sample has it."""
-
-
-@dataclass(slots=True)
-class Work:
-    """A frame with everything that is known of it."""
-
-    number: int
-    stamp: int
-    segment: int
-    companions: dict[str, tuple[int, Item]] = field(default_factory=dict)
-    """Sensor -> (its stamp in ns, offset included; message)."""
-    own: tuple[str, Item] | None = None
-    """Sensor and message of a reference that is no camera."""
-    position: Position | None = None
-    orientation: Quaternion | None = None
-    result: Item | None = None
-    """Model or Detect message of this frame."""
-    group: str | None = None
-    since: float = field(default_factory=time.monotonic)
-    """When it was complete, s of time.monotonic()."""
-
-
-@dataclass(frozen=True, slots=True)
-class Push:
-    """A message of the reference topic, in recorded order; its content, or why it cannot be read."""
-
-    number: int
-    content: Any
-    gap: bool = False
-    """A message before it is missing."""
-
-
-@dataclass(slots=True)
 class _Job:
     """A sample on its way: what is encoded, and what is known already."""
 
     work: Work
     picture: Picture | None
     keyframe: bool
-    encoded: Future[bytes] | None
-    rows: Future[Any] | None
+    encoded: Future[tuple[bytes, str | None]] | None
+    """Bytes of the picture, and how degraded it is where that is asked for."""
+    rows: Future[Rows] | None
 
 
 class Assembly:
@@ -256,7 +217,7 @@ class Assembly:
         """Begin to encode a sample."""
         self._counts[self._roles.reference].written += 1
         there, self._skip = self._skip > 0, max(0, self._skip - 1)
-        encoded = self._submit(picture.encode) if picture and not there else None
+        encoded = self._submit(functools.partial(self._picture, picture)) if picture and not there else None
         if work.own is not None and not there:
             sensor, item = work.own
             item.encoded = self._submit(functools.partial(self._encode, sensor, item))
@@ -264,13 +225,20 @@ class Assembly:
             if item.encoded is None and not there:  # a slow sensor's message serves several frames
                 item.encoded = self._submit(functools.partial(self._encode, sensor, item))
             self._use(item)
-        rows = None
-        if work.result is not None:
-            size = picture.size if picture is not None else None
-            context = Context(self._sequence, work.number, size, self._calibration.labels or ())
-            rows = self._submit(functools.partial(rows_of_model, work.result.content, context))
-            self._use(work.result)
-        self._writing.put(_Job(work, picture, keyframe, encoded, rows))
+        self._writing.put(_Job(work, picture, keyframe, encoded, self._results(work, picture)))
+
+    def _results(self, work: Work, picture: Picture | None) -> Future[Rows] | None:
+        if not work.results:
+            return None
+        for item in work.results:
+            self._use(item)
+        size = picture.size if picture is not None else None
+        context = context_of(self._settings, self._roles, self._calibration, self._sequence, work.number, size)
+        return self._submit(functools.partial(rows_of_results, work, context, self._settings))
+
+    def _picture(self, picture: Picture) -> tuple[bytes, str | None]:
+        data = picture.encode()
+        return data, degradation_of(data) if self._settings.degradation else None
 
     def _use(self, item: Item) -> None:
         """Count a message that a sample has, once; those of the reference are counted as samples."""
@@ -299,7 +267,9 @@ class Assembly:
         common: dict[str, object] = {}
         if picture is not None:
             if job.encoded is not None:
-                members.append((picture.kind, self._with_exif(work, picture, job.encoded.result())))
+                data, degradation = job.encoded.result()
+                members.append((picture.kind, self._with_exif(work, picture, data)))
+                common |= {"degradation": degradation} if degradation is not None else {}
             row["size"] = common["size"] = list(picture.size)
         if work.position is not None:
             place = work.position
@@ -319,10 +289,10 @@ class Assembly:
                 column = sensor.replace(".", "_")
                 row.update({f"{column}_timestamp": stamp, f"{column}_skew": stamp - work.stamp})
         rows: list[dict[str, object]] = []
-        if job.rows is not None and work.result is not None:
+        if job.rows is not None:
             rows, dropped = job.rows.result()
-            for reason, number in dropped.items():
-                self._counts.drop(work.result.topic, reason, number)
+            for (topic, reason), number in dropped.items():
+                self._counts.drop(topic, reason, number)
         self._sink(Sample(self._sequence, work.number, work.stamp, members, row, rows, common))
 
     def _with_exif(self, work: Work, picture: Picture, data: bytes) -> Sequence[Any]:

@@ -42,12 +42,32 @@ class Stream(Model):
     )
 
 
+class Limits(Model):
+    """What is refused before memory is taken for it; anything larger is counted or said to be damage."""
+
+    chunk_bytes: int = Field(
+        1 << 28,
+        ge=1 << 20,
+        le=1 << 31,
+        description="Largest chunk of a recording, unpacked, or message outside of one, bytes",
+    )
+    picture_pixels: int = Field(1 << 25, ge=1, le=1 << 28, description="Largest picture, pixels")
+    cube_values: int = Field(1 << 24, ge=1, le=1 << 30, description="Largest radar cube, values")
+    cloud_points: int = Field(1 << 22, ge=1, le=1 << 30, description="Largest point cloud, points")
+
+
+DEFAULT_LIMITS = Limits()
+
+
 class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
     reference_topic: str | None = Field(None, description="Topic whose messages are the samples; the camera if unset")
     gps_topic: str | None = Field(None, description="Topic of the position; needed only where several could be meant")
     imu_topic: str | None = Field(None, description="Topic of the attitude; needed only where several could be meant")
+    model_topic: str | None = Field(
+        None, description="Topic of the model's results; model/output if unset, else model/boxes2d"
+    )
     time_base: Literal["auto", "publish", "header", "log"] = Field("auto", description="Which stamps count")
 
     rate: float | None = Field(
@@ -85,6 +105,14 @@ class Settings(Model):
     camera_format: Literal["jpeg", "png"] = Field("jpeg", description="Form of decoded pictures")
     jpeg_quality: int = Field(90, ge=1, le=100, description="Quality of JPEG pictures made here")
 
+    min_score: float = Field(0.0, ge=0, le=1, description="Lowest score of a box that becomes an annotation")
+    label_map: dict[str, str] = Field(
+        default_factory=dict, description="Other names for labels, such as car: vehicle; an empty one drops them"
+    )
+    masks: bool = Field(True, description="Write the masks of the model")
+    polygons: bool = Field(False, description="Write the outlines of instance masks as polygons")
+    degradation: bool = Field(False, description="Estimate from each picture how degraded it is")
+
     schema_version: Literal["2025.10", "2026.04", "2026.10"] = Field(
         "2026.04", description="Version of the annotation schema"
     )
@@ -93,8 +121,15 @@ class Settings(Model):
         default_factory=dict, description="Groups and their shares, such as train: 0.8, val: 0.2"
     )
     split_block: float = Field(10.0, gt=0, le=86400, description="Length of a block of time that stays in one group, s")
+    split_gap: float = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="Samples nearer than this to a block of another group have no group, s",
+    )
     split_seed: int = Field(0, ge=0, description="Another seed gives another split")
     jobs: int = Field(0, ge=0, le=256, description="Encoder threads; 0: one per processor")
+    limits: Limits = Field(default_factory=Limits, description="Largest things that are read")
 
     @field_validator("schema_version", mode="before")
     @classmethod
@@ -131,6 +166,20 @@ class Settings(Model):
                 raise ValueError(f"{part!r} found, expected GROUP=SHARE such as train=0.8") from None
         return shares
 
+    @field_validator("label_map", mode="before")
+    @classmethod
+    def _names_of_text(cls, value: Any) -> Any:
+        """ROS parameters have no maps: car=vehicle,bus=vehicle."""
+        if not isinstance(value, str):
+            return value
+        names: dict[str, str] = {}
+        for part in filter(None, value.split(",")):
+            label, equals, name = part.partition("=")
+            if not equals:
+                raise ValueError(f"{part!r} found, expected LABEL=NAME such as car=vehicle")
+            names[label.strip()] = name.strip()
+        return names
+
     @field_validator("split")
     @classmethod
     def _shares(cls, value: dict[str, float]) -> dict[str, float]:
@@ -144,9 +193,14 @@ class Settings(Model):
         return value
 
     @model_validator(mode="after")
-    def _one_sampling(self) -> Settings:
+    def _fits_together(self) -> Settings:
         if self.keyframes and self.rate is not None:
             raise ValueError("rate and keyframes exclude each other: set one of them")
+        if 2 * self.split_gap >= self.split_block:
+            raise ValueError(
+                f"split_gap is {self.split_gap:g} and split_block {self.split_block:g}: no sample would have a group, "
+                "make the gap less than half of the block"
+            )
         if self.radar_points == "targets" and "radar.clusters" in self.require:
             raise ValueError("radar.clusters is required but radar_points is targets: set radar_points to clusters")
         if self.radar_points == "clusters" and "radar.targets" in self.require:
@@ -259,7 +313,9 @@ def explain(error: ValidationError, source: str) -> str:
     for fault in error.errors():
         key = ".".join(map(str, fault["loc"])) or "settings"
         if fault["type"] == "extra_forbidden":
-            fields = Stream.model_fields if str(fault["loc"][0]) == "streams" else Settings.model_fields
+            part = str(fault["loc"][0]) if len(fault["loc"]) > 1 else ""
+            models: dict[str, type[Model]] = {"streams": Stream, "limits": Limits}
+            fields = models.get(part, Settings).model_fields
             near = difflib.get_close_matches(str(fault["loc"][-1]), fields, 1, 0.4)
             lines.append(f"{source}: unknown setting {_short(key)}" + (f"; did you mean {near[0]!r}?" if near else ""))
         else:

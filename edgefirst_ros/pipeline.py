@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.assembly import Assembly, Item, Push, Work, storable
+from edgefirst_ros.assembly import Assembly, storable
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import NO_ATTITUDE, NO_FIX, NOT_NEAREST, Counts
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, attitude_of, fix_of
+from edgefirst_ros.split import GroupOf, guarded
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase
 from edgefirst_ros.topics import Roles
+from edgefirst_ros.work import Item, Push, Work
 
+BOXES3D, MASK = "fusion.boxes3d", "model.mask"
+"""Streams that are aligned besides the companions: with frames, and with the model's boxes."""
 SWEEP = 250_000_000
 """ns of recording between two looks at what can be forgotten."""
 
@@ -31,6 +36,15 @@ class _Frame:
     join: int
     """Stamp by which model results are joined."""
     own: Item | None
+
+
+@dataclass(slots=True)
+class _Result:
+    """A model's result and when it came; `settled` once it has the mask that belongs to it."""
+
+    arrived: int
+    item: Item
+    settled: bool
 
 
 class _Tracks:
@@ -59,7 +73,7 @@ class Pipeline:
         calibration: Calibration,
         assembly: Assembly,
         *,
-        group_of: Callable[[int], str | None],
+        group_of: GroupOf,
         overlapping: Collection[int] | None = None,
         numbered: bool = False,
         by_header: bool = True,
@@ -70,7 +84,7 @@ class Pipeline:
         self._counts = counts
         self._calibration = calibration
         self._assembly = assembly
-        self._group_of = group_of
+        self._group_of = guarded(group_of, nanoseconds(settings.split_gap))
         self._overlapping = overlapping
         self._numbered = numbered
         self._by_header = by_header
@@ -83,7 +97,11 @@ class Pipeline:
                 tolerance, offset, reuse = settings.stream(sensor)
                 streams[sensor] = Stream(tolerance, offset, reuse)
                 self._sensors.setdefault(topic, []).append(sensor)
+        tolerance = nanoseconds(settings.tolerance)
+        if roles.boxes3d is not None:
+            streams[BOXES3D] = Stream(tolerance)
         self._aligner: Aligner[_Frame, Item] = Aligner(streams, self._lookahead)
+        self._masks: Aligner[_Result, Item] = Aligner({MASK: Stream(tolerance, reuse=False)}, self._lookahead)
         self._clock = RunningClock()
         self._segments = Segments()
         self._frames = 0
@@ -91,8 +109,10 @@ class Pipeline:
         self._gap_before = False
         self._tracks: dict[int, _Tracks] = {}
         self._ready: deque[Aligned[_Frame, Item]] = deque()
-        self._results: OrderedDict[int, tuple[int, Item]] = OrderedDict()
+        self._results: OrderedDict[int, _Result] = OrderedDict()
+        self._boxes = 0
         self._swept = 0
+        calibration.labels = mapped_labels(calibration.labels, settings.label_map)
 
     # ---- messages ------------------------------------------------------------------------
     def push(self, message: Message, now: int | None = None) -> None:
@@ -124,7 +144,7 @@ class Pipeline:
         own = None
         if self._roles.sensor is not None:
             try:
-                storable(self._roles.sensor, content)
+                storable(self._roles.sensor, content, self._settings.limits)
                 own = Item(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
@@ -143,7 +163,7 @@ class Pipeline:
     def _companion(self, message: Message, now: int, content: Any) -> None:
         stamp, group, topic = self._base.stamp(message), self._group(), message.topic
         for sensor in self._sensors.get(topic, ()):
-            storable(sensor, content)
+            storable(sensor, content, self._settings.limits)
             offset = self._aligner.streams[sensor].offset
             self._aligner.add(sensor, stamp, now, Item(topic, content, stamp + offset), group)
         if topic == self._roles.gps:
@@ -160,9 +180,18 @@ class Pipeline:
                 self._track(group).attitudes.add(stamp, attitude)
         if topic == self._roles.model:
             join = (header_stamp(message) or 0) if self._by_header else stamp
-            self._results.setdefault(join, (now, Item(topic, content, stamp)))
+            result = _Result(now, Item(topic, content, stamp), self._roles.masks is None)
+            self._results.setdefault(join, result)
+            if not result.settled:
+                self._boxes += 1
+                self._masks.add_frame(_published(message), self._boxes, now, result, group=group)
+        if topic == self._roles.masks:
+            self._masks.add(MASK, _published(message), now, Item(topic, content, stamp), group)
+        if topic == self._roles.boxes3d:
+            self._aligner.add(BOXES3D, stamp, now, Item(topic, content, stamp), group)
         if topic in self._roles.statics:
             self._calibration.take(message.schema, content)
+            self._calibration.labels = mapped_labels(self._calibration.labels, self._settings.label_map)
 
     def _track(self, group: int) -> _Tracks:
         if group not in self._tracks:
@@ -173,14 +202,20 @@ class Pipeline:
     def advance(self, now: int | None) -> None:
         """Hand on the frames that are complete by `now`; all for None."""
         self._ready.extend(self._aligner.release(now))
-        while self._ready and (now is None or self._navigated(self._ready[0], now)):
+        for boxes in self._masks.release(now):
+            near = boxes.nearest[MASK]
+            boxes.item.item.mask, boxes.item.settled = near.item if near is not None else None, True
+        while self._ready and (now is None or self._complete(self._ready[0], now)):
             self._assembly.put(self._work(self._ready.popleft()))
         if now is not None and now - self._swept > SWEEP:
             self._swept = now
             self._forget(now)
 
-    def _navigated(self, frame: Aligned[_Frame, Item], now: int) -> bool:
-        """Whether all fixes and attitudes have come that could change those of the frame."""
+    def _complete(self, frame: Aligned[_Frame, Item], now: int) -> bool:
+        """Whether all fixes, attitudes and masks have come that could change those of the frame."""
+        result = self._results.get(frame.item.join)
+        if result is not None and not result.settled:
+            return False
         tracks = self._track(frame.group)
         horizon = max(tracks.fixes.horizon(frame.stamp), tracks.attitudes.horizon(frame.stamp), frame.stamp)
         return frame.arrived + horizon - frame.stamp + self._lookahead <= now
@@ -196,8 +231,10 @@ class Pipeline:
             work.own = (self._roles.sensor, frame.item.own)
         work.position = tracks.fixes.position(frame.stamp)
         work.orientation = tracks.attitudes.orientation(frame.stamp)
-        if self._roles.model is not None:
-            work.result = self._results.get(frame.item.join, (0, None))[1]
+        result = self._results.get(frame.item.join)
+        work.result = result.item if result is not None else None
+        boxes3d = frame.nearest.get(BOXES3D)
+        work.boxes3d = boxes3d.item if boxes3d is not None else None
         work.group = self._group_of(frame.stamp)
         return work
 
@@ -205,7 +242,7 @@ class Pipeline:
         """Let go of what no frame that waits or is still to come can need."""
         waiting = [*self._ready, *self._aligner.waiting()]
         oldest = min((frame.arrived for frame in waiting), default=now)
-        while self._results and next(iter(self._results.values()))[0] < oldest - 2 * self._lookahead:
+        while self._results and next(iter(self._results.values())).arrived < oldest - 2 * self._lookahead:
             self._results.popitem(last=False)
         for group, tracks in self._tracks.items():
             first = min((f.stamp for f in waiting if f.group == group), default=None)
@@ -222,6 +259,11 @@ class Pipeline:
             tracks.fixes.close()
             if self._roles.gps is not None:
                 self._counts.drop(self._roles.gps, NO_FIX, tracks.fixes.refused)
+
+
+def _published(message: Message) -> int:
+    """The stamp by which masks find their boxes: what a message without a header has (dataset.md 9, "Time")."""
+    return message.publish_time or message.log_time
 
 
 def count_unused(counts: Counts, roles: Roles) -> None:

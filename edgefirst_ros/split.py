@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 GOLDEN = Fraction("0.6180339887498948482")
+GroupOf = Callable[[int], str | None]
+"""Gives the group of a stamp in ns."""
 
 
 class Splitter:
@@ -34,3 +36,16 @@ class Splitter:
     def of_time(self, stamp: int) -> str | None:
         """Group of the block of time that holds a stamp, ns since the epoch."""
         return self.of_number(stamp // self._block) if self._shares else None
+
+
+def guarded(group_of: GroupOf, gap: int) -> GroupOf:
+    """The same groups, but none for stamps nearer than `gap` ns to another one; `gap` is less than half a block.
+
+    Neighbouring samples are next to equal: where one was trained with, the other is no test.
+    """
+
+    def group(stamp: int) -> str | None:
+        own = group_of(stamp)
+        return own if own == group_of(stamp - gap) == group_of(stamp + gap) else None
+
+    return group if gap else group_of

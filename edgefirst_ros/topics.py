@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.messages import CAMERA_TOPICS, CAMERA_TYPES, FIX, IMU, known_name
+from edgefirst_ros.messages import CAMERA_TOPICS, CAMERA_TYPES, DETECT, FIX, IMU, MODEL, known_name
 
 KINDS = {
     "radar.cube": "radar.png",
@@ -36,6 +36,13 @@ class Roles:
     gps: str | None = None
     imu: str | None = None
     model: str | None = None
+    """Model or Detect messages."""
+    masks: str | None = None
+    """Masks without a header, which belong to the messages of `model`."""
+    boxes3d: str | None = None
+    """Detect messages of boxes in space."""
+    classes: tuple[str, ...] | None = None
+    """The labels of the model as its masks count them, where they are known beforehand."""
     statics: frozenset[str] = frozenset()
     """Topics of camera/info, model/info and tf_static."""
     notes: tuple[str, ...] = ()
@@ -48,12 +55,14 @@ class Roles:
     @property
     def streamed(self) -> frozenset[str]:
         """Topics whose every message is wanted."""
-        return frozenset(t for t in (self.reference, *self.companions.values(), self.gps, self.imu, self.model) if t)
+        results = self.model, self.masks, self.boxes3d
+        return frozenset(t for t in (self.reference, *self.companions.values(), self.gps, self.imu, *results) if t)
 
     @property
     def aligned(self) -> frozenset[str]:
         """Topics besides the reference that are joined by the common time."""
-        return frozenset(t for t in (*self.companions.values(), self.gps, self.imu) if t) - {self.reference}
+        others = *self.companions.values(), self.gps, self.imu, self.boxes3d
+        return frozenset(topic for topic in others if topic) - {self.reference}
 
 
 @dataclass(slots=True)
@@ -99,6 +108,25 @@ class _Finder:
         if alike and not found:
             self.notes.append(f"{alike[0]} is used as {name}: it is the only {schema} topic")
         return alike[0] if alike else None
+
+    def model(self, chosen: str | None) -> str | None:
+        """The topic of the model's results: the one that is chosen, else the newer form, else the older one."""
+        if chosen is None:
+            return self.one("model/output") or self.one("model/boxes2d")
+        topic = _named(chosen, self.topics)
+        if topic is None or self.topics[topic] not in (MODEL, DETECT):
+            there = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
+            raise UsageError(
+                f"model_topic {chosen!r} is no {MODEL} or {DETECT} topic of the recording; there are {there}"
+            )
+        return topic
+
+    def masks(self, model: str | None) -> str | None:
+        """The topic of masks without a header, which only the older form of results needs; packed if not plain."""
+        topic = self.one("model/mask") or self.one("model/mask_compressed")
+        if topic is not None and model is None:
+            self.notes.append(f"{topic}: its masks are not used, they have no header, and no boxes tell their frame")
+        return topic if model is not None and self.topics[model] == DETECT else None
 
     def camera(self) -> str:
         for name in CAMERA_TOPICS:
@@ -151,6 +179,9 @@ def choose_topics(topics: Mapping[str, str], settings: Settings) -> Roles:
             companions[sensor] = topic
     own = next((sensor for sensor, topic in companions.items() if topic == reference), None)
     statics = [finder.one(part) for part in STATICS]
+    model = finder.model(settings.model_topic)
+    masks = finder.masks(model) if settings.masks or settings.polygons else None
+    boxes3d = finder.one("fusion/boxes3d")
     return Roles(
         reference,
         topics[reference],
@@ -158,9 +189,11 @@ def choose_topics(topics: Mapping[str, str], settings: Settings) -> Roles:
         companions,
         finder.only("gps", FIX, settings.gps_topic, "gps_topic"),
         finder.only("imu", IMU, settings.imu_topic, "imu_topic"),
-        finder.one("model/output") or finder.one("model/boxes2d"),
-        frozenset(topic for topic in statics if topic),
-        tuple(finder.notes),
+        model,
+        masks,
+        boxes3d if boxes3d not in (reference, model) else None,
+        statics=frozenset(topic for topic in statics if topic),
+        notes=tuple(finder.notes),
     )
 
 
@@ -170,13 +203,17 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     images = ("lidar.depth", "lidar.reflect") if settings.lidar_images else ()
     for sensor in ("radar.cube", f"radar.{settings.radar_points}", "lidar.points", *images):
         companions.setdefault(sensor, "/" + sensor.replace(".", "/"))
+    masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
+    masked = masked and (settings.masks or settings.polygons)
     statics = {*roles.statics, *("/" + part for part in STATICS if not any(t.endswith(part) for t in roles.statics))}
     return replace(
         roles,
         companions=companions,
         gps=roles.gps or settings.gps_topic or "/gps",
         imu=roles.imu or settings.imu_topic or "/imu",
-        model=roles.model or "/model/output",
+        model=roles.model or settings.model_topic or "/model/output",
+        masks=roles.masks or ("/model/mask" if masked else None),
+        boxes3d=roles.boxes3d or ("/fusion/boxes3d" if roles.reference != "/fusion/boxes3d" else None),
         statics=frozenset(statics),
     )
 

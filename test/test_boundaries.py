@@ -16,7 +16,7 @@ ROOT = Path(edgefirst_ros.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 BASE = {"errors", "config", "messages"}
 SENSORS = {*BASE, "sensors"}
-LOWER = {*SENSORS, "sources", "sync", "dataset", "counts", "stage", "split", "topics", "survey"}
+LOWER = {*SENSORS, "sources", "sync", "dataset", "counts", "stage", "skews", "split", "topics", "survey"}
 MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
@@ -26,21 +26,32 @@ MAY_IMPORT = {
     "sources": {*BASE, "sources", "topics"},
     "sync": {*BASE, "sync"},
     "split": {*BASE},
+    "skews": set(),
     "stage": {*BASE},
     "topics": {*BASE},
     "counts": SENSORS,
     "survey": LOWER,
-    "assembly": {*LOWER, "assembly"},
-    "pipeline": {*LOWER, "assembly", "pipeline"},
+    "work": SENSORS,
+    "results": {*LOWER, "work"},
+    "assembly": {*LOWER, "assembly", "results", "work"},
+    "pipeline": {*LOWER, "assembly", "pipeline", "work"},
     "pretrigger": {*SENSORS, "topics"},
     "session": {*LOWER, "assembly"},
+    "resumption": LOWER,
     "take": {*LOWER, "assembly", "pipeline", "pretrigger", "session"},
     "live": {*LOWER, "pretrigger", "session", "take"},
-    "conversion": {*LOWER, "assembly", "pipeline", "session"},
+    "conversion": {*LOWER, "assembly", "pipeline", "resumption", "session"},
     "synthetic": {*SENSORS, "synthetic"},
 }
 """Part of the package -> parts it may import; those not named (cli, nodes, export) may import everything."""
-DECODE = ("dataset/reader.py", "dataset/validate/", "dataset/leftover.py", "dataset/rebuild.py")
+DECODE = (
+    "dataset/reader.py",
+    "dataset/validate/",
+    "dataset/leftover.py",
+    "dataset/rebuild.py",
+    "dataset/merge.py",
+    "dataset/uniting.py",
+)
 """Files of the dataset that decode members."""
 ROS = ("nodes/", "sources/ros.py")
 OUTER = {
@@ -154,6 +165,6 @@ def test_public_names_are_those_of_all():
             for alias in node.names
         }
         assert imported <= set(module.__all__), package
-    assert edgefirst_ros.__all__ == ["Dataset", "__version__", "convert"]
+    assert edgefirst_ros.__all__ == ["Dataset", "__version__", "convert", "migrate"]
     with pytest.raises(AttributeError, match="nothing_here"):
         _ = edgefirst_ros.nothing_here

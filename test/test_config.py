@@ -60,10 +60,30 @@ BAD = [
     ("split_block", "0", "0"),
     ("split_block", ".nan", "nan"),
     ("split_block", ".inf", "inf"),
+    ("split_gap", "-1", "-1"),
+    ("split_gap", "5", "5"),
+    ("split_gap", ".nan", "nan"),
     ("split_seed", "-1", "-1"),
+    ("model_topic", "7", "7"),
+    ("min_score", "1.5", "1.5"),
+    ("min_score", "-0.1", "-0.1"),
+    ("min_score", ".nan", "nan"),
+    ("label_map", "car", "car"),
+    ("label_map", "{car: 7}", "7"),
+    ("label_map", "[car]", "car"),
+    ("masks", "2", "2"),
+    ("polygons", "some", "some"),
+    ("degradation", "high", "high"),
     ("jobs", "-1", "-1"),
     ("jobs", "257", "257"),
     ("jobs", "two", "two"),
+    ("limits", "{picture_pixels: 0}", "0"),
+    ("limits", "{picture_pixels: 268435457}", "268435457"),
+    ("limits", "{chunk_bytes: 1048575}", "1048575"),
+    ("limits", "{chunk_bytes: 2147483649}", "2147483649"),
+    ("limits", "{cube_values: 1.5}", "1.5"),
+    ("limits", "{cloud_points: -1}", "-1"),
+    ("limits", "7", "7"),
 ]
 
 
@@ -84,6 +104,11 @@ def test_a_bad_value_names_the_file_the_key_and_what_was_found(tmp_path, key, va
     assert key in message
     assert found in message.replace(str(path), "")
     assert caught.value.exit_code == 2
+
+
+def test_names_of_labels_may_be_text():
+    named = {"car": "vehicle", "a tree": ""}
+    assert load(None, label_map="car=vehicle, a tree=,").label_map == load(None, label_map=named).label_map == named
 
 
 def test_every_setting_has_a_bad_value_above():
@@ -244,10 +269,10 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ],
 )
 def test_a_hostile_file_is_refused_shortly(tmp_path, text):
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(UsageError) as caught:
         load(written(tmp_path, text))
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2
     assert len(str(caught.value)) < 3000
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgefirst_ros.split import Splitter
+from edgefirst_ros.split import Splitter, guarded
 
 SHARES = [{"train": 0.8, "val": 0.2}, {"train": 0.7, "val": 0.2, "test": 0.1}, {"a": 1.0}, {"a": 1 / 3, "b": 2 / 3}]
 
@@ -31,6 +31,29 @@ def test_a_block_of_time_stays_together(seed, stamp, block):
     begin = stamp // block * block
     assert splitter.of_time(begin) == splitter.of_time(begin + block - 1) == splitter.of_time(stamp)
     assert splitter.of_time(stamp) == splitter.of_number(stamp // block)
+
+
+@given(st.integers(0, 10**6), st.integers(3, 10**6), st.data())
+def test_nothing_within_the_gap_of_another_group(seed, block, data):
+    """Whatever has a group lies further than the gap from all stamps of other groups, and nothing else lacks one."""
+    gap = data.draw(st.integers(1, (block - 1) // 2))
+    splitter = Splitter(SHARES[0], block, seed)
+    group_of = guarded(splitter.of_time, gap)
+    border = data.draw(st.integers(1, 10**6)) * block
+    before, after = splitter.of_time(border - 1), splitter.of_time(border)
+    stamps = [border - gap - 1, border - gap, border - 1, border, border + gap - 1, border + gap]
+    found = [group_of(stamp) for stamp in stamps]
+    if before == after:
+        assert found == [before] * 3 + [after] * 3
+    else:
+        assert found == [before, None, None, None, None, after]
+
+
+def test_without_a_gap_or_shares_nothing_changes():
+    splitter = Splitter(SHARES[0], 10, 0)
+    assert guarded(splitter.of_time, 0) == splitter.of_time
+    assert guarded(Splitter({}, 10, 0).of_time, 3)(5) is None
+    assert guarded(lambda stamp: "train", 3)(5) == "train"  # groups by recording know no neighbours
 
 
 def test_no_shares_no_group():

@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.topics import choose_topics
+from edgefirst_ros.topics import choose_topics, expect_topics
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
 CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
@@ -204,3 +204,48 @@ def test_results_and_what_is_said_once():
     assert roles.streamed == {"/camera/h264", "/model/boxes2d"}
     assert chosen({**topics, "/model/output": model}).model == "/model/output"
     assert chosen({**CAMERA, "/tf_static": "tf2_msgs/msg/TFMessage"}).statics == {"/tf_static"}
+
+
+# ---- model results -----------------------------------------------------------------------
+DETECT, MODEL, MASK = (f"edgefirst_msgs/msg/{name}" for name in ("Detect", "Model", "Mask"))
+OLDER = {**CAMERA, "/model/boxes2d": DETECT, "/model/mask": MASK, "/model/mask_compressed": MASK}
+
+
+def test_masks_without_a_header_go_with_the_older_form_alone():
+    assert chosen(OLDER).masks == "/model/mask"
+    packed = {topic: kind for topic, kind in OLDER.items() if topic != "/model/mask"}
+    assert chosen(packed).masks == "/model/mask_compressed"
+    assert chosen({**OLDER, "/model/output": MODEL}).masks is None
+    assert chosen({**OLDER, "/model/output": MODEL}, model_topic="model/boxes2d").masks == "/model/mask"
+    assert chosen(OLDER, masks=False).masks is None
+    assert chosen(OLDER, masks=False, polygons=True).masks == "/model/mask"
+    assert chosen(OLDER).streamed == {"/camera/h264", "/model/boxes2d", "/model/mask"}
+    assert not chosen(OLDER).aligned
+    alone = chosen({**CAMERA, "/model/mask": MASK})
+    assert alone.masks is None
+    assert "/model/mask" in alone.notes[0]
+
+
+def test_the_models_topic_can_be_named():
+    topics = {**CAMERA, "/model/output": MODEL, "/second": MODEL, "/third": DETECT}
+    assert chosen(topics).model == "/model/output"
+    assert chosen(topics, model_topic="/second").model == "/second"
+    assert chosen(topics, model_topic="third").model == "/third"
+    for wrong in ("/none", "/camera/h264"):
+        with pytest.raises(UsageError, match="/model/output, /second, /third") as caught:
+            chosen(topics, model_topic=wrong)
+        assert "model_topic" in str(caught.value)
+
+
+def test_boxes_in_space_are_aligned_by_the_common_time():
+    roles = chosen({**CAMERA, "/fusion/boxes3d": DETECT})
+    assert roles.boxes3d == "/fusion/boxes3d"
+    assert roles.aligned == {"/fusion/boxes3d"}
+    assert chosen({**CAMERA, "/fusion/boxes3d": DETECT}, reference_topic="fusion/boxes3d").boxes3d is None
+
+
+def test_topics_that_may_still_come_have_the_devices_names():
+    roles = expect_topics(chosen({**CAMERA, "/model/boxes2d": DETECT}), Settings())
+    assert (roles.model, roles.masks, roles.boxes3d) == ("/model/boxes2d", "/model/mask", "/fusion/boxes3d")
+    roles = expect_topics(chosen(CAMERA), Settings())
+    assert (roles.model, roles.masks, roles.boxes3d) == ("/model/output", None, "/fusion/boxes3d")

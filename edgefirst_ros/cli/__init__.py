@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from edgefirst_ros.cli import capture, convert, demo, info, play, recover, replay, validate
+from edgefirst_ros.cli import capture, convert, demo, info, merge, migrate, play, recover, replay, validate
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.errors import EdgeFirstError
 
@@ -21,7 +21,9 @@ app = typer.Typer(
 )
 app.command("convert")(convert.convert)
 app.command("info")(info.info)
+app.command("migrate")(migrate.migrate)
 app.command("recover")(recover.recover)
+app.command("merge")(merge.merge)
 app.command("validate")(validate.validate)
 app.command("demo")(demo.demo)
 app.command("capture", context_settings=NODE)(capture.capture)

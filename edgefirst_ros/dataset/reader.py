@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 import json
+import operator
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +24,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.container import Container, open_container
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
 from edgefirst_ros.dataset.names import DatasetPaths, locate
+from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 
@@ -105,14 +106,38 @@ class Dataset:
             found |= {key: parsed(value) for key, value in self._frames_file.metadata.items()}
         return found
 
-    def samples(self, inputs: set[str] | frozenset[str] | None = None) -> Iterator[Sample]:
+    def __getitem__(self, index: int) -> Sample:
+        """One sample by its place in `samples()`, negative ones from the end. Raises IndexError when there is none."""
+        return Sample(self, self._order[operator.index(index)])
+
+    def samples(
+        self,
+        inputs: set[str] | frozenset[str] | None = None,
+        *,
+        label: str | Collection[str] | None = None,
+        group: str | None = None,
+        score: float | None = None,
+        annotated: bool | None = None,
+    ) -> Iterator[Sample]:
         """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
 
-        Inputs are "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar", "depth".
-        Raises UsageError for an unknown input.
+        Inputs are "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar", "depth". Of the others only
+        those are left away that lack what is asked for: an annotation with `label` (or one of several) and a score at
+        least `score`, the `group`, annotations at all (`annotated` True) or their absence (False).
+        Raises UsageError for an unknown input or a score outside 0..1.
         """
         wanted = {input_name(name) for name in inputs or ()}
-        return (sample for key in self._order if wanted <= (sample := Sample(self, key)).inputs)
+        keys: Collection[Key] = self._members
+        if (label, group, score) != (None, None, None):
+            table = self.annotations
+            keys = matching(table, self.paths.arrow, label, group, score) if "name" in table.columns else ()
+        return (
+            sample
+            for key in self._order
+            if key in keys
+            and wanted <= (sample := Sample(self, key)).inputs
+            and annotated in (None, key in self.annotation_rows[1])
+        )
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
         """One sample. Raises DatasetError when there is none."""
@@ -128,24 +153,13 @@ class Dataset:
     @cached_property
     def frame_rows(self) -> dict[Key, int]:
         """Row in `frames` by sample; the first of several."""
-        return {} if self.frames is None else _first_rows(self.frames, self.paths.frames)
+        return {} if self.frames is None else first_rows(self.frames, self.paths.frames)
 
     @cached_property
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
         """The annotations sorted by sample, and the (first row, rows) of each."""
-        import polars as pl
-
         table = self.annotations
-        geometry = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
-        if "name" not in table.columns:
-            return table, {}
-        # A row without label and geometry says that a sample has no annotations.
-        table = table.filter(pl.any_horizontal(pl.col(geometry).is_not_null())) if geometry else table.clear()
-        keys = _keys(table, self.paths.arrow)
-        order = keys.with_row_index().sort("name", "frame", maintain_order=True)
-        runs = order.group_by("name", "frame", maintain_order=True).len()
-        spans = zip(runs.rows(), accumulate(runs["len"].to_list(), initial=0), strict=False)
-        return table[order["index"]], {Key(name, frame): (start, count) for (name, frame, count), start in spans}
+        return sorted_rows(annotating(table), self.paths.arrow) if "name" in table.columns else (table, {})
 
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))
@@ -319,21 +333,3 @@ def parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _keys(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Columns name (String) and frame (Int64), from whatever types they have."""
-    import polars as pl
-
-    frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
-    try:
-        return table.select(pl.col("name").cast(pl.String), frame.cast(pl.Int64).alias("frame"))
-    except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{path}: columns name and frame cannot be read: {error}") from error
-
-
-def _first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
-    found: dict[Key, int] = {}
-    for number, (name, frame) in enumerate(_keys(table, path).iter_rows()):
-        found.setdefault(Key(name, frame), number)
-    return found

@@ -91,6 +91,17 @@ COLUMNS = (
     Column("timestamp", _I64, "identity", since="2025.10"),  # our own further column, nanoseconds since the epoch
 )
 
+FURTHER = (
+    Column("exclude", pa.bool_()),
+    Column("truncation", _U32),
+    Column("occlusion", _U32),
+    Column("status", CATEGORY),
+)
+"""Columns that other tools add to some files: carried along as they are, whatever the version, never filled here."""
+
+ALIASES = {"object_reference": "object_id"}
+"""Older names of columns."""
+
 GEOMETRY = ("polygon", "mask", "box2d", "box3d")
 """A row without a label and without any of these stands for a sample without annotations."""
 
@@ -128,6 +139,11 @@ METADATA = (
     MetadataKey("category_metadata", None),
     MetadataKey("labels", None),
 )
+
+
+def nearest(said: str) -> str:
+    """Return the known version whose rules hold for a file that says `said`: itself, or the last before it."""
+    return max((version for version in VERSIONS if version <= said), default=UNNAMED_VERSION)
 
 
 def has_metadata(version: str) -> bool:
@@ -180,6 +196,15 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
     return {column.name: column for column in listed}
 
 
+def working(described: Column) -> pa.DataType:
+    """Return the type of a column on its way from one file to another: plain text for categories."""
+    return TEXT if described.is_category else described.type
+
+
+WORKING = {**columns(VERSIONS[-1]), **{column.name: column for column in FURTHER}}
+"""Columns on their way, whatever version they come from or go to; `pose` is [yaw, pitch, roll] here."""
+
+
 def arrow_schema(described: dict[str, Column]) -> pa.Schema:
     """Return the Arrow schema of a table, without metadata."""
     return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in described.values()])
@@ -187,6 +212,4 @@ def arrow_schema(described: dict[str, Column]) -> pa.Schema:
 
 def journal_schema(described: dict[str, Column]) -> pa.Schema:
     """Return the same with plain text for categories: a stream cannot know them before its end."""
-    return pa.schema(
-        [pa.field(c.name, TEXT if c.is_category else c.type, nullable=c.nullable) for c in described.values()]
-    )
+    return pa.schema([pa.field(c.name, working(c), nullable=c.nullable) for c in described.values()])

@@ -41,7 +41,10 @@ class TableFile:
 
                 self._file = ParquetFile(path)
                 self._parquet = True
-                schema = self._file.schema_arrow
+                # polars leaves the metadata of the file out of the Arrow schema that it stores in it
+                stored = dict(self._file.metadata.metadata or {})
+                stored.pop(b"ARROW:schema", None)
+                schema = self._file.schema_arrow.with_metadata(stored)
             else:
                 stream = "; an Arrow IPC stream?" if start[:4] == b"\xff\xff\xff\xff" else ""
                 raise DatasetError(f"{path}: begins with {start!r}, expected {ARROW_MAGIC!r} (Arrow IPC file){stream}")

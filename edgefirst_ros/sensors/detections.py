@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model results as annotation rows: boxes, tracks and instance masks of Model and Detect messages.
+"""Model results as annotation rows: boxes, tracks and masks of Model, Detect and Mask messages, boxes in space.
 
 Source: device.md 6; dataset.md 5 and 9, "Annotations".
 """
@@ -7,157 +7,199 @@ Source: device.md 6; dataset.md 5 and 9, "Annotations".
 from __future__ import annotations
 
 import math
-import struct
 import uuid
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zstandard
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
+from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
-    from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, MaskBox, Model
+    from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, Mask, MaskBox, Model
 
-MAX_CELLS = 1 << 26
-"""Masks of more cells are refused, before anything is unpacked."""
-OBJECT = 127
-"""Cells above this value are object."""
 NOT_FINITE, BAD_SCORE = "box is not finite", "score outside 0..1"
-BAD_MASK, SEMANTIC = "mask cannot be read", "semantic mask"
+BAD_MASK, SEMANTIC, NO_PICTURE = "mask cannot be read", "semantic mask", "mask without a picture"
+LOW_SCORE, DROPPED_LABEL = "score below min_score", "label dropped by label_map"
 """Reasons under which boxes and masks are counted that give no row or no mask."""
+MASK_REASONS = frozenset({BAD_MASK, SEMANTIC, NO_PICTURE})
+PARTS = MASK_REASONS | {NOT_FINITE, BAD_SCORE, LOW_SCORE, DROPPED_LABEL}
+"""Reasons that count boxes and masks, of which a message has many, not messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The frame a result belongs to: its sequence, number, picture size (width, height), and the model's labels."""
+    """The frame a result belongs to, and what of it is wanted."""
 
     sequence: str
     frame: int
     size: tuple[int, int] | None
+    """Width and height of its picture."""
     labels: Sequence[str] = ()
+    """Names by `label_index`."""
+    classes: Sequence[str] = ()
+    """Names of the model's own classes, by the values of its masks."""
+    min_score: float = 0.0
+    label_map: Mapping[str, str] = field(default_factory=dict)
+    """Labels that are to have another name, or with an empty one no row."""
+    masks: bool = True
+    semantic: bool = True
+
+    def index_of(self, label: str) -> int | None:
+        """The position of a label; None where it has none."""
+        return self.labels.index(label) if label in self.labels else None
+
+    def values(self) -> NDArray[np.uint8]:
+        """What is written into a mask for each class, uint8 (256,): the position of its label, `VOID` if dropped."""
+        values = np.arange(256, dtype=np.uint8)
+        for number, name in enumerate(self.classes[:VOID]):
+            label = self.label_map.get(name, name)
+            index = self.index_of(label) if label else VOID
+            values[number] = number if index is None else min(index, VOID)
+        return values
 
 
-def rows_of_model(message: Model | Detect, context: Context) -> tuple[list[dict[str, object]], Counter[str]]:
-    """(annotation rows, {reason: number}) of a result.
+def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) -> list[str] | None:
+    """The model's labels, and behind them the new names of a label map: what they had keeps its position."""
+    if labels is None:
+        return None
+    new = [label_map[label] for label in labels if label_map.get(label)]
+    return [*labels, *(name for name in dict.fromkeys(new) if name not in labels)]
+
+
+def rows_of_model(
+    message: Model | Detect, context: Context, mask: Mask | None = None
+) -> tuple[list[dict[str, object]], Counter[str]]:
+    """(annotation rows, {reason: number}) of a result; `mask` is the one that came without a header.
 
     A row has box2d (center_x, center_y, width, height) as sent, normalised; box2d_score; label; label_index, the
     position in the labels or None; object_id, a UUID; timing in ns; and mask, a 1-bit PNG of the picture's size,
-    where masks[i] belongs to boxes[i].  Boxes that are not finite or have a score outside 0..1 give no row, broken
-    and semantic masks no mask; both are counted.
+    where masks[i] belongs to boxes[i]. A semantic mask is a row of its own, with timing and mask alone: an 8-bit PNG
+    of class indices. Boxes that are not finite or have a score outside 0..1 give no row, broken masks no mask; all
+    that is left out is counted.
     """
     rows: list[dict[str, object]] = []
     dropped: Counter[str] = Counter()
     boxes = message.boxes
     masks = getattr(message, "masks", [])
-    dropped.update({SEMANTIC: sum(not mask.boxed for mask in masks)})
+    if mask is not None:  # on its own it cannot tell which of several boxes it belongs to
+        masks = [mask] if not mask.boxed or len(boxes) == 1 else []
+        dropped[BAD_MASK] += not masks
     timing = _timing(message)
     for n, box in enumerate(boxes):
-        sides = (box.center_x, box.center_y, box.width, box.height)
-        if not all(map(math.isfinite, (*sides, box.score))):
-            dropped[NOT_FINITE] += 1
-            continue
-        if not 0 <= box.score <= 1:
-            dropped[BAD_SCORE] += 1
+        label = context.label_map.get(box.label, box.label)
+        fault = _fault(box, (box.center_x, box.center_y, box.width, box.height), label, context)
+        if fault is not None:
+            dropped[fault] += 1
             continue
         row: dict[str, object] = {
-            "label": box.label,
-            "label_index": context.labels.index(box.label) if box.label in context.labels else None,
+            "label": label,
+            "label_index": context.index_of(label),
             "object_id": object_id(box.track_id, n, context),
-            "box2d": sides,
+            "box2d": (box.center_x, box.center_y, box.width, box.height),
             "box2d_score": box.score,
             "timing": timing,
         }
-        if n < len(masks) and masks[n].boxed and context.size is not None:  # a mask has the size of its picture
-            try:
-                row["mask"] = mask_png(masks[n], box, context.size)
-            except MessageError:
-                dropped[BAD_MASK] += 1
+        if n < len(masks) and masks[n].boxed:
+            _add_mask(row, masks[n], box, context, dropped)
         rows.append(row)
     dropped[BAD_MASK] += sum(mask.boxed for mask in masks[len(boxes) :])
+    for semantic in masks:
+        found: dict[str, object] = {"timing": timing}
+        if not semantic.boxed and not is_empty(semantic):
+            _add_mask(found, semantic, None, context, dropped)
+        if "mask" in found:
+            rows.append(found)
     return rows, +dropped
+
+
+def rows_of_boxes3d(message: Detect, context: Context) -> tuple[list[dict[str, object]], Counter[str]]:
+    """(annotation rows, {reason: number}) of boxes in space, as fusion sends them.
+
+    A row has box3d (center_x, center_y, center_z, width, height, length) in metres, in the optical axes of the sensor
+    that is fused: x right, y down, z forward. The message knows no extent along z, the width stands for it (as in the
+    vendor's samples). Its labels are numbers of classes, its tracks numbers of boxes: object_id holds for this frame
+    alone, unless the track is a UUID.
+    """
+    rows: list[dict[str, object]] = []
+    dropped: Counter[str] = Counter()
+    for n, box in enumerate(message.boxes):
+        sides = (box.center_x, box.center_y, box.distance, box.width, box.height, box.width)
+        name = _class_name(box.label, context)
+        label = context.label_map.get(name, name)
+        fault = _fault(box, sides, label, context)
+        if fault is not None:
+            dropped[fault] += 1
+            continue
+        rows.append(
+            {
+                "label": label,
+                "label_index": context.index_of(label),
+                "object_id": _own_uuid(box.track_id) or _made_uuid(f"{context.sequence}/{context.frame}/3d/{n}"),
+                "box3d": sides,
+                "box3d_score": box.score,
+            }
+        )
+    return rows, dropped
 
 
 def object_id(track: str, box: int, context: Context) -> str:
     """A UUID in lower case: the device's own, else one of sequence and track, else of sequence, frame and box."""
     if track:
-        try:
-            return str(uuid.UUID(track))
-        except ValueError:
-            return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{context.sequence}/{track}"))
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{context.sequence}/{context.frame}/{box}"))
+        return _own_uuid(track) or _made_uuid(f"{context.sequence}/{track}")
+    return _made_uuid(f"{context.sequence}/{context.frame}/{box}")
 
 
-def mask_png(mask: MaskBox, box: DetectBox, size: tuple[int, int]) -> bytes:
-    """An instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
-
-    Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines likewise.
-    Raises MessageError("cannot be stored") when the mask is not what it says.
-    """
-    cells = _cells(mask) > OBJECT
-    width, height = size
-    columns, inside_x = _placed(width, box.center_x, box.width, mask.width)
-    lines, inside_y = _placed(height, box.center_y, box.height, mask.height)
-    packed = np.zeros((height, 1 + (width + 7) // 8), np.uint8)
-    if inside_x.stop > inside_x.start and inside_y.stop > inside_y.start:
-        if len(cells) > len(lines):
-            cells, lines = cells[lines], np.arange(len(lines))
-        # Only the bytes that the box touches are made, and lines that show one line of cells only once.
-        first = inside_x.start // 8 * 8
-        picked = np.zeros((len(cells), inside_x.stop - first), np.bool_)
-        picked[:, inside_x.start - first :] = cells[:, columns]
-        bits = np.packbits(picked, axis=1)
-        packed[inside_y, 1 + first // 8 : 1 + first // 8 + bits.shape[1]] = bits[lines]
-    return b"".join(
-        (
-            PNG_SIGNATURE,
-            png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)),
-            png_chunk(b"IDAT", isal_zlib.compress(packed, 1)),
-            png_chunk(b"IEND", b""),
-        )
-    )
-
-
-def _placed(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDArray[np.intp], slice]:
-    """(cell of each pixel inside the box, the slice of these pixels) along one side of the picture."""
-    if extent <= 0:
-        return np.empty(0, np.intp), slice(0, 0)
-    with np.errstate(over="ignore"):  # a box of next to no width has its cells infinitely far from most pixels
-        place = np.floor(((np.arange(pixels) + 0.5) / pixels - (centre - extent / 2)) / extent * cells)
-    # Cells never go back along the side, so what is inside is one run.
-    begin, end = np.searchsorted(place, (0, cells)).tolist()
-    return place[begin:end].astype(np.intp), slice(begin, end)
-
-
-def _cells(mask: MaskBox) -> NDArray[np.uint8]:
-    """The cells of a mask, uint8 (height, width), unpacked."""
-    count = mask.height * mask.width
-    if not 0 < count <= MAX_CELLS:
-        raise MessageError("cannot be stored", f"mask of {mask.width} x {mask.height} cells")
-    data = mask.mask
-    if mask.encoding == "zstd":
-        data = _unpacked(data, count)
-    elif mask.encoding:
-        raise MessageError("cannot be stored", f"mask encoding {mask.encoding!r}")
-    if len(data) < count:
-        raise MessageError("cannot be stored", f"{len(data)} bytes for a mask of {mask.width} x {mask.height} cells")
-    return np.frombuffer(data, np.uint8, count).reshape(mask.height, mask.width)
-
-
-def _unpacked(data: bytes, size: int) -> bytes:
-    """The first `size` bytes; no more is unpacked, whatever the frame says of itself."""
+def _own_uuid(track: str) -> str | None:
     try:
-        with zstandard.ZstdDecompressor(max_window_size=2 * MAX_CELLS).stream_reader(data) as reader:
-            return reader.read(size)
-    except zstandard.ZstdError as error:
-        raise MessageError("cannot be stored", f"mask: {error}") from error
+        return str(uuid.UUID(track))
+    except ValueError:
+        return None
+
+
+def _made_uuid(name: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+
+
+def _class_name(label: str, context: Context) -> str:
+    """The name of a class that is told by its number; any other label as it is."""
+    if label in context.classes or not label.isdecimal() or len(label) > 4 or int(label) >= len(context.classes):
+        return label
+    return context.classes[int(label)]
+
+
+def _fault(box: DetectBox, sides: Sequence[float], label: str, context: Context) -> str | None:
+    """Why a box gives no row; None where it does."""
+    if not all(map(math.isfinite, (*sides, box.score))):
+        return NOT_FINITE
+    if not 0 <= box.score <= 1:
+        return BAD_SCORE
+    if box.score < context.min_score:
+        return LOW_SCORE
+    return DROPPED_LABEL if box.label and not label else None
+
+
+def _add_mask(
+    row: dict[str, object], mask: Mask | MaskBox, box: DetectBox | None, context: Context, dropped: Counter[str]
+) -> None:
+    """Put a mask into its row, an instance's with its box; or count why not, where it is wanted."""
+    if not context.masks:
+        return
+    if box is None and not context.semantic:
+        dropped[SEMANTIC] += 1
+    elif context.size is None:  # a mask has the size of its picture
+        dropped[NO_PICTURE] += 1
+    else:
+        try:
+            size = context.size
+            row["mask"] = class_png(mask, size, context.values()) if box is None else instance_png(mask, box, size)
+        except MessageError:
+            dropped[BAD_MASK] += 1
 
 
 def _timing(message: Any) -> dict[str, int | None]:

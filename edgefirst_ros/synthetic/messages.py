@@ -6,13 +6,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import zstandard
 from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, foxglove_msgs, geometry_msgs, sensor_msgs, std_msgs
 from numpy.typing import NDArray
 
-from edgefirst_ros.synthetic.picture import silhouette
+from edgefirst_ros.synthetic.picture import class_picture, outline, silhouette
 from edgefirst_ros.synthetic.ranging import Radar
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
-from edgefirst_ros.synthetic.scene import LABELS, RADAR, RADIUS, SPEED, Scene, Thing, Transform
+from edgefirst_ros.synthetic.scene import LABELS, LIDAR, RADAR, RADIUS, SPEED, Scene, Thing, Transform
 from edgefirst_ros.synthetic.video import Unit
 
 LAYOUT = (6, 1, 5, 2)
@@ -39,6 +40,8 @@ def schema_of(name: str, codec: str) -> str:
         "model/output": "edgefirst_msgs/msg/Model",
         "model/boxes2d": "edgefirst_msgs/msg/Detect",
         "model/mask": "edgefirst_msgs/msg/Mask",
+        "model/mask_compressed": "edgefirst_msgs/msg/Mask",
+        "fusion/boxes3d": "edgefirst_msgs/msg/Detect",
         "tf_static": "geometry_msgs/msg/TransformStamped",
     }.get(name, "sensor_msgs/msg/PointCloud2")
 
@@ -146,10 +149,9 @@ def model_info(recipe: Recipe, header: int) -> bytes:
 
 def model(scene: Scene, stamp: int, header: int) -> bytes:
     """Boxes of all objects in view, nearest last, each with its mask over the box; 2, 9, 1 and 3 ms of timing."""
-    mask = silhouette()
-    rows, columns = mask.shape
     boxes = _boxes(scene, stamp)
-    masks = [edgefirst_msgs.MaskBox(rows, columns, 1, "", mask.tobytes(), boxed=True) for _ in boxes]
+    shown = [thing for thing in scene.things(stamp) if thing.box2d is not None]
+    masks = [_instance(scene, thing) for thing in shown]
     load, inference, output, decode = (builtin_interfaces.Duration(0, ms * 1_000_000) for ms in (2, 9, 1, 3))
     head = _header(header, "camera_optical")
     return edgefirst_msgs.Model(head, load, inference, output, decode, boxes, masks).to_bytes()
@@ -162,8 +164,45 @@ def detect(scene: Scene, stamp: int, header: int) -> bytes:
     return edgefirst_msgs.Detect(head, load, inference, decode, _boxes(scene, stamp)).to_bytes()
 
 
-def class_mask(scene: Scene, stamp: int) -> bytes:
-    """Class index per cell of an eighth of the picture; this message has no header."""
+def boxes3d(scene: Scene, stamp: int, header: int) -> bytes:
+    """Boxes in space as fusion sends them: in the lidar's optical axes, numbers for labels and tracks, score 1.
+
+    Of the extents only width and height are in it; its times are stamps.
+    """
+    boxes = []
+    for number, thing in enumerate(scene.things(stamp)):
+        (x, y, z), _, _ = thing.seen_from(LIDAR)
+        _, width, height = thing.size
+        track = str(number + 1), 0, _time(header)
+        boxes.append(
+            edgefirst_msgs.Box(-y, -z, width, height, str(thing.label_index), 1.0, x, 0.0, *track)  # x: how far ahead
+        )
+    return edgefirst_msgs.Detect(_header(header, "lidar"), _time(header), _time(0), _time(header), boxes).to_bytes()
+
+
+def class_mask(scene: Scene, stamp: int, encoding: str = "") -> bytes:
+    """Class index per cell of an eighth of the picture, or per pixel; this message has no header."""
+    classes = _coarse_classes(scene, stamp)
+    if scene.recipe.full_masks:
+        classes = class_picture(scene.things(stamp), *scene.recipe.size)
+    data = classes.tobytes()
+    if encoding == "zstd":
+        data = zstandard.ZstdCompressor().compress(data)
+    height, width = classes.shape
+    return edgefirst_msgs.Mask(height, width, 1, encoding, data, boxed=False).to_bytes()
+
+
+def _instance(scene: Scene, thing: Thing) -> edgefirst_msgs.MaskBox:
+    """The mask of an object over its box."""
+    mask = silhouette()
+    if scene.recipe.full_masks:
+        mask = np.where(outline(thing, *scene.recipe.size), np.uint8(255), np.uint8(0))
+    height, width = mask.shape
+    return edgefirst_msgs.MaskBox(height, width, 1, "", mask.tobytes(), boxed=True)
+
+
+def _coarse_classes(scene: Scene, stamp: int) -> NDArray[np.uint8]:
+    """The class of each cell of eight by eight pixels."""
     width, height = (length // 8 for length in scene.recipe.size)
     classes = np.zeros((height, width), dtype=np.uint8)
     x, y = (np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height
@@ -177,7 +216,7 @@ def class_mask(scene: Scene, stamp: int) -> bytes:
         inside = np.ix_((down >= 0) & (down < shape.shape[0]), (across >= 0) & (across < shape.shape[1]))
         covered = shape[down[inside[0]], across[inside[1]]] > 0
         classes[inside] = np.where(covered, thing.label_index, classes[inside])
-    return edgefirst_msgs.Mask(height, width, 1, "", classes.tobytes(), boxed=False).to_bytes()
+    return classes
 
 
 def _boxes(scene: Scene, stamp: int) -> list[edgefirst_msgs.Box]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,14 +73,26 @@ def silhouette() -> NDArray[np.uint8]:
     return mask
 
 
+def outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
+    """The pixels of an object in its box as they are painted, (rows, columns); none outside the picture."""
+    left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
+    drawn = np.ones((bottom - top, right - left), dtype=np.bool_)
+    middle = round(CABIN[2] * len(drawn))
+    drawn[:middle, : round(CABIN[0] * (right - left))] = False
+    drawn[:middle, round(CABIN[1] * (right - left)) :] = False
+    return drawn
+
+
+def class_picture(things: Iterable[Thing], width: int, height: int) -> NDArray[np.uint8]:
+    """The class of every pixel, (height, width) uint8: the `label_index` of the object painted there, else 0."""
+    classes = np.zeros((height, width), dtype=np.uint8)
+    for thing in things:
+        left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
+        classes[top:bottom, left:right][outline(thing, width, height)] = thing.label_index
+    return classes
+
+
 def _paint(rgb: NDArray[np.uint8], thing: Thing) -> None:
     height, width, _ = rgb.shape
-    box = pixels(thing, width, height)
-    if box is None:
-        return
-    left, top, right, bottom = box
-    middle = top + round(CABIN[2] * (bottom - top))
-    rgb[middle:bottom, left:right] = COLOURS[thing.label]
-    rgb[top:middle, left + round(CABIN[0] * (right - left)) : left + round(CABIN[1] * (right - left))] = COLOURS[
-        thing.label
-    ]
+    left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
+    rgb[top:bottom, left:right][outline(thing, width, height)] = COLOURS[thing.label]

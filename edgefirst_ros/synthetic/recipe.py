@@ -27,20 +27,28 @@ CAMERA_TOPIC = {
 
 RATES = {
     "radar/cube": 18.0, "radar/targets": 18.0, "radar/clusters": 18.0, "radar/info": 1.0, "lidar/points": 10.0,
-    "gps": 10.0, "imu": 50.0, "model/info": 1.0, "tf_static": 3.0,
+    "gps": 10.0, "imu": 50.0, "model/info": 1.0, "fusion/boxes3d": 10.0, "tf_static": 3.0,
 }  # fmt: skip
 """Messages a second (tf_static: each transform once); camera, camera/info and model topics follow the pictures."""
-PHASES = {"radar/cube": 7, "radar/targets": 7, "radar/clusters": 7, "lidar/points": 13, "gps": 3, "imu": 1}
-"""First message of a topic, ms after the start: companions shall not fall on the frames by themselves."""
+PHASES = {
+    "radar/cube": 7, "radar/targets": 7, "radar/clusters": 7, "lidar/points": 13, "fusion/boxes3d": 13, "gps": 3,
+    "imu": 1,
+}  # fmt: skip
+"""First message of a topic, ms after the start: companions shall not fall on the frames by themselves.
+
+Fusion has the stamps of the lidar points it is made from."""
 LATENCIES = {
     "camera": 45.0, "camera/info": 2.0, "radar/cube": 30.0, "radar/targets": 20.0, "radar/clusters": 25.0,
     "lidar/points": 50.0, "gps": 60.0, "imu": 5.0, "model/output": 90.0, "model/boxes2d": 90.0, "model/mask": 95.0,
+    "model/mask_compressed": 98.0, "fusion/boxes3d": 120.0,
 }  # fmt: skip
 """Milliseconds from measuring to recording; others take 1."""
-MODEL_TOPICS = frozenset({"model/output", "model/boxes2d", "model/mask"})
+MODEL_TOPICS = frozenset({"model/output", "model/boxes2d", "model/mask", "model/mask_compressed"})
 TOPICS = frozenset({"camera", "camera/info", *RATES, *MODEL_TOPICS})
 """Every topic there is, by its name in a recipe; `camera` stands for the codec's own topic."""
-DEFAULT_TOPICS = TOPICS - {"radar/clusters", "model/boxes2d", "model/mask"}
+OLDER = frozenset({"model/boxes2d", "model/mask", "model/mask_compressed"})
+"""What the older generation of devices has instead of `model/output`."""
+DEFAULT_TOPICS = TOPICS - {"radar/clusters", "fusion/boxes3d", *OLDER}
 EVERY = frozenset({"*"})
 """All topics, where a fault asks for names."""
 INVALID_FIXES = frozenset({"zero", "nan", "status", "range", "jump"})
@@ -99,6 +107,8 @@ class Recipe:
     """Model results for each n-th frame."""
     tracks: str = "mixed"
     """`uuid`, `number`, `none`, or `mixed` (these three in turn over the objects)."""
+    full_masks: bool = False
+    """Masks with a cell for every pixel that they cover, instead of coarse ones."""
 
     # clocks
     latency_ms: Mapping[str, float] = field(default_factory=dict)

@@ -172,6 +172,8 @@ def _builder(truth: Truth, name: str) -> Build:
         "model/output": lambda _, stamp, header: messages.model(scene, stamp, header),
         "model/boxes2d": lambda _, stamp, header: messages.detect(scene, stamp, header),
         "model/mask": lambda _, stamp, __: messages.class_mask(scene, stamp),
+        "model/mask_compressed": lambda _, stamp, __: messages.class_mask(scene, stamp, "zstd"),
+        "fusion/boxes3d": lambda _, stamp, header: messages.boxes3d(scene, stamp, header),
         "tf_static": lambda i, _, header: messages.transform(TRANSFORMS[i % len(TRANSFORMS)], header),
     }
     return builders[name]

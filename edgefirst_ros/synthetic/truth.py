@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.synthetic.picture import Painter
+from edgefirst_ros.synthetic.picture import Painter, class_picture, outline, pixels
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
 from edgefirst_ros.synthetic.recipe import SECOND, Recipe
 from edgefirst_ros.synthetic.scene import LABELS, TRANSFORMS, Scene, Thing, Transform
@@ -73,6 +73,18 @@ class Truth:
     def boxes(self, time: int) -> list[Thing]:
         """The objects in view, in the order of the model's boxes (nearest last)."""
         return [thing for thing in self.scene.things(time) if thing.box2d is not None]
+
+    def mask(self, thing: Thing) -> NDArray[np.bool_]:
+        """The pixels of an object as it is painted, nearer ones left away, (H, W)."""
+        width, height = self.recipe.size
+        mask = np.zeros((height, width), dtype=np.bool_)
+        left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
+        mask[top:bottom, left:right] = outline(thing, width, height)
+        return mask
+
+    def classes(self, time: int) -> NDArray[np.uint8]:
+        """The class of every pixel, (H, W) uint8: 0 where there is no object."""
+        return class_picture(self.scene.things(time), *self.recipe.size)
 
     def radar_bins(self, time: int) -> list[tuple[int, int, float]]:
         """(range bin, complex doppler bin, sine of the azimuth) of the cube's targets."""

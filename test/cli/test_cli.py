@@ -34,7 +34,7 @@ def run(command, tmp_path):
 def test_help_names_every_verb(run):
     done = run("--help")
     assert done.returncode == 0
-    for verb in ("convert", "info", "validate", "demo"):
+    for verb in ("convert", "info", "merge", "validate", "demo"):
         assert verb in done.stdout
         assert run(verb, "--help").returncode == 0
 
@@ -196,6 +196,29 @@ def test_validate(run, recording, tmp_path):
     data[len(data) // 2] ^= 1
     archive.write_bytes(data)
     assert run("validate", "out/set").returncode == 1
+
+
+def test_merge(run, recording, tmp_path):
+    path = recording(**SMALL)
+    run("convert", path, "-o", "out", "--name", "one")
+    run("convert", path, "-o", "out", "--name", "two")
+    done = run("merge", "out/one", "out/two.zip", "-o", "out", "--name", "both")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--rename" in done.stderr
+    done = run("merge", "out/one", "out/two.zip", "-o", "out", "--name", "both", "--rename")
+    assert done.returncode == 0
+    assert f"{path.stem} is now {path.stem}-2" in done.stdout
+    assert run("validate", "out/both", "--strict").returncode == 0
+    done = run("merge", "out/one", "-o", "out", "--name", "both")
+    assert done.returncode == 1
+    assert "--overwrite" in done.stderr
+    merged = json.loads(
+        run("merge", "out/both", "-o", "out", "--name", "both", "--overwrite", "--layout", "directory", "--json").stdout
+    )
+    assert (merged["exit_code"], merged["loss"], merged["notes"]) == (0, False, [])
+    assert merged["dataset"] == str(tmp_path / "out" / "both")
+    assert run("merge", "out/none", "-o", "out").returncode == 1
+    assert run("merge", "out/one", "-o", "out", "--layout", "tar").returncode == 2
 
 
 def test_demo(run, tmp_path):

@@ -351,6 +351,12 @@ def test_planted_defect(tmp_path, code, spoil, expected):
     assert found(made.write(tmp_path, parts)) == expected
 
 
+def test_boxes_and_masks_that_were_left_out_are_no_messages(tmp_path):
+    parts = made.good()
+    counts(dropped={"x": 5, "score outside 0..1": 90, "mask cannot be read": 7})(parts)
+    assert found(made.write(tmp_path, parts)) == set()
+
+
 # ---- spoilt as written -----------------------------------------------------------------------
 def patch(path: Path, at: int, data: bytes) -> None:
     with path.open("r+b") as file:

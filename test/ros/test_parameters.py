@@ -18,7 +18,7 @@ from rcl_interfaces.msg import ParameterType  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
 from rclpy.signals import SignalHandlerOptions  # noqa: E402
 
-from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, Stream  # noqa: E402
+from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, Stream  # noqa: E402
 from edgefirst_ros.errors import UsageError  # noqa: E402
 from edgefirst_ros.nodes import replay  # noqa: E402
 from edgefirst_ros.nodes.parameters import check, declare, read  # noqa: E402
@@ -89,6 +89,7 @@ def test_values_reach_the_model(node: Callable[..., Any], tmp_path: Path) -> Non
       radar:
         cube: {tolerance: 0.0, offset: -0.0125}
       lidar: {points: {reuse: false}}
+    limits: {cloud_points: 99}
 """)
     it = node(file, "recordings:=['a.mcap', '~/b.mcap']", "jobs:=3")
     declare(it, *MODELS)
@@ -101,6 +102,7 @@ def test_values_reach_the_model(node: Callable[..., Any], tmp_path: Path) -> Non
         layout="directory",
         jobs=3,
         streams={"radar.cube": Stream(tolerance=0.0, offset=-0.0125), "lidar.points": Stream(reuse=False)},
+        limits=Limits(cloud_points=99),
     )
     assert read(it, ReplaySettings).recordings == ("a.mcap", f"{Path.home()}/b.mcap")
 
@@ -181,6 +183,7 @@ def test_parameters_have_descriptions_and_ranges(node: Callable[..., Any]) -> No
     declare(it, *MODELS)
     names = [*Settings.model_fields, *ReplaySettings.model_fields]
     names.remove("streams")
+    names.remove("limits")
     described = {name: it.describe_parameter(name) for name in names}
     for name, descriptor in described.items():
         model = Settings if name in Settings.model_fields else ReplaySettings
@@ -200,6 +203,10 @@ def test_parameters_have_descriptions_and_ranges(node: Callable[..., Any]) -> No
     assert own.description == f"lidar.points: {Stream.model_fields['tolerance'].description}"
     assert floats(own) == (-1.0, 60.0)
     assert own.additional_constraints.endswith("unset: -1.0")
+    limit = it.describe_parameter("limits.picture_pixels")
+    assert limit.description == f"limits: {Limits.model_fields['picture_pixels'].description}"
+    (whole,) = limit.integer_range
+    assert (whole.from_value, whole.to_value) == (1, 2**28)
 
 
 def test_only_what_may_change_changes(node: Callable[..., Any]) -> None:

@@ -114,8 +114,8 @@ def test_progress_and_parameters_are_seen_and_signals_stop(
     assert then["recording"] == "1 of 1"
 
     names = listener.call(ListParameters, "/replay/list_parameters", ListParameters.Request()).result.names
-    fields = {*Settings.model_fields, *ReplaySettings.model_fields} - {"streams"}
-    assert fields | {"streams.lidar.points.reuse"} <= set(names)
+    fields = {*Settings.model_fields, *ReplaySettings.model_fields} - {"streams", "limits"}
+    assert fields | {"streams.lidar.points.reuse", "limits.picture_pixels"} <= set(names)
     request = DescribeParameters.Request(names=["jpeg_quality"])
     (described,) = listener.call(DescribeParameters, "/replay/describe_parameters", request).descriptors
     assert described.description == Settings.model_fields["jpeg_quality"].description
@@ -146,7 +146,7 @@ def test_other_signals_stop_too(how: signal.Signals, recording: Any, start: Call
     assert time.monotonic() - began < 5.0
     assert "Traceback" not in node.log
     assert not list(out.glob("*.zip"))
-    again = start(*NODE, *recordings(recording(**SMALL)), "-p", f"out:={out}")  # what is left does not stand in the way
+    again = start(*NODE, *recordings(recording(**SMALL)), "-p", f"out:={out}", "-p", "overwrite:=true")
     assert again.wait(20.0) == 0, again.log
     assert {Path(name).suffix for name in files(out)} == {".zip", ".arrow"}
 

@@ -16,7 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgefirst_ros.sensors.detections import BAD_MASK, BAD_SCORE, NOT_FINITE, SEMANTIC, Context, rows_of_model
+from edgefirst_ros.sensors.detections import (
+    BAD_MASK,
+    BAD_SCORE,
+    DROPPED_LABEL,
+    LOW_SCORE,
+    NO_PICTURE,
+    NOT_FINITE,
+    SEMANTIC,
+    Context,
+    mapped_labels,
+    rows_of_boxes3d,
+    rows_of_model,
+)
 
 Box, Mask, Duration = edgefirst_msgs.DetectBox, edgefirst_msgs.MaskBox, builtin_interfaces.Duration
 CONTEXT = Context("host_2020_01_01_00_00_00", 12, (64, 48), ["background", "car", "person"])
@@ -27,6 +39,16 @@ def model(boxes, masks=()):
     durations = [Duration(0, n) for n in (1, 20, 300, 4000)]
     sent = edgefirst_msgs.Model(std_msgs.Header(frame_id="camera"), *durations, list(boxes), list(masks))
     return edgefirst_msgs.Model.from_cdr(sent.to_bytes())
+
+
+def detect(boxes):
+    sent = edgefirst_msgs.Detect(std_msgs.Header(), *[builtin_interfaces.Time(0, n) for n in (1, 20, 300)], list(boxes))
+    return edgefirst_msgs.Detect.from_cdr(sent.to_bytes())
+
+
+def alone(*fields):
+    """A Mask message, which has no header."""
+    return edgefirst_msgs.Mask.from_cdr(edgefirst_msgs.Mask(*fields).to_bytes())
 
 
 def pixels(png, size):
@@ -163,6 +185,9 @@ def test_a_box_larger_than_the_picture_fills_it():
         (2, 2, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(3))),
         (2, 2, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(1000))[:-4]),
         (8192, 8193, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(8192 * 8193))),
+        (2, 2, 2, "", bytes(8)),
+        (2, 2, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(2**30))),
+        (2, 2, 1, "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bytes(2**30))),
     ],
 )
 def test_broken_masks_are_counted_and_the_box_is_kept(mask):
@@ -179,9 +204,147 @@ def test_a_tall_mask_costs_no_more_than_the_picture():
     assert pixels(rows[0]["mask"], (64, 48)).all()
 
 
-def test_semantic_and_left_over_masks_are_counted():
-    masks = [Mask(1, 1, 1, "", b"\xff", False), Mask(1, 1, 1, "", b"\xff", True), Mask(1, 1, 1, "", b"\xff", False)]
+def test_left_over_masks_are_counted():
+    masks = [Mask(1, 1, 1, "", b"\xff", False), Mask(1, 1, 1, "", b"\xff", True)]
     rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], masks), CONTEXT)
-    assert dropped == {SEMANTIC: 2, BAD_MASK: 1}
-    assert "mask" not in rows[0]
+    assert dropped == {BAD_MASK: 1}
+    assert ["mask" in row for row in rows] == [False, True]
     assert rows_of_model(model([]), CONTEXT) == ([], {})
+
+
+# ---- masks of classes --------------------------------------------------------------------------
+def classes(png, size=(64, 48)):
+    picture = Image.open(io.BytesIO(png))
+    picture.load()
+    assert (picture.mode, picture.size) == ("L", size)
+    return np.asarray(picture)
+
+
+@pytest.mark.parametrize("encoding", ["", "zstd", "without size"])
+@pytest.mark.parametrize("shape", [(48, 64), (12, 16), (7, 5), (96, 128), (200, 3)])
+def test_a_mask_of_classes_is_a_row_of_its_own(encoding, shape):
+    cells = np.random.default_rng(5).integers(0, 3, shape, np.uint8)
+    data = cells.tobytes()
+    if encoding:
+        data = zstandard.ZstdCompressor(write_content_size=encoding == "zstd").compress(data)
+    mask = Mask(*shape, 1, "zstd" if encoding else "", data, False)
+    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [mask]), CONTEXT)
+    assert (len(rows), dropped) == (2, {})
+    assert set(rows[1]) == {"timing", "mask"}
+    assert rows[1]["timing"] == rows[0]["timing"]
+    y, x = np.mgrid[:48, :64]
+    wanted = cells[(2 * y + 1) * shape[0] // 96, (2 * x + 1) * shape[1] // 128]
+    assert np.array_equal(classes(rows[1]["mask"]), wanted)
+
+
+def test_of_scores_the_highest_counts_and_of_equal_ones_the_first():
+    scores = np.random.default_rng(6).integers(0, 4, (48, 64, 5), np.uint8)  # few values: many are equal
+    rows, dropped = rows_of_model(model([], [Mask(48, 64, 1, "", scores.tobytes(), False)]), CONTEXT)
+    assert dropped == {}
+    assert np.array_equal(classes(rows[0]["mask"]), scores.argmax(axis=2))
+
+
+def test_a_mask_without_a_header_is_that_of_its_boxes():
+    cells = np.arange(48 * 64, dtype=np.uint16).reshape(48, 64).astype(np.uint8)
+    message = detect([Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)])
+    rows, dropped = rows_of_model(message, CONTEXT, alone(48, 64, 1, "", cells.tobytes(), False))
+    assert (len(rows), dropped) == (2, {})
+    assert np.array_equal(classes(rows[1]["mask"]), cells)
+    assert rows[1]["timing"] == {"load": 1, "preprocess": None, "inference": 20, "decode": 300}
+    rows, dropped = rows_of_model(message, CONTEXT, alone(1, 1, 1, "", b"\xff", True))
+    assert dropped == {}
+    assert pixels(rows[0]["mask"], (64, 48)).all()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_single_instance_mask_does_not_tell_its_box(count):
+    message = detect([Box(0.5, 0.5, 1.0, 1.0, "car", 0.5)] * count)
+    rows, dropped = rows_of_model(message, CONTEXT, alone(1, 1, 1, "", b"\xff", True))
+    assert (len(rows), dropped) == (count, {BAD_MASK: 1})
+    assert not any("mask" in row for row in rows)
+
+
+def test_no_cells_at_all_is_nothing_found():
+    assert rows_of_model(model([], [Mask(0, 0, 1, "", b"", False)]), CONTEXT) == ([], {})
+    assert rows_of_model(detect([]), CONTEXT, alone(0, 0, 1, "", b"", False)) == ([], {})
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        (2, 2, 1, "", bytes(6)),
+        (0, 2, 1, "", bytes(2)),
+        (1, 1, 1, "", bytes(256)),
+        (2, 2, 1, "lz4", bytes(4)),
+        (1, 1, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(2**30))),
+        (1, 1, 1, "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bytes(2**30))),
+        (8192, 8192, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(2**27))),
+        # 2**26 + 1 bytes, at which unpacking ends, would be five values for each of so many cells
+        (1, 13421773, 1, "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bytes(2**27))),
+    ],
+)
+def test_broken_masks_of_classes_are_counted(mask):
+    assert rows_of_model(model([], [Mask(*mask, False)]), CONTEXT) == ([], {BAD_MASK: 1})
+
+
+def test_masks_need_a_picture_and_to_be_wanted():
+    result = model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [Mask(1, 1, 1, "", b"\xff", True)])
+    result2 = model([], [Mask(1, 1, 1, "", b"\x01", False)])
+    nowhere, unwanted, single = (
+        Context("s", 0, None),
+        Context("s", 0, (8, 8), masks=False),
+        Context("s", 0, (8, 8), semantic=False),
+    )
+    assert [rows_of_model(m, nowhere)[1] for m in (result, result2)] == [{NO_PICTURE: 1}, {NO_PICTURE: 1}]
+    assert [rows_of_model(m, unwanted)[1] for m in (result, result2)] == [{}, {}]
+    assert [rows_of_model(m, single)[1] for m in (result, result2)] == [{}, {SEMANTIC: 1}]
+    assert "mask" not in rows_of_model(result, unwanted)[0][0]
+    assert "mask" in rows_of_model(result, single)[0][0]
+
+
+# ---- what is wanted ----------------------------------------------------------------------------
+def test_low_scores_and_other_names():
+    labels = ["background", "car", "person", "bus"]
+    wanted = {"car": "vehicle", "bus": "vehicle", "person": ""}
+    united = mapped_labels(labels, wanted)
+    assert united == [*labels, "vehicle"]
+    assert mapped_labels(united, wanted) == united
+    assert mapped_labels(None, wanted) is None
+    context = Context("s", 0, (4, 1), united, labels, min_score=0.5, label_map=wanted)
+    scores = {"car": 0.5, "person": 0.9, "bus": 0.499, "tree": 0.9}
+    mask = Mask(1, 4, 1, "", bytes([0, 1, 2, 3]), False)
+    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 1, 1, *pair) for pair in scores.items()], [mask]), context)
+    assert dropped == {LOW_SCORE: 1, DROPPED_LABEL: 1}
+    assert [(row["label"], row["label_index"]) for row in rows[:-1]] == [("vehicle", 4), ("tree", None)]
+    assert classes(rows[-1]["mask"], (4, 1)).tolist() == [[0, 4, 255, 4]]
+
+
+def test_classes_of_a_model_with_another_order_count_as_the_labels_do():
+    context = Context("s", 0, (3, 1), ["background", "car", "person"], ["background", "person", "car"])
+    rows, _ = rows_of_model(model([], [Mask(1, 3, 1, "", bytes([0, 1, 2]), False)]), context)
+    assert classes(rows[0]["mask"], (3, 1)).tolist() == [[0, 2, 1]]
+
+
+# ---- boxes in space ----------------------------------------------------------------------------
+def test_boxes_in_space():
+    labels = ["background", "car", "person"]
+    context = Context("s", 12, (64, 48), labels, labels, min_score=0.25)
+    boxes = [
+        Box(-2.0, 0.5, 1.75, 1.5, "1", 1.0, 12.5, 0.0, "3"),
+        Box(1.0, 0.25, 0.5, 2.0, "person", 0.5, 8.0, 0.0, DEVICE),
+        Box(1.0, 0.25, 0.5, 2.0, "7", 1.0, 8.0),
+        Box(1.0, 0.25, 0.5, 2.0, "1", 1.0, math.nan),
+        Box(1.0, 0.25, 0.5, 2.0, "1", 0.125, 8.0),
+        Box(1.0, 0.25, 0.5, 2.0, "1", 1.5, 8.0),
+    ]
+    rows, dropped = rows_of_boxes3d(detect(boxes), context)
+    assert dropped == {NOT_FINITE: 1, LOW_SCORE: 1, BAD_SCORE: 1}
+    assert rows[0] == {
+        "label": "car",
+        "label_index": 1,
+        "object_id": str(uuid.uuid5(uuid.NAMESPACE_URL, "s/12/3d/0")),
+        "box3d": (-2.0, 0.5, 12.5, 1.75, 1.5, 1.75),
+        "box3d_score": 1.0,
+    }
+    assert (rows[1]["label"], rows[1]["object_id"]) == ("person", DEVICE.lower())
+    assert (rows[2]["label"], rows[2]["label_index"]) == ("7", None)

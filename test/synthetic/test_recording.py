@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from mcap.exceptions import McapError
 from mcap.reader import make_reader
 from read_back import Read, nanoseconds
@@ -38,7 +39,7 @@ def test_counts_and_stamps(all_topics):
     expected = {
         "camera": 30, "camera/info": 30, "gps": 20, "imu": 100, "lidar/points": 20, "model/info": 2,
         "radar/cube": 36, "radar/targets": 36, "radar/clusters": 36, "radar/info": 2, "tf_static": 6,
-        "model/output": 10, "model/boxes2d": 10, "model/mask": 10,
+        "model/output": 10, "model/boxes2d": 10, "model/mask": 10, "model/mask_compressed": 10, "fusion/boxes3d": 20,
     }  # fmt: skip
     assert truth.counts == expected
     for name, count in expected.items():
@@ -47,7 +48,7 @@ def test_counts_and_stamps(all_topics):
         assert [r.sequence for r in records] == list(range(count))
         assert [r.publish_time for r in records] == [truth.stamp(name, i) for i in range(count)]
         assert all(0 < r.log_time - r.publish_time < SECOND // 5 for r in records)
-        if name != "model/mask":
+        if not name.startswith("model/mask"):
             stamps = [getattr(m, "header", m) for m in read.messages(truth.topic(name))]
             stamps = [nanoseconds(getattr(s, "stamp", None) or s.timestamp) for s in stamps]
             assert stamps == [truth.stamp(name, i) for i in range(count)]
@@ -183,6 +184,45 @@ def test_model_results(all_topics):
         times = [model.input_time, model.model_time, model.output_time, model.decode_time]
         assert [nanoseconds(t) for t in times] == [2_000_000, 9_000_000, 1_000_000, 3_000_000]
     assert kinds == {"", "number", 4}
+
+
+def test_full_masks_are_what_is_painted(tmp_path):
+    truth = write_recording(tmp_path / "r.mcap", Recipe(**SMALL, topics=TOPICS, codec="jpeg", full_masks=True))
+    read = Read(truth.path)
+    colours = {1: (60, 90, 200), 2: (205, 95, 60)}
+    for index, (mask, packed, model) in enumerate(
+        zip(*(read.messages(f"/model/{name}") for name in ("mask", "mask_compressed", "output")), strict=True)
+    ):
+        picture, stamp = truth.picture(3 * index), truth.stamp("camera", 3 * index)
+        classes = mask.mask.reshape(mask.height, mask.width)
+        assert (mask.width, mask.height, mask.boxed) == (320, 180, False)
+        for number, colour in colours.items():
+            painted = (picture == colour).all(axis=2)
+            assert painted.any()
+            assert (classes[painted] == number).all()
+        assert packed.encoding == "zstd"
+        assert zstandard.ZstdDecompressor().decompress(packed.mask.tobytes()) == mask.mask.tobytes()
+        assert np.array_equal(truth.classes(stamp), classes)
+        things = truth.boxes(stamp)
+        for part, thing in zip(model.masks, things, strict=True):
+            whole = truth.mask(thing)
+            assert part.boxed
+            assert (part.height, part.width) == (round(thing.box2d[3] * 180), round(thing.box2d[2] * 320))
+            assert whole.sum() == (part.mask == 255).sum() > 0
+        assert (classes[truth.mask(things[-1])] == things[-1].label_index).all()  # nothing is nearer
+
+
+def test_boxes_in_space(all_topics):
+    """As the vendor's fusion sends them: sensor's stamp, optical axes, numbers instead of names."""
+    truth, read = all_topics
+    for index, detect in enumerate(read.messages("/fusion/boxes3d")):
+        stamp = truth.stamp("lidar/points", index)
+        assert nanoseconds(detect.header.stamp) == nanoseconds(detect.input_timestamp) == stamp
+        for number, (box, thing) in enumerate(zip(detect.boxes, truth.scene.things(stamp), strict=True)):
+            ahead, left, up = (a - b for a, b in zip(thing.centre, (1.0, 0.0, 1.8), strict=True))
+            assert (box.center_x, box.center_y, box.distance) == pytest.approx((-left, -up, ahead), abs=1e-5)
+            assert (box.width, box.height) == pytest.approx(thing.size[1:])
+            assert (box.label, box.score, box.track.id) == (str(thing.label_index), 1.0, str(number + 1))
 
 
 def test_transforms_and_camera_info(all_topics):

@@ -11,6 +11,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
+from edgefirst_ros.sensors.detections import PARTS
 
 KIND_OF = {
     "radar_cube": "radar.png",
@@ -102,7 +103,7 @@ def counts(subject: Subject) -> Iterator[tuple[str, str]]:
         if fault:
             yield f"counts of {topic}", fault
         else:
-            whole = entry["seen"] == entry["written"] + sum(entry["dropped"].values())
+            whole = entry["seen"] == entry["written"] + sum(_dropped(entry))
             complete = complete or (whole and entry["written"] == len(subject.samples))
             written += entry["written"] if whole else 0  # recordings may have had cameras of different names
     if not complete and written < len(subject.samples):
@@ -137,10 +138,15 @@ def locations(subject: Subject) -> Iterator[tuple[str, str]]:
 RULES = (annotated, listed, one_row, stamps, companions, counts, sizes, locations)
 
 
+def _dropped(entry: Any) -> list[Any]:
+    """Messages dropped, by reason; boxes and masks are no messages."""
+    return [number for reason, number in entry["dropped"].items() if reason not in PARTS]
+
+
 def _count_fault(entry: Any) -> str:
     if not isinstance(entry, dict) or not isinstance(entry.get("dropped"), dict):
         return f"{entry!r} is no object with seen, written and dropped"
-    seen, written, dropped = entry.get("seen"), entry.get("written"), list(entry["dropped"].values())
+    seen, written, dropped = entry.get("seen"), entry.get("written"), _dropped(entry)
     if not all(type(number) is int and number >= 0 for number in (seen, written, *dropped)):
         return f"{entry!r} has numbers that count nothing"
     if written + sum(dropped) > seen:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros merge`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.text import plain, say
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.merge import Merged
+
+
+def merge(
+    datasets: Annotated[
+        list[Path], typer.Argument(metavar="DATASET...", help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the merged dataset.")],
+    name: Annotated[str | None, typer.Option(help="Name of the merged dataset; the folder's if not given.")] = None,
+    rename: Annotated[
+        bool, typer.Option("--rename", help="Give a sequence whose name is taken another one, instead of refusing it.")
+    ] = False,
+    layout: Annotated[str, typer.Option(metavar="zip|directory", help="One ZIP, or files.")] = "zip",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Merge datasets to one: members as they are, tables joined, labels united.
+
+    Exit codes: 0 all there, 1 nothing written, 2 wrong usage (sequences of one name without --rename, too), 3 something
+    could not be taken over (the notes say what).
+    """
+    from edgefirst_ros.dataset.merge import merge as run
+
+    with progress(quiet=as_json) as report:
+        merged = run(
+            datasets,
+            out,
+            name=name,
+            rename=rename,
+            layout=layout,  # type: ignore[arg-type]  # the writer names those it knows
+            overwrite=overwrite,
+            progress=report,
+        )
+    if as_json:
+        say(json.dumps(_as_json(merged), indent=1))
+    else:
+        _print(merged)
+    raise typer.Exit(merged.exit_code)
+
+
+def _as_json(merged: Merged) -> dict[str, Any]:
+    return {
+        "dataset": str(merged.paths.container),
+        "annotations": str(merged.paths.arrow),
+        "frames": str(merged.paths.frames),
+        "samples": merged.samples,
+        "sequences": merged.sequences,
+        "notes": merged.notes,
+        "loss": merged.loss,
+        "exit_code": merged.exit_code,
+    }
+
+
+def _print(merged: Merged) -> None:
+    say(f"{merged.samples} samples in {merged.paths.container}")
+    for dataset, sequences in merged.sequences.items():
+        for old, new in sequences.items():
+            say(f"{plain(dataset)}: {plain(old)}" + (f" is now {plain(new)}" if new != old else ""))
+    for note in merged.notes:
+        say(f"note: {plain(note)}")
+    if merged.loss:
+        say("finished with loss: see the notes above")

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros migrate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgefirst_ros.cli.text import plain, say
+from edgefirst_ros.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.migrate import Migration
+
+
+def migrate(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="NAME.arrow, NAME.parquet or NAME.json.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The same; the suffix names the form.")],
+    to: Annotated[str, typer.Option("--to", metavar="V", help="2025.10, 2026.04 or 2026.10.")] = "2026.04",
+    box2d: Annotated[
+        str | None, typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy, ltwh.")
+    ] = None,
+    pixels: Annotated[bool, typer.Option("--pixels", help="Boxes in pixels.")] = False,
+    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes in parts of the picture.")] = False,
+    location_order: Annotated[
+        str | None, typer.Option(metavar="ORDER", help="What IN really has: lat-lon or lon-lat.")
+    ] = None,
+    pose_order: Annotated[
+        str | None, typer.Option(metavar="ORDER", help="What IN really has: yaw-pitch-roll or roll-pitch-yaw.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Change the version or the form of annotations.
+
+    Exit codes: 0 all is kept, 1 nothing was written, 2 wrong usage, 3 something could not be kept (it says what).
+    """
+    from edgefirst_ros.dataset.migrate import migrate as run
+
+    if pixels and normalised:
+        raise UsageError("--pixels and --normalised exclude each other")
+    report = run(
+        source,
+        target,
+        to,
+        box2d=box2d,
+        normalised=normalised or (False if pixels else None),
+        location_order=location_order,
+        pose_order=pose_order,
+        overwrite=overwrite,
+    )
+    if as_json:
+        say(json.dumps(_as_json(report), indent=1))
+    else:
+        _print(report)
+    raise typer.Exit(report.exit_code)
+
+
+def _as_json(report: Migration) -> dict[str, Any]:
+    return {
+        "source": str(report.source),
+        "out": str(report.out),
+        "from": report.from_version,
+        "to": report.to_version,
+        "rows": report.rows,
+        "changed": report.changed,
+        "lost": report.lost,
+        "notes": report.notes,
+        "exit_code": report.exit_code,
+    }
+
+
+def _print(report: Migration) -> None:
+    say(plain(f"{report.out}: {report.rows} rows, {report.from_version} to {report.to_version}"))
+    for what, values in (("changed", report.changed), ("lost", report.lost)):
+        for reason, number in values.items():
+            say(plain(f"{what}: {number} x {reason}"))
+    for note in report.notes:
+        say(plain(f"note: {note}"))

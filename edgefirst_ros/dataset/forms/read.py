@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations read from any file: whatever its form, version and types, rows come in one shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.boxes import LAYOUTS
+from edgefirst_ros.dataset.forms import nested
+from edgefirst_ros.dataset.forms.tally import Tally
+from edgefirst_ros.dataset.forms.variants import arrays, brought_to, fixed, is_list, is_text, numbers_of
+from edgefirst_ros.dataset.rings import is_valid, split, without_broken
+from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.errors import DatasetError, UsageError
+
+LOCATION_ORDERS: dict[str, tuple[str, ...]] = {
+    "lat-lon": ("latitude", "longitude"),
+    "lon-lat": ("longitude", "latitude"),
+}
+POSE_ORDERS: dict[str, tuple[str, ...]] = {
+    "yaw-pitch-roll": ("yaw", "pitch", "roll"),
+    "roll-pitch-yaw": ("roll", "pitch", "yaw"),
+}
+JSON_SUFFIX = ".json"
+_VERSION = re.compile(r"\d{4}\.\d{2}")
+
+
+class Source(Protocol):
+    """An open file of annotations, as it is stored."""
+
+    schema: pa.Schema
+    metadata: dict[str, str]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Give the rows."""
+
+
+class Annotations:
+    """Annotations in working types (`schema.WORKING`), with further columns of the file behind them.
+
+    `version`: what the file says or shows; `metadata`: its file metadata, text by key; `schema`, `columns`: what is
+    there; `separated`: whether polygons come as lists with NaN between rings; `orders`: those of `location` and `pose`
+    in the file, where it does not name them; `tally`: what could not be read, counted while `batches` is gone through
+    for the first time.
+    Boxes stay as `layout` and `normalised` say; `location` is [latitude, longitude], `pose` [yaw, pitch, roll].
+    """
+
+    def __init__(self, path: Path, location_order: str | None = None, pose_order: str | None = None) -> None:
+        _check_order(location_order, LOCATION_ORDERS, "location order")
+        _check_order(pose_order, POSE_ORDERS, "pose order")
+        self.path = path
+        self.tally = Tally()
+        self.nested = path.suffix.lower() == JSON_SUFFIX
+        self._file: Source = nested.NestedFile(path, self.tally) if self.nested else TableFile(path)
+        self.metadata = dict(self._file.metadata)
+        self.version = self._version()
+        near = schema.nearest(self.version)
+        self.orders: dict[str, tuple[str, ...]] = {}
+        if not self.nested:  # nested files name latitude and longitude, yaw and roll
+            self.orders["location"] = LOCATION_ORDERS.get(location_order or "", schema.location_order(near))
+            self.orders["pose"] = POSE_ORDERS.get(pose_order or "", schema.pose_order(near))
+        self._reversed = {name for name, order in self.orders.items() if order[0] in ("longitude", "roll")}
+        self._sources = self._plan()
+        self.separated = any(name == "polygon" and source == "mask" for name, (source, _) in self._sources.items())
+        listed = {name: column for name, (_, column) in self._sources.items()}
+        rank = {name: number for number, name in enumerate(schema.WORKING)}
+        self.columns = dict(sorted(listed.items(), key=lambda item: rank.get(item[0], len(rank))))
+        self.schema = schema.journal_schema(self.columns)
+
+    @property
+    def layout(self) -> str:
+        """How the numbers of `box2d` are meant. Raises DatasetError for a word that is not known."""
+        said: str = self.metadata.get("box2d_format", nested.LAYOUT if self.nested else LAYOUTS[0])
+        if said not in LAYOUTS:
+            raise DatasetError(f"{self.path}: box2d_format is {said!r}, must be one of {', '.join(LAYOUTS)}")
+        return said
+
+    @property
+    def normalised(self) -> bool:
+        """Whether `box2d` is in parts of the picture, and not in pixels. Raises DatasetError as `layout` does."""
+        said = self.metadata.get("box2d_normalized", "true")
+        if said not in ("true", "false"):
+            raise DatasetError(f"{self.path}: box2d_normalized is {said!r}, must be true or false")
+        return bool(said == "true")
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows. Raises DatasetError naming the column where values cannot be read."""
+        for batch in self._file.batches():
+            yield pa.record_batch([self._read(batch, name) for name in self.columns], schema=self.schema)
+
+    def _version(self) -> str:
+        """Return the version that the file says, or shows by its columns where it says none."""
+        said: str | None = self.metadata.get("schema_version")
+        if said is not None and not _VERSION.fullmatch(said):
+            self.tally.note(f"schema_version is {said!r}, must be like 2026.04: passed over")
+            said = None
+        if said is not None:
+            if said not in schema.VERSIONS:
+                near = schema.nearest(said)
+                self.tally.note(f"schema_version {said} is not known: read by the rules of {near}, as far as they go")
+            return said
+        if isinstance(self._file, nested.NestedFile):
+            if not self._file.bare:
+                self.tally.note("there is no schema_version; an object with samples is 2026.04")
+            return schema.UNNAMED_VERSION if self._file.bare else schema.DEFAULT_VERSION
+        types = {field.name: field.type for field in self._file.schema}
+        if "polygon" in types or (
+            "mask" in types and not is_list(types["mask"]) and not pa.types.is_null(types["mask"])
+        ):
+            self.tally.note("there is no schema_version; masks or polygons are those of 2026.04")
+            return "2026.04"
+        return schema.UNNAMED_VERSION
+
+    def _plan(self) -> dict[str, tuple[str, schema.Column]]:
+        """Return for each column that is given which one of the file it is read from."""
+        found: dict[str, tuple[str, schema.Column]] = {}
+        for field in self._file.schema:
+            name = schema.ALIASES.get(field.name, field.name)
+            if name == "mask" and is_list(field.type):
+                name = "polygon"
+            if name in found:
+                raise DatasetError(f"{self.path}: columns {found[name][0]!r} and {field.name!r} both hold {name}")
+            found[name] = (field.name, schema.WORKING.get(name) or _further(field))
+        if "name" not in found:
+            raise DatasetError(f"{self.path}: has no column 'name', so it holds no annotations")
+        return found
+
+    def _read(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        source, column = self._sources[name]
+        kind = schema.working(column)
+        try:
+            array = self._converted(batch[source], name, kind)
+        except (DatasetError, pa.ArrowException, ValueError) as error:
+            raise DatasetError(f"{self.path}: column {source!r}: {error}") from error
+        if array.null_count and not column.nullable:
+            row = pc.index(pc.is_null(array), True).as_py()
+            raise DatasetError(
+                f"{self.path}: column {source!r} is null in row {row} of {batch.num_rows}; it must not be"
+            )
+        return array
+
+    def _converted(self, array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+        if pa.types.is_fixed_size_list(kind) and name in schema.WORKING:
+            array, bad = arrays(array, kind)
+            self.tally.lose(f"{name}: not {kind.list_size} finite numbers", bad)
+            return _turned(array) if name in self._reversed else array
+        if name == "polygon":
+            depth = array.type.value_type if is_list(array.type) else array.type
+            separated = is_list(array.type) and not is_list(depth)
+            array = split(brought_to(array, schema.MASK_AS_POLYGON)) if separated else brought_to(array, kind)
+            array, bad = without_broken(array)
+            self.tally.lose("polygon: rings that are odd, under three points or not finite", bad)
+            return array
+        if name not in schema.WORKING:
+            return brought_to(array, kind) if array.type != kind else array
+        array = brought_to(array, kind)
+        if name.endswith("_score"):
+            fits = pc.fill_null(pc.and_(pc.greater_equal(array, 0), pc.less_equal(array, 1)), False)
+            bad = int((is_valid(array) & ~fits.to_numpy(zero_copy_only=False)).sum())
+            if bad:
+                self.tally.lose(f"{name}: outside 0..1", bad)
+                array = pc.if_else(fits, array, pa.scalar(None, kind))
+        return array
+
+
+def read_annotations(path: Path | str, location_order: str | None = None, pose_order: str | None = None) -> Annotations:
+    """Open NAME.arrow, NAME.parquet or NAME.json (the suffix .json says which it is; the others begin differently).
+
+    `location_order` ("lat-lon", "lon-lat") and `pose_order` ("yaw-pitch-roll", "roll-pitch-yaw") state the orders in
+    a file that differs from its version. Raises DatasetError for a file that holds no annotations, UsageError for an
+    order that is none.
+    """
+    return Annotations(Path(path), location_order, pose_order)
+
+
+def _check_order(said: str | None, known: Mapping[str, tuple[str, ...]], what: str) -> None:
+    if said is not None and said not in known:
+        raise UsageError(f"{what} {said!r}: must be one of {', '.join(known)}")
+
+
+def _further(field: pa.Field) -> schema.Column:
+    """Return a column that no version knows, with a type that can be written again."""
+    kind = field.type
+    if is_text(kind):
+        return schema.Column(field.name, schema.CATEGORY if pa.types.is_dictionary(kind) else schema.TEXT)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return schema.Column(field.name, pa.large_binary() if pa.types.is_binary_view(kind) else kind)
+
+
+def _turned(array: pa.Array) -> pa.Array:
+    """Return arrays with their numbers in the opposite order."""
+    return fixed(numbers_of(array)[:, ::-1], is_valid(array), array.type)

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows as samples of nested JSON, one a line: what `nested` and `flatten` read, written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import BinaryIO
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.forms.flatten import BOX3D, KEYS, POSE
+from edgefirst_ros.dataset.names import KINDS
+from edgefirst_ros.dataset.rings import is_valid, lengths, lists
+from edgefirst_ros.dataset.schema import Column
+
+OF_SAMPLE = tuple(c.name for c in schema.WORKING.values() if c.level in ("identity", "sample"))
+PARSED = ("labels", "category_metadata")
+"""Metadata that are JSON in themselves."""
+
+
+class NestedWriter:
+    """Writes rows in working types as nested JSON; neighbouring rows of one sample become its annotations.
+
+    A key stands for every column there is, null where a row has nothing. A file of 2025.10 is a bare array, with
+    polygons under `mask`; later ones are an object with the metadata before the samples.
+    """
+
+    def __init__(
+        self, file: BinaryIO, columns: Mapping[str, Column], metadata: Mapping[str, str], version: str
+    ) -> None:
+        self._file = file
+        self._columns = columns
+        self._bare = not schema.has_metadata(version)
+        self._layout = "ltwh" if self._bare else metadata.get("box2d_format", "ltwh")
+        self._head = ""
+        self._rows: list[str] = []
+        self._blank = False
+        self._first = True
+        if self._bare:
+            file.write(b"[")
+        else:
+            beside = json.dumps({key: _value(key, text) for key, text in metadata.items()}, ensure_ascii=False)
+            file.write(beside[:-1].encode() + b', "samples": [')
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        heads = self._heads(batch)
+        rows, blank = self._annotations(batch)
+        runs = pl.DataFrame({"head": heads, "row": rows, "blank": blank})
+        runs = runs.group_by(pl.col("head").rle_id().alias("run"), maintain_order=True).agg(
+            pl.col("head").first(), pl.col("row").str.join(","), pl.len(), pl.col("blank").all()
+        )
+        for head, row, count, empty in zip(runs["head"], runs["row"], runs["len"], runs["blank"], strict=True):
+            if head != self._head:
+                self._end()
+                self._head = head
+            self._blank = empty and count == 1 and not self._rows
+            self._rows.append(row)
+
+    def close(self) -> None:
+        """Write what is left, and the end."""
+        self._end()
+        self._file.write(b"\n]\n" if self._bare else b"\n]}\n")
+
+    def _end(self) -> None:
+        """Write the sample whose rows were gathered."""
+        if not self._head:
+            return
+        rows = "" if self._blank else ",".join(self._rows)
+        text = f'{"" if self._first else ","}\n{self._head[:-1]},"annotations":[{rows}]}}'
+        self._file.write(text.encode())
+        self._first, self._rows, self._head = False, [], ""
+
+    def _heads(self, batch: pa.RecordBatch) -> pl.Series:
+        """What is said of each row's sample, as text of JSON."""
+        there = {name: batch[name] for name in OF_SAMPLE if name in self._columns}
+        frame = _series(there.pop("frame", pa.nulls(batch.num_rows, pa.uint32())))
+        frame = frame.cast(pl.UInt32)
+        name = _series(there.pop("name"))
+        suffix = "_" + frame.cast(pl.String).str.zfill(3) + f".{KINDS[0]}"
+        found = {
+            "image_name": pl.select(pl.when(frame.is_null()).then(name).otherwise(name + suffix)).to_series(),
+            "name": name,
+            "sequence_name": pl.select(pl.when(frame.is_not_null()).then(name)).to_series(),
+            "frame_number": frame,
+        }
+        if "group" in there:
+            found["group_name"] = _series(there.pop("group"))
+        if "size" in there:
+            size = _series(there.pop("size"))
+            found |= {"width": size.arr.get(0), "height": size.arr.get(1)}
+        sensors = {}
+        for column, sensor, names in (("location", "gps", ("latitude", "longitude")), ("pose", "imu", POSE)):
+            if column in there:
+                sensors[sensor] = _named(there.pop(column), names)
+        if sensors:
+            found["sensors"] = _series(pa.StructArray.from_arrays(list(sensors.values()), list(sensors)))
+        found |= {column: _series(array) for column, array in there.items()}
+        return _encoded(found)
+
+    def _annotations(self, batch: pa.RecordBatch) -> tuple[pl.Series, pl.Series]:
+        """Each row without what is said of its sample, as text of JSON, and whether it holds nothing at all."""
+        blank = np.ones(batch.num_rows, bool)
+        found: dict[str, pl.Series] = {}
+        for name in self._columns:
+            if name in OF_SAMPLE:
+                continue
+            array = batch[name]
+            blank &= ~is_valid(array)
+            if name == "box2d":
+                array = _named(array, KEYS[self._layout])
+            elif name == "box3d":
+                array = _named(array, BOX3D)
+            elif name == "polygon":
+                array = _paired(array)
+                if self._bare:
+                    array = pa.StructArray.from_arrays([array], ["polygon"], mask=pc.is_null(array))
+            elif name == "iscrowd" and self._bare:
+                array = array.cast(pa.uint8())
+            series = _series(array)
+            key = {"label": "label_name", "polygon": "mask" if self._bare else "polygon"}.get(name, name)
+            found[key] = series.bin.encode("base64") if name == "mask" else series
+        if not found:
+            return pl.Series(["{}"] * batch.num_rows, dtype=pl.String), pl.Series(blank)
+        return _encoded(found), pl.Series(blank)
+
+
+def _series(array: pa.Array) -> pl.Series:
+    found: pl.Series = pl.from_arrow(array)  # type: ignore[assignment]  # an array makes no frame
+    return found
+
+
+def _encoded(columns: dict[str, pl.Series]) -> pl.Series:
+    frame = pl.DataFrame([series.alias(name) for name, series in columns.items()])
+    encoded: pl.Series = frame.select(pl.struct(pl.all()).struct.json_encode().alias("text"))["text"]
+    return encoded
+
+
+def _named(array: pa.Array, names: tuple[str, ...]) -> pa.Array:
+    """Arrays as objects with a name for each number."""
+    children = [pc.list_element(array, number) for number in range(len(names))]
+    return pa.StructArray.from_arrays(children, list(names), mask=pc.is_null(array))
+
+
+def _paired(array: pa.Array) -> pa.Array:
+    """Rings of numbers as rings of points."""
+    rings = pc.list_flatten(array)
+    numbers = pc.list_flatten(rings)
+    kind = schema.array(pa.float32(), 2)
+    points = pa.Array.from_buffers(kind, len(numbers) // 2, [None], children=[pa.concat_arrays([numbers])])
+    return lists(lengths(array), lists(lengths(rings) // 2, points), is_valid(array))
+
+
+def _value(key: str, text: str) -> object:
+    """Metadata as JSON has them: objects and arrays as such, everything else as text."""
+    if key in PARSED:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        if isinstance(value, dict | list):
+            return value
+    return text

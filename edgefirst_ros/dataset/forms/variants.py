@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of every type that other tools write, brought to the types of the schema, a column at a time.
+
+Source: EdgeFirst Annotation Schema 2026.04; dataset.md 5, "Readers accept".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.rings import is_valid, lengths, lists, validity
+from edgefirst_ros.errors import DatasetError
+
+
+def brought_to(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return values as `wanted` (one of the schema's, but for arrays). Raises DatasetError for types that do not fit.
+
+    Text of any kind, integers and floats of any width (numbers out of range are refused), lists of any kind.
+    """
+    kind, types = array.type, pa.types
+    if types.is_null(kind):
+        return pa.nulls(len(array), wanted)
+    if kind == wanted:
+        return array
+    if types.is_dictionary(kind):
+        return brought_to(decoded(array), wanted)
+    try:
+        if wanted == schema.TEXT and (types.is_string(kind) or types.is_string_view(kind)):
+            return array.cast(wanted)
+        if types.is_large_binary(wanted) and _is_binary(kind):
+            return array.cast(wanted)
+        if types.is_integer(wanted) and types.is_integer(kind):
+            return array.cast(wanted)
+        if types.is_boolean(wanted) and types.is_integer(kind):
+            return pc.not_equal(array, pa.scalar(0, kind))
+        if types.is_floating(wanted) and (types.is_floating(kind) or types.is_integer(kind)):
+            return array.cast(wanted, safe=False)
+    except pa.ArrowException as error:
+        raise DatasetError(f"{error}") from error
+    if types.is_large_list(wanted) and is_list(kind):
+        child = brought_to(pc.list_flatten(array), wanted.value_type)
+        return lists(lengths(array), child, is_valid(array), wanted)
+    if types.is_struct(wanted) and types.is_struct(kind):
+        return _struct(array, wanted)
+    raise DatasetError(f"is {kind}, must be {wanted}")
+
+
+def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
+    """Return values as arrays of a fixed length, and how many were none and became null.
+
+    None are lists of another length, with a null within, or with a number that is not finite.
+    """
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), wanted), 0
+    if not is_list(array.type):
+        raise DatasetError(f"is {array.type}, must be {wanted}")
+    size, there = wanted.list_size, is_valid(array)
+    fits = there & (lengths(array) == size)
+    flat = brought_to(pc.list_flatten(array if fits.all() else array.filter(pa.array(fits))), wanted.value_type)
+    good = is_valid(flat)
+    numbers = pc.fill_null(flat, 0).to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(wanted.value_type):
+        good = good & np.isfinite(numbers)
+    valid = fits.copy()
+    valid[fits] = good.reshape(-1, size).all(axis=1)
+    placed = np.zeros((len(array), size), numbers.dtype)
+    placed[fits] = numbers.reshape(-1, size)
+    placed[~valid] = 0
+    return fixed(placed, valid, wanted), int((there & ~valid).sum())
+
+
+def fixed(numbers: np.ndarray, valid: np.ndarray, wanted: pa.DataType) -> pa.Array:
+    """Return rows of numbers, (rows, length), as arrays of a fixed length, null where not `valid`."""
+    child = pa.array(np.ascontiguousarray(numbers).reshape(-1), wanted.value_type)
+    return pa.Array.from_buffers(wanted, len(valid), [validity(valid)], children=[child])
+
+
+def numbers_of(array: pa.Array) -> np.ndarray:
+    """Return arrays of a fixed length as (rows, length); zeros for null."""
+    size, valid = array.type.list_size, is_valid(array)
+    flat = pc.list_flatten(array).to_numpy(zero_copy_only=False).reshape(-1, size)
+    found = np.zeros((len(array), size), flat.dtype)
+    found[valid] = flat
+    return found
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """Return the values of a dictionary (polars: Categorical, Enum), also where Arrow cannot decode it itself."""
+    values = array.dictionary
+    if pa.types.is_string_view(values.type) or pa.types.is_string(values.type):
+        values = values.cast(schema.TEXT)
+    return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is a list or an array of any kind."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether it is text of any kind."""
+    types = pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind))
+
+
+def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    children = [
+        brought_to(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
+        for field in wanted
+    ]
+    bitmap = validity(is_valid(array))
+    return pa.Array.from_buffers(wanted, len(array), [bitmap], children=children)

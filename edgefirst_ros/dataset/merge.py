@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several datasets as one: members as they are, tables joined, what is said of the whole added up."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, safe_name
+from edgefirst_ros.dataset.reader import Dataset, parsed
+from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.uniting import Part, separate_ids, unite_labels
+from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and of how much."""
+
+KIND_OF = {
+    "radar_cube": "radar.png",
+    "radar_targets": "radar.pcd",
+    "radar_clusters": "radar.pcd",
+    "lidar_points": "lidar.pcd",
+}
+"""Columns of a companion -> kind of its member."""
+COMMENT, EXIF = 0x9286, 0x8769
+"""EXIF tags of the comment and of the directory it is in."""
+ASCII = b"ASCII\0\0\0"
+ONCE = ("configuration", "software", "camera_info", "static_transforms")
+"""Metadata of the frames of which there is one for a whole dataset."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of a merge."""
+
+    paths: DatasetPaths
+    samples: int
+    sequences: dict[str, dict[str, str]]
+    """By dataset, the name of each sequence and the one it has now."""
+    notes: list[str] = field(default_factory=list)
+    """What the user should know."""
+    loss: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is there, 3 when something could not be taken over."""
+        return 3 if self.loss else 0
+
+
+def merge(
+    datasets: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    rename: bool = False,
+    layout: Layout = "zip",
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Merged:
+    """Merge datasets, of either layout, to one in the folder `out`, called `name` (by default as the folder).
+
+    Members keep their bytes; with `rename` sequences whose name is taken get another one, and with it their pictures'
+    EXIF. Rows get the newest schema version there is. Raises DatasetError or UsageError; then nothing is left of it.
+    """
+    if not datasets:
+        raise UsageError("no dataset is given")
+    name = check_name(name) if name is not None else safe_name(Path(os.path.abspath(out)).name)
+    opened = [Dataset(path) for path in datasets]
+    parts = [Part(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)]
+    notes: list[str] = []
+    labels = unite_labels(parts)
+    if any(part.indices for part in parts):
+        notes.append("the datasets have other labels: label_index counts in the united list")
+    separate_ids(parts)
+    metadata, categories = _frames_metadata(parts, notes), _categories(parts, notes)
+    companions = [base for base in schema.COMPANIONS if any(_has(part, base) for part in parts)]
+    version = max(part.version for part in parts)
+    writer = DatasetWriter(
+        out,
+        name,
+        layout=layout,
+        schema=version,
+        companions=companions,
+        overwrite=overwrite,
+        describe=lambda: {**metadata, "labels": labels},
+    )
+    total, lost = sum(map(len, opened)), sum(part.lost for part in parts)
+    with writer, ExitStack() as failing:
+        failing.callback(writer.abort)
+        for part in parts:
+            for key in _keys(part.dataset):
+                row = _frames_row(part, key, companions)
+                if row is None:
+                    lost += 1
+                    continue
+                writer.write(_sample(part, key, row))
+                if progress is not None:
+                    progress(f"merging {part.dataset.paths.name}", writer.samples, total)
+            lost += _left_over(part, notes)
+        if not writer.samples:
+            raise DatasetError("the datasets have no samples with rows of frames, nothing is written")
+        failing.pop_all()  # from here on all is there, and can be completed later
+        paths = writer.finish(metadata, labels, categories)
+    notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes]
+    sequences = {os.fspath(part.dataset.paths.container): dict(part.sequences) for part in parts}
+    return Merged(paths, writer.samples, sequences, notes, bool(lost))
+
+
+# ---- names ---------------------------------------------------------------------------------------
+def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, str]]:
+    """For each dataset its sequences and the names they get. Raises UsageError where two have the same one."""
+    owners: dict[str, Dataset] = {}
+    found = []
+    for dataset in datasets:
+        names = {}
+        for sequence in dataset.sequences:
+            new = sequence
+            if _folded(new) in owners:
+                if not rename:
+                    first = owners[_folded(new)].container.path
+                    raise UsageError(
+                        f"{first} and {dataset.container.path} both have a sequence {sequence!r}; "
+                        "use --rename to give the second one another name"
+                    )
+                new = _free(sequence, owners)
+            owners[_folded(new)] = dataset
+            names[sequence] = new
+        found.append(names)
+    return found
+
+
+def _folded(name: str) -> str:
+    """What two names have in common that some file system takes for one."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _free(sequence: str, owners: Mapping[str, Dataset]) -> str:
+    number = 2
+    while _folded(name := safe_name(f"{sequence}-{number}")) in owners:
+        number += 1
+    return name
+
+
+# ---- samples -------------------------------------------------------------------------------------
+def _keys(dataset: Dataset) -> Iterator[Key]:
+    for sample in dataset.samples():
+        if sample.frame is None:
+            raise DatasetError(f"{dataset.container.path}: {sample.name!r} has no frame number and cannot be merged")
+        yield sample.key
+
+
+def _has(part: Part, base: str) -> bool:
+    frames = part.dataset.frames
+    return frames is not None and f"{base}_timestamp" in frames.columns
+
+
+def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
+    """The row of frames of a sample; None where there is none that has a stamp."""
+    known = schema.frames_columns(companions)
+    row = {name: value for name, value in part.dataset.sample(*key).row.items() if name in known}
+    if row.get("timestamp") is None:
+        return None
+    there = {KIND_OF[base] for base in companions if _has(part, base)}
+    for base in companions:
+        kind = KIND_OF[base]
+        if kind not in there and kind in part.dataset.members(key):  # it is the reference itself, elsewhere it is not
+            row |= {f"{base}_timestamp": row["timestamp"], f"{base}_skew": 0}
+            there.add(kind)
+    return row
+
+
+def _sample(part: Part, key: Key, row: dict[str, Any]) -> Sample:
+    dataset, sequence = part.dataset, part.sequences[key.name]
+    members = []
+    for kind, name in dataset.members(key).items():
+        data = dataset.container.read(name)
+        renamed = sequence != key.name and kind.startswith("camera.")
+        try:
+            members.append((kind, _with_sequence(data, kind, sequence) if renamed else [data]))
+        except EdgeFirstError as error:
+            raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
+    stamp, frame = int(row["timestamp"]), key.frame or 0
+    own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
+    return Sample(sequence, frame, stamp, members, own, list(part.rows(key)))
+
+
+def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
+    """A picture whose EXIF names another sequence; one that names none stays as it is."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
+            exif = picture.getexif()
+            comment = exif.get_ifd(EXIF).get(COMMENT)
+            said = json.loads(comment.removeprefix(ASCII)) if isinstance(comment, bytes) else None
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return [data]
+    if not isinstance(said, dict) or "sequence" not in said:
+        return [data]
+    exif.get_ifd(EXIF)[COMMENT] = ASCII + json.dumps({**said, "sequence": sequence}).encode()
+    tiff = exif.tobytes().removeprefix(b"Exif\0\0")
+    return insert_png(data, tiff) if kind.endswith("png") else insert_jpeg(data, tiff)
+
+
+def _left_over(part: Part, notes: list[str]) -> int:
+    """How much of the tables belongs to no sample that is there."""
+    dataset = part.dataset
+    there = {key for key in _keys(dataset) if part.dataset.sample(*key).timestamp is not None}
+    without = len(dataset) - len(there)
+    unknown = len({*part.keys, *dataset.frame_rows} - there)
+    if without:
+        notes.append(f"{dataset.container.path}: {without} samples have no stamp in the table of frames: left out")
+    if unknown > without:
+        notes.append(f"{dataset.container.path}: rows of {unknown - without} samples without members: left out")
+    return without + unknown
+
+
+# ---- metadata ------------------------------------------------------------------------------------
+def _frames_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
+    """Metadata of the frames: sources in one list, counts added up, what differs by dataset."""
+    found = [_stored(part) for part in parts]
+    if len(found) == 1 and all(old == new for old, new in parts[0].sequences.items()):
+        return found[0]
+    counts = Counts()
+    for part, known in zip(parts, found, strict=True):
+        try:
+            counts.add(Counts.of(known["counts"]))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise DatasetError(f"{part.dataset.paths.frames}: metadata counts cannot be read: {error!r}") from error
+    merged: dict[str, Any] = {
+        "sources": [source for known in found for source in known.get("sources") or ()],
+        "time_base": _time_base(parts, found),
+        "counts": counts.plain(),
+    }
+    for key in ONCE:
+        values = [known.get(key) for known in found]
+        given = [value for value in values if value] or values[:1]
+        merged[key] = given[0]
+        if any(value != given[0] for value in given):
+            notes.append(f"the datasets differ in {key}: what each of them says is in the metadata, under merged")
+            merged[key] = values if key == "configuration" else given[0]
+    merged["merged"] = [
+        {"dataset": part.dataset.paths.name, "sequences": part.sequences, **{key: known.get(key) for key in ONCE}}
+        for part, known in zip(parts, found, strict=True)
+    ]
+    recovered = [known["recovered"] for known in found if "recovered" in known]
+    return merged | ({"recovered": recovered} if recovered else {})
+
+
+def _stored(part: Part) -> dict[str, Any]:
+    path = part.dataset.paths.frames
+    if part.dataset.frames is None:
+        raise DatasetError(
+            f"{path}: not there; only datasets with a table of frames can be merged, it tells the stamps of the samples"
+        )
+    return {key: parsed(value) for key, value in TableFile(path).metadata.items()}
+
+
+def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """As of a conversion of several recordings: the first one's, and all by sequence."""
+    bases: dict[str, Any] = {}
+    for part, known in zip(parts, found, strict=True):
+        base = known.get("time_base")
+        of_each = base.get("sequences", {}) if isinstance(base, dict) else {}
+        plain = {key: base[key] for key in base if key != "sequences"} if isinstance(base, dict) else base
+        bases |= {new: of_each.get(old, plain) for old, new in part.sequences.items()}
+    first = next(iter(bases.values()), None)
+    return {**first, "sequences": bases} if isinstance(first, dict) else {"sequences": bases}
+
+
+def _categories(parts: Sequence[Part], notes: list[str]) -> dict[str, object] | None:
+    """What is known of the labels; of two that differ the first."""
+    united: dict[str, object] = {}
+    for part in parts:
+        own = parsed(part.metadata.get("category_metadata", "{}"))
+        for label, what in own.items() if isinstance(own, dict) else ():
+            if united.setdefault(label, what) != what:
+                notes.append(f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first is kept")
+    return united or None

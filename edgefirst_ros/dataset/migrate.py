@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations of one form and version written in another, with a report of what changed and what could not be kept.
+
+Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Level Metadata"; dataset.md 5.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.boxes import LAYOUTS
+from edgefirst_ros.dataset.claim import claim_file, give_back, reporting
+from edgefirst_ros.dataset.forms.change import RASTER, Boxes, Change
+from edgefirst_ros.dataset.forms.read import JSON_SUFFIX, Annotations, read_annotations
+from edgefirst_ros.dataset.forms.write import FORMS, write_rows
+from edgefirst_ros.dataset.placing import sync_folder
+from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.versions import Survey, survey, written_columns
+from edgefirst_ros.errors import DatasetError, UsageError
+
+OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "mask_interpretation")
+"""Metadata that a version without any has fixed values for."""
+FIXED = {".json": Boxes("ltwh", True), ".arrow": Boxes("cxcywh", True), ".parquet": Boxes("cxcywh", True)}
+"""Boxes where no metadata can say otherwise."""
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What was done: `changed` and `lost` are numbers of values by what happened to them."""
+
+    source: Path
+    out: Path
+    from_version: str
+    to_version: str
+    rows: int
+    changed: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is kept; 3: something could not be."""
+        return 3 if self.lost else 0
+
+
+def migrate(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    to: str = schema.DEFAULT_VERSION,
+    *,
+    box2d: str | None = None,
+    normalised: bool | None = None,
+    location_order: str | None = None,
+    pose_order: str | None = None,
+    overwrite: bool = False,
+) -> Migration:
+    """Write the annotations in `source` to `out` in schema version `to`; suffixes name the forms.
+
+    `box2d` ("cxcywh", "xyxy", "ltwh") and `normalised` (False: pixels) ask for another layout of the boxes;
+    `location_order` and `pose_order` state those in `source` where it differs from its version.
+    Raises UsageError for what cannot be asked for, DatasetError when `source` cannot be read, `out` exists (unless
+    `overwrite`) or cannot be written.
+    """
+    target = Path(out)
+    form = target.suffix.lower()
+    if form not in FORMS:
+        raise UsageError(f"{target}: ends with {target.suffix!r}, must end with {', '.join(FORMS)}")
+    if to not in schema.WRITABLE:
+        raise UsageError(f"version {to!r} cannot be written, only {', '.join(schema.WRITABLE)}")
+    if box2d is not None and box2d not in LAYOUTS:
+        raise UsageError(f"box2d {box2d!r} must be one of {', '.join(LAYOUTS)}")
+    if target.is_dir():
+        raise DatasetError(f"{target} is a folder")
+    if os.path.lexists(target) and not overwrite:
+        raise DatasetError(f"{target} exists; use --overwrite to replace it")
+    annotations = read_annotations(Path(source), location_order, pose_order)
+    change = Change(annotations, to, _boxes(annotations, form, to, box2d, normalised))
+    columns = _columns(change, form, to)
+    found = survey(change.batches, columns)
+    found.filled = dict.fromkeys(change.columns, 0) | found.filled
+    tally = annotations.tally
+    _count(annotations, change, columns, found, form, to)
+    written = written_columns(found, columns)
+    metadata = _metadata(annotations, change, written, form, to)
+    tally.freeze()
+    with reporting(target, "write"):
+        rows = _write(target, change, form, written, found, metadata, to, overwrite=overwrite)
+    return Migration(
+        Path(source), target, annotations.version, to, rows, dict(tally.changed), dict(tally.lost), list(tally.notes)
+    )
+
+
+def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None) -> Boxes:
+    """Return how boxes are written: as asked for, else as they are, unless the target has no way to say so."""
+    if not schema.has_metadata(to):
+        fixed = FIXED[form]
+        if layout not in (None, fixed.layout) or normalised not in (None, fixed.normalised):
+            raise UsageError(
+                f"boxes of {to} in a {form} file are always {fixed.layout}, normalised; leave the option out"
+            )
+        return fixed
+    if layout is None:
+        said = "box2d_format" in annotations.metadata or form == JSON_SUFFIX
+        layout = annotations.layout if said else FIXED[form].layout
+    return Boxes(layout, annotations.normalised if normalised is None else normalised)
+
+
+def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
+    """Return the columns that the target can have: those of the version, then those that no version knows."""
+    known = schema.columns(to)
+    if "polygon" not in known and "polygon" in change.columns:
+        if form == JSON_SUFFIX:
+            known["polygon"] = schema.WORKING["polygon"]
+        there = {*change.columns, "mask"}
+    else:
+        there = {*change.columns}
+    bound = {column.name for column in schema.COLUMNS} - {column.name for column in schema.FURTHER}
+    further = {name: column for name, column in change.columns.items() if name not in bound}
+    if form == JSON_SUFFIX:
+        known.pop("mask" if "polygon" in known and to < RASTER else "", None)
+        further = {name: column for name, column in further.items() if _has_json(column.type)}
+    return {name: column for name, column in known.items() if name in there} | further
+
+
+def _has_json(kind: pa.DataType) -> bool:
+    """Whether JSON can hold values of a type, and tell it when they are read again."""
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _has_json(kind.value_type)
+    plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
+    return bool(plain or types.is_large_string(kind) or types.is_string(kind) or types.is_dictionary(kind))
+
+
+def _count(
+    annotations: Annotations, change: Change, columns: dict[str, Column], found: Survey, form: str, to: str
+) -> None:
+    """Count what the target stores in another way, and what it has no place for."""
+    tally, filled = annotations.tally, found.filled
+    polygons = filled.get("polygon", 0)
+    for name in change.columns:
+        if name not in columns and not (name == "polygon" and "mask" in columns):
+            place = to if name in schema.columns(schema.VERSIONS[-1]) else "JSON"
+            tally.lose(f"{name}: {place} has no place for it", filled.get(name, 0))
+    if annotations.separated and to >= RASTER:
+        tally.change("mask: NaN-separated polygons to rings in polygon", polygons)
+    elif not annotations.separated and to < RASTER:
+        tally.change("polygon: rings to polygons in mask", polygons)
+    if (schema.nearest(annotations.version) < RASTER) != (to < RASTER):
+        tally.change("iscrowd: number and truth value", filled.get("iscrowd", 0))
+    if form != JSON_SUFFIX:
+        for name, order in (("location", schema.location_order(to)), ("pose", schema.pose_order(to))):
+            before = annotations.orders.get(name, order)
+            if before != order:
+                tally.change(f"{name}: {', '.join(before)} to {', '.join(order)}", filled.get(name, 0))
+
+
+def _metadata(
+    annotations: Annotations, change: Change, written: dict[str, Column], form: str, to: str
+) -> dict[str, str]:
+    """Return the file metadata of the target."""
+    given = {key: value for key, value in annotations.metadata.items() if key != "schema_version"}
+    if not schema.has_metadata(to):
+        for key in given.keys() - set(OF_VERSION):
+            annotations.tally.lose(f"metadata {key}: {to} has none", 1)
+        return {}
+    found = {"schema_version": to, **given}
+    if "box2d" in written:
+        found["box2d_format"] = change.boxes.layout
+        found["box2d_normalized"] = "true" if change.boxes.normalised else "false"
+    if "box3d" in written and not schema.has_metadata(schema.nearest(annotations.version)):
+        found.setdefault("box3d_normalized", "false")  # metres: what an absent key stands for is later
+    if form == JSON_SUFFIX and found.pop("samples", None) is not None:
+        annotations.tally.lose("metadata samples: JSON has its samples there", 1)
+    rank = {key.name: number for number, key in enumerate(schema.METADATA)}
+    return dict(sorted(found.items(), key=lambda item: rank.get(item[0], len(rank))))
+
+
+def _write(
+    target: Path,
+    change: Change,
+    form: str,
+    written: dict[str, Column],
+    found: Survey,
+    metadata: dict[str, str],
+    to: str,
+    *,
+    overwrite: bool,
+) -> int:
+    """Write under a partial name, which becomes the final one when all is on the disk; returns the rows."""
+    partial = target.with_name(f"{target.name}.partial")
+    fd = claim_file(partial)
+    try:
+        with open(fd, "wb", buffering=1 << 20, closefd=False) as file:
+            rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
+            file.flush()
+            os.fsync(fd)
+        if overwrite:
+            os.replace(partial, target)
+        else:
+            os.link(partial, target)
+    except FileExistsError as error:
+        raise DatasetError(f"{target} exists; use --overwrite to replace it") from error
+    except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise DatasetError(f"{target}: cannot be written: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+        give_back(fd)
+    sync_folder(target.parent)
+    return rows

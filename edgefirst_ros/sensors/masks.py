@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks of a model as PNG files of the picture's size: of one object, or of the class of every pixel.
+
+Source: device.md 6; dataset.md 9, "Annotations"; EdgeFirst Annotation Schema 2026.04, "Geometry: Raster Mask".
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import zstandard
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
+
+if TYPE_CHECKING:
+    from edgefirst.schemas.edgefirst_msgs import DetectBox, Mask, MaskBox
+
+MAX_CELLS = 1 << 26
+"""Masks of more cells, or of more scores, are refused, before anything is unpacked."""
+OBJECT = 127
+"""Cells above this value are object."""
+VOID = 255
+"""Pixels without a class have this value; a mask may tell classes below it."""
+
+
+def is_empty(mask: Mask | MaskBox) -> bool:
+    """Whether a mask has no cells at all, as the device sends it where the model found nothing."""
+    return not mask.width * mask.height and not len(mask.mask)
+
+
+def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) -> bytes:
+    """An instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
+
+    Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines likewise.
+    Raises MessageError("cannot be stored") when the mask is not what it says.
+    """
+    cells = _scores(mask, 1)[:, :, 0] > OBJECT
+    width, height = size
+    columns, inside_x = _placed(width, box.center_x, box.width, mask.width)
+    lines, inside_y = _placed(height, box.center_y, box.height, mask.height)
+    packed = np.zeros((height, 1 + (width + 7) // 8), np.uint8)
+    if inside_x.stop > inside_x.start and inside_y.stop > inside_y.start:
+        if len(cells) > len(lines):
+            cells, lines = cells[lines], np.arange(len(lines))
+        # Only the bytes that the box touches are made, and lines that show one line of cells only once.
+        first = inside_x.start // 8 * 8
+        picked = np.zeros((len(cells), inside_x.stop - first), np.bool_)
+        picked[:, inside_x.start - first :] = cells[:, columns]
+        bits = np.packbits(picked, axis=1)
+        packed[inside_y, 1 + first // 8 : 1 + first // 8 + bits.shape[1]] = bits[lines]
+    return _png(packed, size, 1)
+
+
+def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.uint8]) -> bytes:
+    """The class of every pixel of a picture of `size` (width, height): an 8-bit grayscale PNG.
+
+    The mask covers the picture: with one value a cell it is the class, with several they are the scores of the
+    classes, of which the highest counts, of equal ones the first. `values`, uint8 (256,), is what is written for each
+    class. Raises MessageError("cannot be stored") when the mask is not what it says, or has more classes than 255.
+    """
+    scores = _scores(mask, VOID)
+    width, height = size
+    lines = (2 * np.arange(height) + 1) * mask.height // (2 * height)
+    columns = (2 * np.arange(width) + 1) * mask.width // (2 * width)
+    if mask.height > height:  # no more is looked at than is seen
+        scores, lines = scores[lines], np.arange(height)
+    return encode_classes(values[_classes(scores)][:, columns][lines])
+
+
+def encode_classes(classes: NDArray[np.uint8]) -> bytes:
+    """The class of every pixel, uint8 (height, width), as an 8-bit grayscale PNG."""
+    height, width = classes.shape
+    lines = np.zeros((height, 1 + width), np.uint8)
+    lines[:, 1:] = classes
+    return _png(lines, (width, height), 8)
+
+
+def _classes(scores: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The class of each cell, uint8 (lines, columns), from (lines, columns, values)."""
+    count = scores.shape[2]
+    if count == 1:
+        return scores[:, :, 0]
+    best = scores[:, :, 0].copy()
+    found = np.zeros(best.shape, np.uint8)
+    for number in range(1, count):  # argmax would need eight bytes a cell
+        better = scores[:, :, number] > best
+        np.copyto(best, scores[:, :, number], where=better)
+        found[better] = number
+    return found
+
+
+def _placed(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDArray[np.intp], slice]:
+    """(cell of each pixel inside the box, the slice of these pixels) along one side of the picture."""
+    if extent <= 0:
+        return np.empty(0, np.intp), slice(0, 0)
+    with np.errstate(over="ignore"):  # a box of next to no width has its cells infinitely far from most pixels
+        place = np.floor(((np.arange(pixels) + 0.5) / pixels - (centre - extent / 2)) / extent * cells)
+    # Cells never go back along the side, so what is inside is one run.
+    begin, end = np.searchsorted(place, (0, cells)).tolist()
+    return place[begin:end].astype(np.intp), slice(begin, end)
+
+
+def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
+    """What a mask holds, uint8 (height, width, values a cell), unpacked; at most `most` values a cell.
+
+    How many they are follows from the number of bytes.
+    """
+    cells = mask.height * mask.width
+    if not 0 < cells <= MAX_CELLS:
+        raise MessageError("cannot be stored", f"mask of {mask.width} x {mask.height} cells")
+    data: Any = mask.mask
+    if mask.encoding == "zstd":
+        data = _unpacked(data, min(cells * most, MAX_CELLS))
+    elif mask.encoding:
+        raise MessageError("cannot be stored", f"mask encoding {mask.encoding!r}, expected none or 'zstd'")
+    values, odd = divmod(len(data), cells)
+    if odd or not 0 < values <= most:
+        found = f"{len(data)} bytes for a mask of {mask.width} x {mask.height} cells"
+        raise MessageError("cannot be stored", f"{found}, expected 1 to {most} a cell" if most > 1 else found)
+    return np.frombuffer(data, np.uint8).reshape(mask.height, mask.width, values)
+
+
+def _unpacked(data: Any, limit: int) -> bytes:
+    """What a zstd frame holds; one that says that it is more than `limit` bytes is not unpacked at all."""
+    try:
+        said = zstandard.frame_content_size(data)
+        if said <= limit:  # -1 where it does not say
+            with zstandard.ZstdDecompressor(max_window_size=2 * MAX_CELLS).stream_reader(data) as reader:
+                unpacked = reader.read(limit + 1)
+            if len(unpacked) <= limit:
+                return unpacked
+    except zstandard.ZstdError as error:
+        raise MessageError("cannot be stored", f"mask: {error}") from error
+    raise MessageError("cannot be stored", f"mask that unpacks to more than the {limit} bytes its cells can have")
+
+
+def _png(lines: NDArray[np.uint8], size: tuple[int, int], bits: int) -> bytes:
+    """A grayscale PNG of lines that each begin with their filter type."""
+    return b"".join(
+        (
+            PNG_SIGNATURE,
+            png_chunk(b"IHDR", struct.pack(">IIBBBBB", *size, bits, 0, 0, 0, 0)),
+            png_chunk(b"IDAT", isal_zlib.compress(lines, 1)),
+            png_chunk(b"IEND", b""),
+        )
+    )

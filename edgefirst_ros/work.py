@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes from the pipeline to the assembly: messages of the reference topic, and frames with all that is theirs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgefirst_ros.sensors.navigation import Position, Quaternion
+
+
+@dataclass(slots=True)
+class Item:
+    """A companion's message that can be stored."""
+
+    topic: str
+    content: Any
+    stamp: int
+    encoded: Future[Sequence[Any]] | None = None
+    used: bool = False
+    """Whether a sample has it."""
+    mask: Item | None = None
+    """Of boxes: the mask without a header that belongs to them."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A frame with everything that is known of it."""
+
+    number: int
+    stamp: int
+    segment: int
+    companions: dict[str, tuple[int, Item]] = field(default_factory=dict)
+    """Sensor -> (its stamp in ns, offset included; message)."""
+    own: tuple[str, Item] | None = None
+    """Sensor and message of a reference that is no camera."""
+    position: Position | None = None
+    orientation: Quaternion | None = None
+    result: Item | None = None
+    """Model or Detect message of this frame."""
+    boxes3d: Item | None = None
+    """Nearest message of boxes in space."""
+    group: str | None = None
+    since: float = field(default_factory=time.monotonic)
+    """When it was complete, s of time.monotonic()."""
+
+    @property
+    def results(self) -> list[Item]:
+        """All messages that annotate it."""
+        mask = self.result.mask if self.result is not None else None
+        return [item for item in (self.result, mask, self.boxes3d) if item is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A message of the reference topic, in recorded order; its content, or why it cannot be read."""
+
+    number: int
+    content: Any
+    gap: bool = False
+    """A message before it is missing."""

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations in every form: nothing gets lost between them, and what other tools write is read."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgefirst_ros import migrate
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.batches import even_batches, rebuilt
+from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset.rings import join, split, without_broken
+from edgefirst_ros.errors import DatasetError, UsageError
+
+F32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+COORDINATE = st.floats(0, 1, width=32)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+RING = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=3, max_size=4).map(lambda r: [v for p in r for v in p])
+U32 = st.integers(0, 2**32 - 1)
+NUMBER = st.none() | st.integers(-(2**63), 2**63 - 1)
+
+
+def maybe(strategy):
+    return st.none() | strategy
+
+
+COLUMNS = {
+    "frame": maybe(U32),
+    "object_id": maybe(TEXT),
+    "label": maybe(TEXT),
+    "label_index": maybe(st.integers(0, 2**64 - 1)),
+    "group": maybe(st.sampled_from(["train", "val"])),
+    "polygon": maybe(st.lists(RING, max_size=2)),
+    "polygon_score": maybe(COORDINATE),
+    "mask": maybe(st.binary(max_size=9)),
+    "mask_score": maybe(COORDINATE),
+    "box2d": maybe(st.tuples(*[F32] * 4).map(list)),
+    "box2d_score": maybe(COORDINATE),
+    "box3d": maybe(st.tuples(*[F32] * 6).map(list)),
+    "box3d_score": maybe(COORDINATE),
+    "iscrowd": maybe(st.booleans()),
+    "category_frequency": maybe(st.sampled_from("fcr")),
+    "size": maybe(st.tuples(U32, U32).map(list)),
+    "location": maybe(st.tuples(F32, F32).map(list)),
+    "pose": maybe(st.tuples(F32, F32, F32).map(list)),
+    "degradation": maybe(TEXT),
+    "neg_label_indices": maybe(st.lists(U32, max_size=2)),
+    "not_exhaustive_label_indices": maybe(st.lists(U32, max_size=2)),
+    "timing": maybe(st.fixed_dictionaries(dict.fromkeys(("load", "preprocess", "inference", "decode"), NUMBER))),
+    "timestamp": NUMBER,
+}
+IN_2025 = [name for name in COLUMNS if name in schema.columns("2025.10") and name != "mask"] + ["polygon"]
+ROWS = st.lists(st.fixed_dictionaries({"name": TEXT, **COLUMNS}), max_size=5)
+PROPERTY = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def table(rows, kinds=None, version="2026.04", metadata=None):
+    """An Arrow table by pyarrow alone."""
+    types = {c.name: c.type for c in schema.columns(version).values()} | (kinds or {})
+    names = list(dict.fromkeys(name for row in rows for name in row)) or ["name", "frame"]
+    arrays = [
+        pa.array([given_as(types[name], row.get(name)) for row in rows], plain(types[name])).cast(types[name])
+        for name in names
+    ]
+    said = {"schema_version": version, **(metadata or {})} if version >= "2026.04" else None
+    return pa.table(arrays, names=names).replace_schema_metadata(said)
+
+
+def plain(kind):
+    return pa.large_string() if pa.types.is_dictionary(kind) else kind
+
+
+def given_as(kind, value):
+    return int(value) if isinstance(value, bool) and pa.types.is_integer(kind) else value
+
+
+def store(path, found):
+    if path.suffix == ".parquet":
+        pq.write_table(found, path)
+    else:
+        with pa.ipc.new_file(path, found.schema) as writer:
+            writer.write_table(found)
+    return path
+
+
+def rows_of(path):
+    annotations = read_annotations(path)
+    return pa.Table.from_batches(annotations.batches(), annotations.schema).to_pylist()
+
+
+def filled(rows, names):
+    """Rows with every name that some row has a value for, null where there is none."""
+    there = [name for name in names if name in ("name", "frame") or any(row.get(name) is not None for row in rows)]
+    return [{name: row.get(name) for name in there} for row in rows]
+
+
+def same(found, rows, names=("name", *COLUMNS)):
+    assert filled(found, names) == filled(rows, names)
+
+
+@PROPERTY
+@given(rows=ROWS, order=st.permutations([".parquet", ".json", ".arrow"]))
+def test_nothing_is_lost_between_the_forms(tmp_path_factory, rows, order):
+    folder = tmp_path_factory.mktemp("forms")
+    path = store(folder / "start.arrow", table(rows, metadata={"labels": '["a"]', "other": "kept"}))
+    for number, suffix in enumerate(order):
+        report = migrate(path, folder / f"{number}{suffix}", "2026.04")
+        path = report.out
+        assert (report.rows, report.lost, report.exit_code) == (len(rows), {}, 0)
+        same(rows_of(path), rows)
+        metadata = read_annotations(path).metadata
+        assert json.loads(metadata["labels"]) == ["a"]
+        assert metadata["other"] == "kept"
+
+
+@PROPERTY
+@given(
+    rows=st.lists(st.fixed_dictionaries({"name": TEXT, **{n: COLUMNS[n] for n in IN_2025}}), max_size=5),
+    suffix=st.sampled_from([".arrow", ".parquet", ".json"]),
+    box=st.lists(st.tuples(*[st.integers(0, 2**20).map(lambda n: n / 2**20)] * 4).map(list), min_size=5, max_size=5),
+)
+def test_2025_10_and_back(tmp_path_factory, rows, suffix, box):
+    for row, numbers in zip(rows, box, strict=False):
+        row["box2d"] = row["box2d"] and numbers  # to the edges and back: exact for these
+    folder = tmp_path_factory.mktemp("versions")
+    path = store(folder / "start.arrow", table(rows))
+    older = migrate(path, folder / f"older{suffix}", "2025.10")
+    newer = migrate(older.out, folder / "newer.arrow", "2026.10")
+    again = migrate(newer.out, folder / "again.arrow", "2026.04")
+    assert (older.lost, newer.lost, again.lost) == ({}, {}, {})
+    assert read_annotations(older.out).version == "2025.10"
+    same(rows_of(again.out), rows)
+    if any(row["pose"] for row in rows):
+        stored = pl.read_ipc(newer.out.read_bytes())["pose"].to_list()
+        assert stored == [row["pose"] and row["pose"][::-1] for row in rows]
+
+
+def test_columns_are_those_of_the_published_schema(tmp_path):
+    """Column by column, read by polars; the published text is in test_schema."""
+    from test_schema import published
+
+    ring = [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
+    row = {
+        "name": "s", "frame": 1, "object_id": "o", "label": "l", "label_index": 1, "group": "train", "polygon": [ring],
+        "polygon_score": 1.0, "mask": b"m", "mask_score": 1.0, "box2d": [0.0] * 4, "box2d_score": 1.0,
+        "box3d": [0.0] * 6, "box3d_score": 1.0, "iscrowd": True, "category_frequency": "f", "size": [1, 1],
+        "location": [1.0, 2.0], "pose": [1.0, 2.0, 3.0], "degradation": "low", "neg_label_indices": [1],
+        "not_exhaustive_label_indices": [2], "timing": dict.fromkeys(("load", "preprocess", "inference", "decode"), 1),
+    }  # fmt: skip
+    report = migrate(store(tmp_path / "a.parquet", table([row])), tmp_path / "b.arrow")
+    assert list(pl.read_ipc(report.out.read_bytes()).schema.items()) == list(published().items())
+
+
+ALL = [
+    {"name": "a", "frame": 1, "label": "car", "box2d": [0.5, 0.5, 0.25, 0.125], "iscrowd": True},
+    {"name": "b", "frame": 2, "label": None, "box2d": None, "iscrowd": None},
+    {"name": "b", "frame": 3, "label": "dog", "box2d": [0.0, 0.25, 0.5, 1.0], "iscrowd": False},
+]
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet"])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {"name": pa.string(), "label": pa.string(), "frame": pa.int16()},
+        {"name": pa.dictionary(pa.int8(), pa.string()), "label": pa.dictionary(pa.int32(), pa.large_string())},
+        {"box2d": pa.list_(pa.float64()), "frame": pa.uint64()},
+        {"box2d": pa.large_list(pa.float64()), "frame": pa.int64(), "iscrowd": pa.uint8()},
+        {"box2d": pa.list_(pa.float64(), 4), "iscrowd": pa.int32()},
+    ],
+)
+def test_types_of_other_tools(tmp_path, kinds, suffix):
+    for version in ("2025.10", "2026.04"):
+        same(rows_of(store(tmp_path / f"a{suffix}", table(ALL, kinds, version))), ALL, ALL[0])
+
+
+def test_types_of_polars(tmp_path):
+    """Categorical, Enum and string views with dictionaries, as polars writes them."""
+    frame = pl.DataFrame(ALL, schema_overrides={"box2d": pl.Array(pl.Float64, 4), "label": pl.Categorical})
+    for number, kind in enumerate((pl.Categorical, pl.Enum(["dog", "car"]), pl.String)):
+        path = tmp_path / f"{number}.arrow"
+        frame.with_columns(pl.col("label").cast(kind), group=pl.lit(None)).write_ipc(path)
+        same(rows_of(path), ALL, ALL[0])
+        frame.with_columns(pl.col("label").cast(kind)).write_parquet(path.with_suffix(".parquet"))
+        same(rows_of(path.with_suffix(".parquet")), ALL, ALL[0])
+
+
+def test_first_format(tmp_path):
+    """(lon, lat) and (roll, pitch, yaw) in Float64, by option; `status` stays."""
+    rows = [{"name": "a", "frame": 1, "location": [-73.5, 45.5], "pose": [1.0, 2.0, 3.0], "status": "edit"}]
+    kinds = {c.name: c.type for c in schema.columns("2025.01").values()}
+    path = store(tmp_path / "a.arrow", table(rows, kinds, "2025.10"))
+    report = migrate(path, tmp_path / "b.arrow", location_order="lon-lat", pose_order="roll-pitch-yaw")
+    found = pl.read_ipc(report.out.read_bytes())
+    assert found.select("location", "pose", "status").row(0) == ([45.5, -73.5], [3.0, 2.0, 1.0], "edit")
+    assert report.changed["location: longitude, latitude to latitude, longitude"] == 1
+    assert found.schema["location"] == pl.Array(pl.Float32, 2)
+    with pytest.raises(UsageError, match="lat-lon, lon-lat"):
+        migrate(path, tmp_path / "c.arrow", location_order="xy")
+
+
+def test_versions_of_the_future(tmp_path):
+    found = table(ALL).append_column("novel", pa.array([[1], None, [2, 3]]))
+    path = store(tmp_path / "a.arrow", found.replace_schema_metadata({"schema_version": "2031.04"}))
+    annotations = read_annotations(path)
+    assert annotations.version == "2031.04"
+    assert "2031.04 is not known" in "".join(annotations.tally.notes)
+    for suffix in (".parquet", ".json", ".arrow"):
+        path = migrate(path, tmp_path / f"b{suffix}").out
+        same(
+            rows_of(path),
+            [row | {"novel": n} for row, n in zip(ALL, ([1], None, [2, 3]), strict=True)],
+            [*ALL[0], "novel"],
+        )
+
+
+def test_columns_of_any_type_are_carried(tmp_path):
+    """Arrow and Parquet hold them; what JSON cannot is counted."""
+    stamp = pa.array([1, None, 10**18 + 1], pa.timestamp("ns"))
+    odd = pa.array([{"a": b"x"}, None, {"a": None}], pa.struct([("a", pa.binary())]))
+    path = store(tmp_path / "a.arrow", table(ALL).append_column("stamp", stamp).append_column("odd", odd))
+    for suffix in (".parquet", ".arrow"):
+        path = migrate(path, tmp_path / f"b{suffix}").out
+        with pa.ipc.open_file(path) if suffix == ".arrow" else pq.ParquetFile(path) as file:
+            found = file.read_all() if suffix == ".arrow" else file.read()
+        assert found["stamp"].combine_chunks().equals(stamp)
+        assert found["odd"].to_pylist() == odd.to_pylist()
+    report = migrate(path, tmp_path / "c.json")
+    assert report.lost == {"stamp: JSON has no place for it": 2, "odd: JSON has no place for it": 2}
+    same(rows_of(report.out), ALL, ALL[0])
+
+
+@pytest.mark.parametrize("said", ["2026", "new", "2026.4"])
+def test_versions_that_are_none(tmp_path, said):
+    path = store(tmp_path / "a.arrow", table(ALL).replace_schema_metadata({"schema_version": said}))
+    assert read_annotations(path).version == "2025.10"
+    assert migrate(path, tmp_path / "b.arrow").notes == [
+        f"schema_version is {said!r}, must be like 2026.04: passed over"
+    ]
+
+
+def test_version_shown_by_columns(tmp_path):
+    rows = [{"name": "a", "frame": 1, "mask": b"png"}]
+    path = store(tmp_path / "a.arrow", table(rows).replace_schema_metadata(None))
+    assert read_annotations(path).version == "2026.04"
+
+
+BAD_RINGS = [[0.0, 0.0, 1.0, 0.0], [0.0] * 7, [0.0, 0.0, 1.0, float("inf"), 1.0, 1.0], []]
+GOOD_RING = [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("bad", BAD_RINGS)
+def test_bad_rings_are_dropped(tmp_path, bad):
+    rows = [{"name": "a", "frame": 1, "polygon": [bad, GOOD_RING]}, {"name": "a", "frame": 1, "polygon": [bad]}]
+    report = migrate(store(tmp_path / "a.arrow", table(rows)), tmp_path / "b.arrow")
+    assert report.lost == {"polygon: rings that are odd, under three points or not finite": 2}
+    assert report.exit_code == 3
+    assert [row["polygon"] for row in rows_of(report.out)] == [[GOOD_RING], None]
+
+
+@pytest.mark.parametrize(
+    ("column", "bad", "kind"),
+    [
+        ("box2d", [0, 0, 1, float("nan")], None),
+        ("box2d", [0, 0, 1], pa.list_(pa.float32())),
+        ("box2d", [0, 0, 1, None], pa.list_(pa.float32())),
+        ("box3d", [0, 0, 1, 0, 0, float("inf")], None),
+        ("box2d", [0, 0, 1, 1e300], pa.list_(pa.float64(), 4)),
+        ("box2d_score", 1.01, None),
+        ("mask_score", float("nan"), None),
+    ],
+)
+def test_bad_values_are_counted(tmp_path, column, bad, kind):
+    good = [0.5] * 4 if column == "box2d" else [0.5] * 6 if column == "box3d" else 0.5
+    rows = [{"name": "a", "frame": 1, column: good}, {"name": "a", "frame": 1, column: bad}]
+    path = store(tmp_path / "a.arrow", table(rows, {column: kind} if kind else None))
+    report = migrate(path, tmp_path / "b.arrow")
+    assert list(report.lost.values()) == [1]
+    assert next(iter(report.lost)).startswith(f"{column}: ")
+    assert [row[column] for row in rows_of(report.out)] == [good, None]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "kind", "message"),
+    [
+        ("frame", [-1], pa.int64(), "out of bounds|not in range"),
+        ("frame", [2**32], pa.int64(), "out of bounds|not in range"),
+        ("frame", ["1"], pa.string(), "is string, must be uint32"),
+        ("label", [1], pa.int32(), "must be large_string"),
+        ("label_index", [-1], pa.int64(), "out of bounds|not in range"),
+        ("box2d", ["x"], pa.string(), "is string"),
+        ("mask", ["x"], pa.string(), "is string"),
+        ("polygon", [[True]], pa.list_(pa.bool_()), "is bool"),
+        ("timing", [1], pa.int64(), "is int64"),
+        ("name", [None], pa.string(), "must not be"),
+    ],
+)
+def test_columns_that_cannot_be_read(tmp_path, column, values, kind, message):
+    found = {"name": pa.array(["a"]), "frame": pa.array([1], pa.uint32())} | {column: pa.array(values, kind)}
+    for suffix in (".arrow", ".parquet"):
+        path = store(tmp_path / f"a{suffix}", pa.table(found))
+        with pytest.raises(DatasetError, match=rf"a{suffix}: column '{column}'.*{message}"):
+            migrate(path, tmp_path / "b.arrow")
+        assert not list(tmp_path.glob("b*"))
+
+
+def test_no_annotations(tmp_path):
+    with pytest.raises(DatasetError, match="no column 'name'"):
+        read_annotations(store(tmp_path / "a.arrow", pa.table({"x": [1]})))
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 and nothing else PAR1")
+    with pytest.raises(DatasetError, match=r"b\.parquet"):
+        read_annotations(tmp_path / "b.parquet")
+    with pytest.raises(DatasetError):
+        read_annotations(tmp_path / "not there.arrow")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    place=st.integers(0, 10**6),
+    noise=st.binary(min_size=1, max_size=8),
+    suffix=st.sampled_from([".arrow", ".parquet", ".json"]),
+)
+def test_damaged_files_end_in_an_error(tmp_path_factory, place, noise, suffix):
+    folder = tmp_path_factory.getbasetemp()
+    good = folder / f"good{suffix}"
+    if not good.exists():
+        rows = [ALL[0] | {"polygon": [GOOD_RING], "mask": b"m", "group": "val"}, *ALL]
+        migrate(store(folder / "made.arrow", table(rows)), good)
+    data = bytearray(good.read_bytes())
+    place %= len(data)
+    data[place : place + len(noise)] = noise
+    bad = folder / f"bad{suffix}"
+    bad.write_bytes(data)
+    try:
+        migrate(bad, folder / "damaged.json", overwrite=True)
+    except DatasetError as error:
+        assert "bad" in str(error) or "damaged" in str(error)  # noqa: PT017  (most damage is one, not all)
+
+
+# ---- columns as a whole -------------------------------------------------------------------------
+def separated(rings):
+    """By the words of the format: rings with NaN between them."""
+    joined = []
+    for ring in rings:
+        joined += [float("nan"), *ring] if joined else ring
+    return joined
+
+
+@PROPERTY
+@given(st.lists(maybe(st.lists(RING, max_size=3)), max_size=5))
+def test_rings_and_separators(polygons):
+    array = pa.array(polygons, schema.POLYGON)
+    joined = join(array)
+    joined.validate(full=True)
+    assert repr(joined.to_pylist()) == repr([None if p is None else separated(p) for p in polygons])
+    again = split(joined)
+    again.validate(full=True)
+    assert again.to_pylist() == polygons
+    assert without_broken(array) == (array, 0)
+
+
+def test_split_of_odd_masks():
+    nan = float("nan")
+    masks = pa.array([[nan, 1, 2, nan, nan, 3], None, [], [nan], [4, None, 5]], schema.MASK_AS_POLYGON)
+    assert split(masks).to_pylist() == [[[1, 2], [3]], None, [], [], [[4], [5]]]
+
+
+@PROPERTY
+@given(rows=ROWS.filter(len), pieces=st.lists(st.integers(1, 3), max_size=5))
+def test_bytes_depend_on_values_alone(rows, pieces):
+    """Junk under nulls, cuts and paddings leave no trace."""
+    whole = table(rows).select(
+        [n for n in table(rows).column_names if not n.startswith(("label", "group", "category"))]
+    )
+    expected = next(iter(even_batches(whole.to_batches(), 100))).serialize().to_pybytes()
+    longer = pa.concat_tables([whole, whole, whole]).combine_chunks().slice(len(rows), len(rows))
+    cut, start = [], 0
+    for size in [*pieces, len(rows)]:
+        cut += longer.slice(start, size).to_batches()
+        start += size
+    found = next(iter(even_batches(cut, 100)))
+    found.validate(full=True)
+    assert found.to_pylist() == whole.to_pylist()
+    assert found.serialize().to_pybytes() == expected
+
+
+def test_junk_under_nulls_is_gone():
+    numbers = np.array([1, 2, 3], np.int64)
+    bitmap = pa.py_buffer(b"\xfd")  # 1 0 1, and ones behind the end
+    junk = pa.Array.from_buffers(pa.int64(), 3, [bitmap, pa.py_buffer(numbers)])
+    clean = rebuilt(junk)
+    assert [bytes(buffer) for buffer in clean.buffers()] == [b"\x05", np.array([1, 0, 3], np.int64).tobytes()]

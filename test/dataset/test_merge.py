@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets merged: every member and row is there again, names and numbers are told apart, nothing is half done."""
+
+import io
+import json
+import math
+import shutil
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.synthetic import Recipe, messages, write_recording
+
+SMALL = {
+    "seconds": 1.0,
+    "size": (160, 96),
+    "codec": "jpeg",
+    "fps": 10.0,
+    "cube_shape": (1, 8, 2, 8),
+    "lidar_points": 50,
+}
+SEMANTIC = {**SMALL, "topics": {"camera", "model/boxes2d", "model/mask", "model/info"}}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """Datasets a, b (other names and seeds), folder (files instead of a ZIP) and again (as a, in another place)."""
+    place = tmp_path_factory.mktemp("desk")
+    for seed, name in enumerate(("monday", "tuesday", "wednesday")):
+        write_recording(place / f"{name}.mcap", Recipe(seed=seed, tracks="number", **SMALL))
+    convert(place / "monday.mcap", place / "out", name="a")
+    convert(place / "tuesday.mcap", place / "out", name="b", split={"train": 1.0})
+    convert(place / "wednesday.mcap", place / "out", name="folder", layout="directory")
+    convert(place / "monday.mcap", place / "again", name="a")
+    return place / "out"
+
+
+def members(dataset):
+    container = Dataset(dataset).container
+    return {name: container.read(name) for name in container.names}
+
+
+def rows(path, *drop):
+    return pl.read_ipc(path).drop(drop)
+
+
+def counts_of(*datasets):
+    total = {}
+    for dataset in datasets:
+        for topic, count in Dataset(dataset).metadata["counts"].items():
+            total[topic] = total.get(topic, 0) + count["seen"]
+    return total
+
+
+@pytest.mark.parametrize("name", ["a", "folder"])
+def test_one_alone_is_itself(desk, tmp_path, name):
+    merged = merge([desk / name], tmp_path, name=name)
+    source = Dataset(desk / name)
+    assert members(merged.paths.container) == members(desk / name)
+    assert merged.paths.arrow.read_bytes() == source.paths.arrow.read_bytes()
+    assert merged.paths.frames.read_bytes() == source.paths.frames.read_bytes()
+    if name == "a":
+        assert merged.paths.container.read_bytes() == source.paths.container.read_bytes()
+    assert (merged.exit_code, merged.notes) == (0, [])
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_all_members_and_rows_are_there(desk, tmp_path, layout):
+    sources = [desk / "a.zip", desk / "b", desk / "folder"]
+    merged = merge(sources, tmp_path / "all", layout=layout)
+    assert merged.paths.name == "all"
+    assert members(merged.paths.container) == members(sources[0]) | members(sources[1]) | members(sources[2])
+    joined = pl.concat([rows(Dataset(source).paths.arrow) for source in sources], how="diagonal_relaxed")
+    found = rows(merged.paths.arrow)
+    assert found.select(sorted(found.columns)).equals(joined.select(sorted(joined.columns)))
+    frames = pl.concat([rows(Dataset(source).paths.frames) for source in sources])
+    assert rows(merged.paths.frames).equals(frames)
+    metadata = Dataset(merged.paths.container).metadata
+    assert [source["file"] for source in metadata["sources"]] == ["monday.mcap", "tuesday.mcap", "wednesday.mcap"]
+    assert {topic: count["seen"] for topic, count in metadata["counts"].items()} == counts_of(*sources)
+    assert [one["split"] for one in metadata["configuration"]] == [{}, {"train": 1.0}, {}]
+    assert [one["dataset"] for one in metadata["merged"]] == ["a", "b", "folder"]
+    assert set(metadata["time_base"]["sequences"]) == {"monday", "tuesday", "wednesday"}
+    assert metadata["labels"] == ["background", "car", "person"]
+    report = validate(merged.paths.container)
+    assert report.ok
+    assert set(report.counts) <= {"TAB016"}  # only one of them has groups
+    assert len(Dataset(merged.paths.container)) == merged.samples == 30
+
+
+def test_equal_configurations_are_said_once(desk, tmp_path):
+    merged = merge([desk / "a", desk / "folder"], tmp_path, name="two")
+    both = [Dataset(desk / name).metadata["configuration"] for name in ("a", "folder")]
+    assert both[0] != both[1]  # the layout
+    found = Dataset(merged.paths.container).metadata
+    assert found["configuration"] == both
+    merged = merge([desk / "a", desk.parent / "again" / "a"], tmp_path, name="same", rename=True)
+    assert Dataset(merged.paths.container).metadata["configuration"] == both[0]
+
+
+# ---- names ---------------------------------------------------------------------------------------
+def test_sequences_of_one_name_are_refused_or_renamed(desk, tmp_path):
+    twins = [desk / "a", desk.parent / "again" / "a.zip"]
+    with pytest.raises(UsageError, match=r"both have a sequence 'monday'.*--rename"):
+        merge(twins, tmp_path)
+    assert not list(tmp_path.iterdir())
+    merged = merge(twins, tmp_path, name="twins", rename=True)
+    assert list(merged.sequences.values()) == [{"monday": "monday"}, {"monday": "monday-2"}]
+    dataset = Dataset(merged.paths.container)
+    assert dataset.sequences == ["monday", "monday-2"]
+    assert validate(merged.paths.container, strict=True).ok
+    original, renamed = (dataset.sample(name, 3) for name in dataset.sequences)
+    for kind in ("radar.png", "radar.pcd", "lidar.pcd"):
+        assert original.read(kind) == renamed.read(kind)
+    assert np.array_equal(original.image(), renamed.image())
+    assert original.row | {"name": ""} == renamed.row | {"name": ""}
+
+
+def test_a_renamed_picture_keeps_all_its_exif_but_the_name(desk, tmp_path):
+    merged = merge([desk / "a", desk.parent / "again" / "a"], tmp_path, name="twins", rename=True)
+    texts = []
+    for sequence in ("monday", "monday-2"):
+        data = Dataset(merged.paths.container).sample(sequence, 5).read("camera")
+        with Image.open(io.BytesIO(data)) as picture:
+            exif = picture.getexif()
+            tags = dict(exif) | {"exif": dict(exif.get_ifd(0x8769)), "gps": dict(exif.get_ifd(0x8825))}
+        comment = tags["exif"].pop(0x9286).decode()
+        texts.append((json.loads(comment.removeprefix("ASCII\0\0\0")), {**tags, 0x8769: 0, 0x8825: 0}))
+    assert texts[0][1]["gps"]
+    assert texts[0][1] == texts[1][1]
+    assert texts[1][0] == texts[0][0] | {"sequence": "monday-2"}
+
+
+def test_object_ids_stay_apart(desk, tmp_path):
+    twins = [desk / "a", desk.parent / "again" / "a"]
+    merged = merge([*twins, desk / "b"], tmp_path, name="ids", rename=True)
+    found = pl.read_ipc(merged.paths.arrow).filter(pl.col("object_id").is_not_null())
+    ids = {name: set(part["object_id"]) for (name,), part in found.partition_by("name", as_dict=True).items()}
+    assert len(ids) == 3
+    assert ids["monday"] == set(rows(desk / "a.arrow")["object_id"].drop_nulls())  # the first ones stay
+    assert sum(map(len, ids.values())) == len(set.union(*ids.values()))
+    assert len(ids["monday-2"]) == len(ids["monday"])
+
+
+def test_a_track_of_the_device_is_one_in_all_datasets(tmp_path):
+    for name in ("one", "two"):
+        write_recording(tmp_path / f"{name}.mcap", Recipe(tracks="uuid", **SMALL))
+        convert(tmp_path / f"{name}.mcap", tmp_path / "out")
+    merged = merge([tmp_path / "out" / "one", tmp_path / "out" / "two"], tmp_path / "out", name="both")
+    found = pl.read_ipc(merged.paths.arrow).filter(pl.col("object_id").is_not_null())
+    ids = [set(part["object_id"]) for part in found.partition_by("name")]
+    assert ids[0] == ids[1] != set()
+
+
+# ---- labels --------------------------------------------------------------------------------------
+def test_labels_are_united_by_name(tmp_path, monkeypatch):
+    write_recording(tmp_path / "one.mcap", Recipe(**SEMANTIC))
+    convert(tmp_path / "one.mcap", tmp_path / "out")
+    monkeypatch.setattr(messages, "LABELS", ("tree", "person", "car", "background"))
+    truth = write_recording(tmp_path / "two.mcap", Recipe(**SEMANTIC))
+    outcome = convert(tmp_path / "two.mcap", tmp_path / "out", label_map={"person": "human"})
+    assert Dataset(outcome.paths.container).metadata["labels"][-1] == "human"
+    merged = merge([tmp_path / "out" / "one", tmp_path / "out" / "two"], tmp_path / "out", name="both")
+    labels = Dataset(merged.paths.container).metadata["labels"]
+    assert labels == ["background", "car", "person", "tree", "human"]
+    found = pl.read_ipc(merged.paths.arrow)
+    for row in found.filter(pl.col("label").is_not_null()).to_dicts():
+        assert labels[row["label_index"]] == row["label"]
+    assert set(found.filter(pl.col("name") == "two")["label"].drop_nulls()) == {"car", "human"}
+    masks = found.filter((pl.col("name") == "two") & pl.col("mask").is_not_null())["mask"]
+    before = pl.read_ipc(outcome.paths.arrow).filter(pl.col("mask").is_not_null())["mask"]
+    own = Dataset(outcome.paths.container).metadata["labels"]
+    moved = np.array([labels.index(label) for label in own], np.uint8)
+    assert len(masks) == truth.counts["model/mask"]
+    for old, new in zip(before, masks, strict=True):
+        classes, united = (np.asarray(Image.open(io.BytesIO(png))) for png in (old, new))
+        assert np.array_equal(moved[classes], united)
+    assert any("label_index counts in the united list" in note for note in merged.notes)
+    assert validate(merged.paths.container).ok
+
+
+# ---- versions and forms --------------------------------------------------------------------------
+def test_versions_meet_in_the_newest(desk, tmp_path):
+    outcome = convert(desk.parent / "tuesday.mcap", tmp_path / "old", schema_version="2025.10")
+    latest = convert(desk.parent / "wednesday.mcap", tmp_path / "new", schema_version="2026.10")
+    merged = merge([desk / "a", outcome.paths.container, latest.paths.container], tmp_path, name="mixed")
+    found = pl.read_ipc(merged.paths.arrow)
+    assert Dataset(merged.paths.container).metadata["schema_version"] == "2026.10"
+    assert validate(merged.paths.container).ok
+    for name, path in (("monday", desk / "a.arrow"), ("tuesday", outcome.paths.arrow)):
+        pose = pl.read_ipc(path)["pose"].to_list()
+        assert [one[::-1] for one in found.filter(pl.col("name") == name)["pose"].to_list() if one] == [
+            p for p in pose if p
+        ]
+    assert (
+        found.filter(pl.col("name") == "wednesday")["pose"].to_list()
+        == pl.read_ipc(latest.paths.arrow)["pose"].to_list()
+    )
+    old = pl.read_ipc(outcome.paths.arrow).filter(pl.col("mask").is_not_null())
+    rings = found.filter((pl.col("name") == "tuesday") & pl.col("polygon").is_not_null())
+    assert len(rings) == len(old) > 0
+    assert rings["polygon"][0].explode().to_list() == [v for v in old["mask"][0].to_list() if not math.isnan(v)]
+
+
+def test_a_reference_that_is_a_companion_elsewhere_has_its_own_stamp(desk, tmp_path):
+    topics = {"radar/cube", "gps"}
+    write_recording(tmp_path / "radar.mcap", Recipe(**{**SMALL, "topics": topics | {"camera"}}))
+    alone = convert(tmp_path / "radar.mcap", tmp_path / "out", reference_topic="radar/cube")
+    merged = merge([desk / "a", alone.paths.container], tmp_path, name="both")
+    assert validate(merged.paths.container).ok
+    found = pl.read_ipc(merged.paths.frames).filter(pl.col("name") == "radar")
+    assert found["radar_cube_timestamp"].to_list() == found["timestamp"].to_list()
+    assert set(found["radar_cube_skew"]) == {0}
+
+
+# ---- what cannot be ------------------------------------------------------------------------------
+def test_nothing_is_overwritten_unless_it_is_asked_for(desk, tmp_path):
+    merge([desk / "a"], tmp_path, name="x")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(DatasetError, match="--overwrite"):
+        merge([desk / "b"], tmp_path, name="x")
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+    merge([desk / "b"], tmp_path, name="x", overwrite=True)
+    assert Dataset(tmp_path / "x").sequences == ["tuesday"]
+    merge([tmp_path / "x", desk / "a"], tmp_path, name="x", overwrite=True)  # one of them is replaced
+    assert Dataset(tmp_path / "x").sequences == ["tuesday", "monday"]
+
+
+def test_a_damaged_member_leaves_nothing_behind(desk, tmp_path):
+    for suffix in (".zip", ".arrow", ".frames.arrow"):
+        shutil.copy(desk / f"b{suffix}", tmp_path / f"bad{suffix}")
+    with zipfile.ZipFile(tmp_path / "bad.zip") as archive:
+        info = archive.infolist()[-1]
+    with (tmp_path / "bad.zip").open("r+b") as file:
+        file.seek(info.header_offset + 30 + len(info.filename) + 20)
+        file.write(b"\xa5\x5a\xa5\x5a")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DatasetError, match=rf"bad\.zip.*{info.filename}.*CRC"):
+        merge([desk / "a", tmp_path / "bad"], tmp_path / "out", name="x")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_datasets_without_frames_or_of_other_boxes_are_refused(desk, tmp_path):
+    for name in ("bare", "corners"):
+        for suffix in (".zip", ".arrow", ".frames.arrow"):
+            shutil.copy(desk / f"b{suffix}", tmp_path / f"{name}{suffix}")
+    (tmp_path / "bare.frames.arrow").unlink()
+    with pytest.raises(DatasetError, match=r"bare\.frames\.arrow: not there"):
+        merge([tmp_path / "bare"], tmp_path / "out")
+    table = pl.read_ipc(tmp_path / "corners.arrow").to_arrow()
+    metadata = {"schema_version": "2026.04", "box2d_format": "xyxy"}
+    import pyarrow as pa
+
+    with pa.ipc.new_file(str(tmp_path / "corners.arrow"), table.schema.with_metadata(metadata)) as writer:
+        writer.write_table(table.replace_schema_metadata(metadata))
+    with pytest.raises(DatasetError, match=r"box2d_format is xyxy.*migrate"):
+        merge([desk / "a", tmp_path / "corners"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_of_samples_that_are_not_there_are_a_loss(desk, tmp_path):
+    for suffix in (".arrow", ".frames.arrow"):
+        shutil.copy(desk / f"b{suffix}", tmp_path / f"less{suffix}")
+    with zipfile.ZipFile(desk / "b.zip") as old, zipfile.ZipFile(tmp_path / "less.zip", "w") as new:
+        for info in old.infolist():
+            if "_004." not in info.filename:
+                new.writestr(info, old.read(info))
+    merged = merge([desk / "a", tmp_path / "less"], tmp_path, name="x")
+    assert (merged.exit_code, merged.samples) == (3, 19)
+    assert any("rows of 1 samples without members" in note for note in merged.notes)
+    assert validate(merged.paths.container).ok

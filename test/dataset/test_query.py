@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples by label, group, score and by whether there is anything, and by their place."""
+
+import pickle
+
+import handmade_dataset as made
+import polars as pl
+import pytest
+
+from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.errors import UsageError
+
+ROWS = [  # frame, label, group, score
+    (3, "car", "train", 0.9),
+    (3, "person", "train", 0.25),
+    (4, None, "val", None),
+    (7, "car", "val", 0.5),
+    (7, "bus", "val", 0.75),
+]
+
+
+@pytest.fixture(params=[pl.Categorical, pl.String, pl.Enum(["car", "person", "bus", "train", "val"])], ids=str)
+def dataset(tmp_path, request):
+    path = made.write(tmp_path, made.good())
+    columns = {"frame": pl.UInt32, "label": request.param, "group": request.param, "box2d_score": pl.Float32}
+    pl.DataFrame(ROWS, columns, orient="row").with_columns(name=pl.lit(made.SEQUENCE)).write_ipc(
+        tmp_path / "data.arrow"
+    )
+    return Dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "frames"),
+    [
+        ({}, [3, 4, 7]),
+        ({"label": "car"}, [3, 7]),
+        ({"label": ["person", "bus"]}, [3, 7]),
+        ({"label": {"bus"}}, [7]),
+        ({"label": "tree"}, []),
+        ({"label": []}, []),
+        ({"group": "val"}, [4, 7]),
+        ({"group": "test"}, []),
+        ({"score": 0.6}, [3, 7]),
+        ({"score": 0.9}, [3]),
+        ({"score": 0}, [3, 7]),
+        ({"label": "car", "score": 0.6}, [3]),  # both of one row
+        ({"label": "person", "score": 0.6}, []),
+        ({"group": "val", "label": "car"}, [7]),
+        ({"annotated": True}, [3, 7]),
+        ({"annotated": False}, [4]),
+        ({"annotated": False, "group": "train"}, []),
+        ({"inputs": {"radar.cube"}, "group": "val"}, [4]),
+        ({"inputs": {"depth"}, "label": "car"}, []),
+    ],
+)
+def test_what_is_asked_for(dataset, asked, frames):
+    assert [sample.frame for sample in dataset.samples(**asked)] == frames
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
+def test_a_score_that_none_can_have_is_refused(dataset, score):
+    with pytest.raises(UsageError, match=r"within 0\.\.1"):
+        dataset.samples(score=score)
+
+
+def test_what_no_table_tells_is_not_found(tmp_path):
+    path = made.write(tmp_path, made.good())
+    (tmp_path / "data.arrow").unlink()
+    dataset = Dataset(path)
+    assert not list(dataset.samples(label="car"))
+    assert not list(dataset.samples(score=0.5))
+    assert not list(dataset.samples(annotated=True))
+    assert [sample.frame for sample in dataset.samples(annotated=False)] == [3, 4, 7]
+
+
+def test_places(dataset):
+    assert [dataset[n].frame for n in range(len(dataset))] == [3, 4, 7]
+    assert [dataset[n].frame for n in (-1, -3)] == [7, 3]
+    assert [sample.frame for sample in dataset] == [3, 4, 7]
+    assert pickle.loads(pickle.dumps(dataset))[1].read("camera") == dataset[1].read("camera")
+    for wrong in (3, -4):
+        with pytest.raises(IndexError):
+            dataset[wrong]
+    with pytest.raises(TypeError):
+        dataset["3"]

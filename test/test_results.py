@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Model results of both generations of devices, from the recording to the rows, against the truth that made them."""
+
+import dataclasses
+import io
+import time
+import uuid
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from edgefirst_ros import Dataset, conversion, convert
+from edgefirst_ros import assembly as assembling
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.dataset.outline import outline_of_png
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.live import Capture
+from edgefirst_ros.results import outline_into
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.synthetic import Recipe, write_recording
+from edgefirst_ros.topics import choose_topics, expect_topics
+from edgefirst_ros.work import Work
+
+COMMON = {"seconds": 1.5, "size": (320, 180), "codec": "jpeg", "full_masks": True, "fps": 20.0}
+NEWER = {**COMMON, "topics": {"camera", "model/output", "model/info", "fusion/boxes3d"}}
+OLDER = {**COMMON, "topics": {"camera", "model/boxes2d", "model/mask", "model/info", "fusion/boxes3d"}}
+PACKED = {**OLDER, "topics": {"camera", "model/boxes2d", "model/mask_compressed", "model/info"}}
+LAG = {"latency_ms": {"model/mask": 70.0, "model/boxes2d": 40.0}, "publish": "log", "jitter_ms": 9.0}
+SLOW = {"latency_ms": {"model/mask": 190.0}}
+"""A mask comes when the next boxes are nearer than its own; publish_time tells."""
+MODEL_EVERY = 3
+
+
+def made(tmp_path, name="drive", **options):
+    return write_recording(tmp_path / f"{name}.mcap", Recipe(**options))
+
+
+def table(outcome):
+    return pl.read_ipc(outcome.paths.arrow)
+
+
+def pixels(png):
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def rows_of(outcome, truth):
+    """(stamp, rows) of every frame the model has looked at, after a check that no other frame has rows of it."""
+    found = table(outcome)
+    with_model = found.filter(pl.col("timing").is_not_null())
+    for index in range(truth.recipe.frames):
+        stamp = truth.stamp("camera", index)
+        rows = with_model.filter(pl.col("timestamp") == stamp)
+        assert bool(len(rows)) == (index % MODEL_EVERY == 0), index
+        if len(rows):
+            yield stamp, rows.to_dicts()
+
+
+def iou(a, b):
+    return np.logical_and(a, b).sum() / np.logical_or(a, b).sum()
+
+
+def assert_boxes(rows, truth, stamp, timing):
+    things = truth.boxes(stamp)
+    assert len(rows) == len(things) > 1
+    for n, (row, thing) in enumerate(zip(rows, things, strict=True)):
+        assert row["label"] == thing.label
+        assert row["label_index"] == truth.labels.index(thing.label)
+        assert row["box2d"] == pytest.approx(thing.box2d, abs=1e-6)
+        assert row["box2d_score"] == pytest.approx(0.95 - 0.02 * thing.number)
+        frame = truth.frame(stamp)
+        name = f"drive/{thing.track or f'{frame}/{n}'}"
+        own = thing.track if "-" in thing.track else str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        assert row["object_id"] == own
+        assert row["timing"] == dict(zip(("load", "preprocess", "inference", "decode"), timing, strict=True))
+
+
+def test_the_newer_generation(tmp_path):
+    truth = made(tmp_path, **NEWER)
+    outcome = convert(truth.path, tmp_path / "out")
+    for stamp, rows in rows_of(outcome, truth):
+        assert_boxes(rows, truth, stamp, (2_000_000, None, 9_000_000, 4_000_000))
+        for row, thing in zip(rows, truth.boxes(stamp), strict=True):
+            assert iou(pixels(row["mask"]), truth.mask(thing)) == 1
+    assert outcome.exit_code == 0
+    assert validate(outcome.paths.container, strict=True).ok
+
+
+@pytest.mark.parametrize(
+    "recipe", [OLDER, PACKED, {**OLDER, **LAG}, {**OLDER, **SLOW}], ids=["plain", "packed", "late", "slow"]
+)
+def test_the_older_generation(tmp_path, recipe):
+    truth = made(tmp_path, **recipe)
+    outcome = convert(truth.path, tmp_path / "out")
+    for stamp, rows in rows_of(outcome, truth):
+        *boxes, semantic = rows
+        assert_boxes(boxes, truth, stamp, (2_000_000, None, 9_000_000, 4_000_000))
+        assert all(row["mask"] is None for row in boxes)
+        assert all(semantic[name] is None for name in ("label", "label_index", "object_id", "box2d", "box2d_score"))
+        assert np.array_equal(pixels(semantic["mask"]), truth.classes(stamp))
+    masks = next(topic for topic in outcome.counts.topics if "mask" in topic)
+    assert outcome.counts[masks].seen == outcome.counts[masks].written == 10
+    metadata = Dataset(outcome.paths.container).metadata
+    assert (metadata["labels"], metadata["mask_interpretation"]) == (["background", "car", "person"], "binary")
+    assert validate(outcome.paths.container, strict=True).ok
+
+
+def test_a_mask_whose_boxes_are_lost_belongs_to_no_others(tmp_path):
+    truth = made(tmp_path, **OLDER, model_every=1, drop={"model/boxes2d": {3}, "model/mask": {6}})
+    found = table(convert(truth.path, tmp_path / "out"))
+    semantic = found.filter(pl.col("mask").is_not_null())
+    assert semantic["timestamp"].to_list() == [truth.stamp("model/boxes2d", n) for n in range(30) if n not in (3, 6)]
+    for stamp, png in semantic.select("timestamp", "mask").iter_rows():
+        assert np.array_equal(pixels(png), truth.classes(stamp))
+
+
+def test_a_frame_waits_until_the_mask_of_its_boxes_has_come(tmp_path, monkeypatch):
+    found = []
+
+    class Noting(assembling.Assembly):
+        def put(self, item):
+            if isinstance(item, Work) and item.result is not None:
+                found.append(item.result.mask is not None)
+            super().put(item)
+
+    monkeypatch.setattr(conversion, "Assembly", Noting)
+    truth = made(tmp_path, **{**OLDER, **LAG, "seconds": 4.0, "size": (128, 64)})
+    convert(truth.path, tmp_path / "out")
+    assert found == [True] * truth.counts["model/boxes2d"]
+
+
+def test_masks_without_boxes_are_said_to_be_of_no_use(tmp_path):
+    truth = made(tmp_path, **{**OLDER, "topics": {"camera", "model/mask"}})
+    outcome = convert(truth.path, tmp_path / "out")
+    assert any("/model/mask: its masks are not used" in note for note in outcome.notes)
+    assert "mask" not in table(outcome).columns
+
+
+def test_the_newer_form_goes_before_the_older_and_can_be_chosen_against(tmp_path):
+    truth = made(tmp_path, **{**COMMON, "topics": NEWER["topics"] | OLDER["topics"]})
+    newer = table(convert(truth.path, tmp_path / "newer"))
+    older = table(convert(truth.path, tmp_path / "older", model_topic="model/boxes2d"))
+    assert newer.filter(pl.col("mask").is_not_null() & pl.col("box2d").is_null()).is_empty()
+    assert older.filter(pl.col("mask").is_not_null() & pl.col("box2d").is_not_null()).is_empty()
+    assert older["mask"].count() == 10
+
+
+def test_boxes_in_space_are_those_of_the_nearest_scan(tmp_path):
+    truth = made(tmp_path, **NEWER)
+    outcome = convert(truth.path, tmp_path / "out")
+    found = table(outcome).filter(pl.col("box3d").is_not_null())
+    scans = [truth.stamp("fusion/boxes3d", n) for n in range(15)]
+    for index in range(30):
+        stamp = truth.stamp("camera", index)
+        scan = min(scans, key=lambda one: (abs(one - stamp), one))
+        rows = found.filter(pl.col("timestamp") == stamp).to_dicts()
+        for row, thing in zip(rows, truth.scene.things(scan), strict=True):
+            x, y, z = (a - b for a, b in zip(thing.centre, (1.0, 0.0, 1.8), strict=True))
+            _, width, height = thing.size
+            assert row["box3d"] == pytest.approx([-y, -z, x, width, height, width], abs=1e-5)
+            assert (row["label"], row["box3d_score"], row["box2d"]) == (thing.label, 1.0, None)
+    assert found["object_id"].n_unique() == len(found)
+    assert outcome.counts["/fusion/boxes3d"].written == 15
+
+
+# ---- tracks ------------------------------------------------------------------------------------
+def test_tracks_outlive_a_restart_of_the_model_and_are_not_mixed_up(tmp_path):
+    """Ten of twenty results are missing; another recording has the same numbers for other objects."""
+    first = made(tmp_path, "first", **{**NEWER, "seconds": 3.0}, drop={"model/output": set(range(5, 15))})
+    second = made(tmp_path, "second", **NEWER)
+    outcome = convert([first.path, second.path], tmp_path / "out", name="both")
+    found = table(outcome).filter(pl.col("box2d").is_not_null())
+    ids = {}
+    for name, truth in (("first", first), ("second", second)):
+        rows = found.filter(pl.col("name") == name)
+        stamps = sorted(set(rows["timestamp"]))
+        assert max(np.diff(stamps)) == (11 if name == "first" else 1) * 150_000_000
+        for stamp in stamps:
+            here = rows.filter(pl.col("timestamp") == stamp).to_dicts()
+            for row, thing in zip(here, truth.boxes(stamp), strict=True):
+                if thing.track:
+                    ids.setdefault((thing.track, name), set()).add(row["object_id"])
+    assert all(len(of_one) == 1 for of_one in ids.values())
+    numbered = [ids[key] for key in ids if key[0].isdigit()]
+    assert len(numbered) == 2
+    assert numbered[0] != numbered[1]
+    shared = [key[0] for key in ids if "-" in key[0]]  # the device's own are the same in both recordings
+    assert shared
+    assert all(ids[track, "first"] == ids[track, "second"] for track in shared)
+    untracked = found.filter(~pl.col("object_id").is_in([i for of_one in ids.values() for i in of_one]))
+    assert untracked["object_id"].n_unique() == len(untracked) > 5
+
+
+# ---- settings ----------------------------------------------------------------------------------
+def test_what_is_left_out_is_counted(tmp_path):
+    truth = made(tmp_path, **OLDER)
+    outcome = convert(truth.path, tmp_path / "out", min_score=0.92, label_map={"car": "vehicle", "person": ""})
+    found = table(outcome)
+    dropped = outcome.counts["/model/boxes2d"].dropped
+    things = [thing for n in range(10) for thing in truth.boxes(truth.stamp("model/boxes2d", n))]
+    low = [thing for thing in things if 0.95 - 0.02 * thing.number < 0.92]
+    people = [thing for thing in things if thing not in low and thing.label == "person"]
+    assert dropped["score below min_score"] == len(low) > 0
+    assert dropped["label dropped by label_map"] == len(people) > 0
+    boxes = found.filter(pl.col("box2d").is_not_null())
+    assert (set(boxes["label"]), set(boxes["label_index"])) == ({"vehicle"}, {3})
+    assert Dataset(outcome.paths.container).metadata["labels"] == ["background", "car", "person", "vehicle"]
+    png = found.filter(pl.col("mask").is_not_null())["mask"][0]
+    classes = truth.classes(truth.stamp("camera", 0))
+    assert np.array_equal(pixels(png), np.array([0, 3, 255], np.uint8)[classes])
+    assert validate(outcome.paths.container).ok
+    assert outcome.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "columns"),
+    [
+        ({}, {"mask"}),
+        ({"masks": False}, set()),
+        ({"polygons": True}, {"mask", "polygon"}),
+        ({"masks": False, "polygons": True}, {"polygon"}),
+    ],
+)
+def test_masks_and_polygons(tmp_path, settings, columns):
+    truth = made(tmp_path, **NEWER)
+    outcome = convert(truth.path, tmp_path / "out", **settings)
+    found = table(outcome)
+    assert {"mask", "polygon"} & set(found.columns) == columns
+    assert validate(outcome.paths.container, strict=True).ok
+    if "polygon" in columns:
+        stamp = truth.stamp("camera", 3)
+        rows = found.filter((pl.col("timestamp") == stamp) & pl.col("box2d").is_not_null())["polygon"].to_list()
+        for rings, thing in zip(rows, truth.boxes(stamp), strict=True):
+            assert area(rings) * 320 * 180 == pytest.approx(truth.mask(thing).sum(), rel=1e-4)
+
+
+def area(rings):
+    """By the shoelace formula; holes turn the other way."""
+    total = 0.0
+    for ring in rings:
+        x, y = np.reshape(ring, (-1, 2)).T.astype(float)
+        total += (x * np.roll(y, -1) - y * np.roll(x, -1)).sum() / 2
+    return abs(total)
+
+
+def test_the_oldest_schema_has_no_place_for_masks_of_classes(tmp_path):
+    truth = made(tmp_path, **OLDER)
+    outcome = convert(truth.path, tmp_path / "out", schema_version="2025.10")
+    assert "mask" not in table(outcome).columns
+    assert outcome.counts["/model/mask"].dropped == {"semantic mask": 10}
+    assert validate(outcome.paths.container).ok
+
+
+def test_labels_in_another_order_are_united(tmp_path, monkeypatch):
+    from edgefirst_ros.synthetic import messages
+
+    first = made(tmp_path, "first", **OLDER)
+    monkeypatch.setattr(messages, "LABELS", ("person", "background", "car"))
+    second = made(tmp_path, "second", **OLDER)
+    outcome = convert([first.path, second.path], tmp_path / "out", name="both")
+    united = Dataset(outcome.paths.container).metadata["labels"]
+    assert united == ["background", "car", "person"]
+    found = table(outcome)
+    for row in found.filter(pl.col("label").is_not_null()).to_dicts():
+        assert united[row["label_index"]] == row["label"]
+    png = found.filter((pl.col("name") == "second") & pl.col("mask").is_not_null())["mask"][0]
+    # its model says 0, 1, 2 for person, background, car
+    assert np.array_equal(pixels(png), np.array([2, 0, 1], np.uint8)[second.classes(second.stamp("camera", 0))])
+
+
+def test_degradation_is_told_of_every_sample_when_asked_for(tmp_path):
+    truth = made(tmp_path, **{**COMMON, "topics": {"camera"}})
+    found = table(convert(truth.path, tmp_path / "out", degradation=True))
+    assert found["degradation"].null_count() == 0
+    assert set(found["degradation"]) <= {"none", "low", "medium", "high"}
+    assert "degradation" not in table(convert(truth.path, tmp_path / "plain")).columns
+
+
+# ---- live --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("recipe", [NEWER, OLDER, {**OLDER, **LAG}], ids=["newer", "older", "late"])
+def test_live_and_offline_give_the_same_rows(tmp_path, monkeypatch, recipe):
+    monkeypatch.setattr(assembling, "PATIENCE", 600)  # nothing is left out, however slow this machine is
+    monkeypatch.setattr(assembling, "LAST_WORK", 600)
+    truth = made(tmp_path, **{**recipe, "seconds": 2.5})
+    offline = convert(truth.path, tmp_path / "offline")
+    recording = McapRecording(truth.path, Settings().limits)
+    messages = list(recording.survey())
+    settings = Settings(jobs=2)
+    roles = expect_topics(choose_topics({m.topic: m.schema for m in messages}, settings), settings)
+    live = LiveSettings(out=str(tmp_path / "live"), sequence="drive", fsync=False, min_free_bytes=0)
+    capture = Capture(settings, live, roles, "host", lambda text: None)
+    capture.start()
+    begin = time.monotonic_ns()
+    for message in messages:
+        received = dataclasses.replace(message, publish_time=message.log_time)
+        capture.put(received, begin + message.log_time - messages[0].log_time)
+    capture.close()
+    assert capture.failure is None
+    assert table(offline).equals(pl.read_ipc(tmp_path / "live" / "drive.arrow"))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 9), (40, 64)])
+def test_outlines_are_those_of_the_whole_mask(shape):
+    """Object in one corner, in none, everywhere, with holes: as the outline of the whole picture is."""
+    rng = np.random.default_rng(8)
+    for fill in (0.0, 0.3, 1.0):
+        pixels = np.zeros((50, 80), bool)
+        top, left = rng.integers(0, 10, 2)
+        pixels[top : top + shape[0], left : left + shape[1]] = rng.random(shape) < fill
+        png = io.BytesIO()
+        Image.fromarray(pixels).save(png, "PNG")
+        row = {"mask": png.getvalue(), "box2d": (0.5, 0.5, 1.0, 1.0)}
+        outline_into(row, Settings(polygons=True))
+        assert row.get("polygon", []) == outline_of_png(png.getvalue())
