@@ -181,9 +181,14 @@ def expected(truth, heard):
             count["dropped"] = {NEVER_NEAREST: unused}
     results = np.intersect1d(stamps(truth, "model/output"), frames)
     counts[truth.topic("model/output")]["written"] = len(results)
-    boxes = [len(truth.boxes(int(stamp))) for stamp in results]
-    rows = sum(boxes) + len(frames) - sum(map(bool, boxes))  # a frame without boxes has one row
-    return counts, members, rows
+    fused = nearest(frames, stamps(truth, "fusion/boxes3d"))
+    counts[truth.topic("fusion/boxes3d")]["written"] = len(np.unique(fused))
+    if unused := truth.counts["fusion/boxes3d"] - len(np.unique(fused)):
+        counts[truth.topic("fusion/boxes3d")]["dropped"] = {NEVER_NEAREST: unused}
+    if len(fused) != len(frames):
+        raise ValueError("a frame without boxes of fusion: this arithmetic is for drives that have them everywhere")
+    things = len(truth.scene.things(int(frames[0])))  # as many all along
+    return counts, members, sum(len(truth.boxes(int(stamp))) for stamp in results) + things * len(frames)
 
 
 def rows_of(path):

@@ -236,6 +236,26 @@ def test_columns_of_any_type_are_carried(tmp_path):
     same(rows_of(report.out), ALL, ALL[0])
 
 
+def test_what_json_cannot_hold_is_counted(tmp_path):
+    nan = float("nan")
+    odd = {
+        "heat": [1.5, nan, float("inf")],
+        "frame_number": [1, 2, 3],
+        "curve": [[1.5], [nan], None],
+        "timing": [{"load": 1, "other": 2}, None, {"load": 2, "other": None}],
+    }
+    path = store(tmp_path / "a.arrow", pa.table({"name": ["a", "b", "c"], **odd}))
+    report = migrate(path, tmp_path / "b.json")
+    assert report.lost == {
+        "timing.other: no such field": 1,
+        "heat: NaN and infinity, which JSON has not": 2,
+        "frame_number: JSON has no place for it": 3,
+        "curve: JSON has no place for it": 2,
+    }
+    assert [row["heat"] for row in rows_of(report.out)] == [1.5, None, None]
+    assert [row["timing"] and row["timing"]["load"] for row in rows_of(report.out)] == [1, None, 2]
+
+
 @pytest.mark.parametrize("said", ["2026", "new", "2026.4"])
 def test_versions_that_are_none(tmp_path, said):
     path = store(tmp_path / "a.arrow", table(ALL).replace_schema_metadata({"schema_version": said}))
@@ -258,10 +278,11 @@ GOOD_RING = [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
 @pytest.mark.parametrize("bad", BAD_RINGS)
 def test_bad_rings_are_dropped(tmp_path, bad):
     rows = [{"name": "a", "frame": 1, "polygon": [bad, GOOD_RING]}, {"name": "a", "frame": 1, "polygon": [bad]}]
+    rows.append({"name": "a", "frame": 1, "polygon": []})
     report = migrate(store(tmp_path / "a.arrow", table(rows)), tmp_path / "b.arrow")
     assert report.lost == {"polygon: rings that are odd, under three points or not finite": 2}
     assert report.exit_code == 3
-    assert [row["polygon"] for row in rows_of(report.out)] == [[GOOD_RING], None]
+    assert [row["polygon"] for row in rows_of(report.out)] == [[GOOD_RING], None, []]
 
 
 @pytest.mark.parametrize(
@@ -396,3 +417,12 @@ def test_junk_under_nulls_is_gone():
     junk = pa.Array.from_buffers(pa.int64(), 3, [bitmap, pa.py_buffer(numbers)])
     clean = rebuilt(junk)
     assert [bytes(buffer) for buffer in clean.buffers()] == [b"\x05", np.array([1, 0, 3], np.int64).tobytes()]
+    inner = pa.array([1, 2, 3])
+    for kind, buffers in (
+        (pa.struct([("a", pa.int64())]), []),
+        (pa.large_list(pa.int64()), [pa.array([0, 1, 2, 3]).buffers()[1]]),
+    ):
+        nested = rebuilt(pa.Array.from_buffers(kind, 3, [bitmap, *buffers], children=[inner]))
+        assert bytes(nested.buffers()[0]) == b"\x05"
+        assert np.array(2).tobytes() not in bytes(nested.buffers()[-1])
+        nested.validate(full=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions and layouts changed, with a report that tells the truth."""
 
+import errno
 import io
 import json
 import math
@@ -15,7 +16,8 @@ from PIL import Image
 from test_forms import rows_of, same, store, table
 
 from edgefirst_ros import migrate
-from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset import migrate as migrating
+from edgefirst_ros.dataset.forms import read_annotations, write
 from edgefirst_ros.errors import DatasetError, UsageError
 
 
@@ -162,6 +164,31 @@ def test_existing_files_are_kept(tmp_path):
         migrate(path, tmp_path / "folder.arrow", overwrite=True)
     with pytest.raises(DatasetError, match="cannot write"):
         migrate(path, tmp_path / "not there" / "b.arrow")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, links):
+    path, out = start(tmp_path, [row(label="a")]), tmp_path / "b.arrow"
+    real, fails = write.write_rows, [True]
+
+    def slowly(*words):
+        if fails[0]:
+            out.write_bytes(b"mine")
+        return real(*words)
+
+    def refuse(*words):
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(migrating, "write_rows", slowly)
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(DatasetError, match="exists"):
+        migrate(path, out)
+    assert out.read_bytes() == b"mine"
+    fails[0] = False
+    out.unlink()
+    assert rows_of(migrate(path, out).out) == [row(label="a")]
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_a_failure_leaves_what_was_there(tmp_path):

@@ -5,9 +5,10 @@ import base64
 import json
 
 import pytest
+from test_forms import rows_of, store, table
 
 from edgefirst_ros import migrate
-from edgefirst_ros.dataset.forms import nested, read_annotations
+from edgefirst_ros.dataset.forms import nested, read_annotations, write
 from edgefirst_ros.errors import DatasetError
 
 # Source: EdgeFirst Dataset Format, "JSON Format (Nested)"
@@ -145,6 +146,20 @@ def test_written_as_documented(tmp_path):
     assert document["samples"][0]["annotations"] == [
         {key: value for key, value in wanted.items() if key != "mask"} | {"polygon": polygon}
     ]
+
+
+@pytest.mark.parametrize("rows_of_a_batch", [1, 2, 100])
+def test_neighbours_of_one_sample_are_one_object(tmp_path, monkeypatch, rows_of_a_batch):
+    """However the rows are cut; a row without anything is one of several, or stands for none."""
+    monkeypatch.setitem(write.ROWS, ".json", rows_of_a_batch)
+    names = ["a", "a", "a", "b", "b", "c", "a"]
+    labels = ["x", None, "y", None, None, None, "z"]
+    rows = [{"name": name, "frame": 1, "label": label} for name, label in zip(names, labels, strict=True)]
+    report = migrate(store(tmp_path / "a.arrow", table(rows)), tmp_path / "b.json")
+    samples = json.loads(report.out.read_text())["samples"]
+    said = [(s["name"], [a["label_name"] for a in s["annotations"]]) for s in samples]
+    assert said == [("a", ["x", None, "y"]), ("b", [None, None]), ("c", []), ("a", ["z"])]
+    assert rows_of(report.out) == rows
 
 
 HOSTILE = {
