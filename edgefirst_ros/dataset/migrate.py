@@ -17,6 +17,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.boxes import LAYOUTS
 from edgefirst_ros.dataset.claim import claim_file, give_back, reporting
 from edgefirst_ros.dataset.forms.change import RASTER, Boxes, Change
+from edgefirst_ros.dataset.forms.flatten import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.forms.read import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.forms.write import FORMS, write_rows
 from edgefirst_ros.dataset.placing import sync_folder
@@ -80,7 +81,8 @@ def migrate(
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
     annotations = read_annotations(Path(source), location_order, pose_order)
-    change = Change(annotations, to, _boxes(annotations, form, to, box2d, normalised))
+    boxes = _boxes(annotations, form, to, box2d, normalised)
+    change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX)
     columns = _columns(change, form, to)
     found = survey(change.batches, columns)
     found.filled = dict.fromkeys(change.columns, 0) | found.filled
@@ -124,7 +126,8 @@ def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
     further = {name: column for name, column in change.columns.items() if name not in bound}
     if form == JSON_SUFFIX:
         known.pop("mask" if "polygon" in known and to < RASTER else "", None)
-        further = {name: column for name, column in further.items() if _has_json(column.type)}
+        taken = {*SAMPLE, *ANNOTATION, "annotations"} - schema.WORKING.keys()
+        further = {name: c for name, c in further.items() if _has_json(c.type) and name not in taken}
     return {name: column for name, column in known.items() if name in there} | further
 
 
@@ -132,7 +135,7 @@ def _has_json(kind: pa.DataType) -> bool:
     """Whether JSON can hold values of a type, and tell it when they are read again."""
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind):
-        return _has_json(kind.value_type)
+        return _has_json(kind.value_type) and not types.is_floating(kind.value_type)  # what is NaN would go unseen
     plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
     return bool(plain or types.is_large_string(kind) or types.is_string(kind) or types.is_dictionary(kind))
 
@@ -200,10 +203,7 @@ def _write(
             rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
             file.flush()
             os.fsync(fd)
-        if overwrite:
-            os.replace(partial, target)
-        else:
-            os.link(partial, target)
+        _place(partial, target, overwrite=overwrite)
     except FileExistsError as error:
         raise DatasetError(f"{target} exists; use --overwrite to replace it") from error
     except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -213,3 +213,17 @@ def _write(
         give_back(fd)
     sync_folder(target.parent)
     return rows
+
+
+def _place(partial: Path, target: Path, *, overwrite: bool) -> None:
+    """Give a file its final name. Raises FileExistsError where another has it by now."""
+    if not overwrite:
+        try:
+            os.link(partial, target)
+            return
+        except FileExistsError:
+            raise
+        except OSError as error:  # no second names on this file system
+            if os.path.lexists(target):
+                raise FileExistsError(target) from error
+    os.replace(partial, target)

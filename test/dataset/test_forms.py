@@ -3,105 +3,18 @@
 
 import json
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from annotation_tables import COLUMNS, IN_2025, PROPERTY, ROWS, TEXT, rows_of, same, store, table
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.batches import even_batches, rebuilt
 from edgefirst_ros.dataset.forms import read_annotations
-from edgefirst_ros.dataset.rings import join, split, without_broken
 from edgefirst_ros.errors import DatasetError, UsageError
-
-F32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
-COORDINATE = st.floats(0, 1, width=32)
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
-RING = st.lists(st.tuples(COORDINATE, COORDINATE), min_size=3, max_size=4).map(lambda r: [v for p in r for v in p])
-U32 = st.integers(0, 2**32 - 1)
-NUMBER = st.none() | st.integers(-(2**63), 2**63 - 1)
-
-
-def maybe(strategy):
-    return st.none() | strategy
-
-
-COLUMNS = {
-    "frame": maybe(U32),
-    "object_id": maybe(TEXT),
-    "label": maybe(TEXT),
-    "label_index": maybe(st.integers(0, 2**64 - 1)),
-    "group": maybe(st.sampled_from(["train", "val"])),
-    "polygon": maybe(st.lists(RING, max_size=2)),
-    "polygon_score": maybe(COORDINATE),
-    "mask": maybe(st.binary(max_size=9)),
-    "mask_score": maybe(COORDINATE),
-    "box2d": maybe(st.tuples(*[F32] * 4).map(list)),
-    "box2d_score": maybe(COORDINATE),
-    "box3d": maybe(st.tuples(*[F32] * 6).map(list)),
-    "box3d_score": maybe(COORDINATE),
-    "iscrowd": maybe(st.booleans()),
-    "category_frequency": maybe(st.sampled_from("fcr")),
-    "size": maybe(st.tuples(U32, U32).map(list)),
-    "location": maybe(st.tuples(F32, F32).map(list)),
-    "pose": maybe(st.tuples(F32, F32, F32).map(list)),
-    "degradation": maybe(TEXT),
-    "neg_label_indices": maybe(st.lists(U32, max_size=2)),
-    "not_exhaustive_label_indices": maybe(st.lists(U32, max_size=2)),
-    "timing": maybe(st.fixed_dictionaries(dict.fromkeys(("load", "preprocess", "inference", "decode"), NUMBER))),
-    "timestamp": NUMBER,
-}
-IN_2025 = [name for name in COLUMNS if name in schema.columns("2025.10") and name != "mask"] + ["polygon"]
-ROWS = st.lists(st.fixed_dictionaries({"name": TEXT, **COLUMNS}), max_size=5)
-PROPERTY = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def table(rows, kinds=None, version="2026.04", metadata=None):
-    """An Arrow table by pyarrow alone."""
-    types = {c.name: c.type for c in schema.columns(version).values()} | (kinds or {})
-    names = list(dict.fromkeys(name for row in rows for name in row)) or ["name", "frame"]
-    arrays = [
-        pa.array([given_as(types[name], row.get(name)) for row in rows], plain(types[name])).cast(types[name])
-        for name in names
-    ]
-    said = {"schema_version": version, **(metadata or {})} if version >= "2026.04" else None
-    return pa.table(arrays, names=names).replace_schema_metadata(said)
-
-
-def plain(kind):
-    return pa.large_string() if pa.types.is_dictionary(kind) else kind
-
-
-def given_as(kind, value):
-    return int(value) if isinstance(value, bool) and pa.types.is_integer(kind) else value
-
-
-def store(path, found):
-    if path.suffix == ".parquet":
-        pq.write_table(found, path)
-    else:
-        with pa.ipc.new_file(path, found.schema) as writer:
-            writer.write_table(found)
-    return path
-
-
-def rows_of(path):
-    annotations = read_annotations(path)
-    return pa.Table.from_batches(annotations.batches(), annotations.schema).to_pylist()
-
-
-def filled(rows, names):
-    """Rows with every name that some row has a value for, null where there is none."""
-    there = [name for name in names if name in ("name", "frame") or any(row.get(name) is not None for row in rows)]
-    return [{name: row.get(name) for name in there} for row in rows]
-
-
-def same(found, rows, names=("name", *COLUMNS)):
-    assert filled(found, names) == filled(rows, names)
 
 
 @PROPERTY
@@ -362,67 +275,3 @@ def test_damaged_files_end_in_an_error(tmp_path_factory, place, noise, suffix):
         migrate(bad, folder / "damaged.json", overwrite=True)
     except DatasetError as error:
         assert "bad" in str(error) or "damaged" in str(error)  # noqa: PT017  (most damage is one, not all)
-
-
-# ---- columns as a whole -------------------------------------------------------------------------
-def separated(rings):
-    """By the words of the format: rings with NaN between them."""
-    joined = []
-    for ring in rings:
-        joined += [float("nan"), *ring] if joined else ring
-    return joined
-
-
-@PROPERTY
-@given(st.lists(maybe(st.lists(RING, max_size=3)), max_size=5))
-def test_rings_and_separators(polygons):
-    array = pa.array(polygons, schema.POLYGON)
-    joined = join(array)
-    joined.validate(full=True)
-    assert repr(joined.to_pylist()) == repr([None if p is None else separated(p) for p in polygons])
-    again = split(joined)
-    again.validate(full=True)
-    assert again.to_pylist() == polygons
-    assert without_broken(array) == (array, 0)
-
-
-def test_split_of_odd_masks():
-    nan = float("nan")
-    masks = pa.array([[nan, 1, 2, nan, nan, 3], None, [], [nan], [4, None, 5]], schema.MASK_AS_POLYGON)
-    assert split(masks).to_pylist() == [[[1, 2], [3]], None, [], [], [[4], [5]]]
-
-
-@PROPERTY
-@given(rows=ROWS.filter(len), pieces=st.lists(st.integers(1, 3), max_size=5))
-def test_bytes_depend_on_values_alone(rows, pieces):
-    """Junk under nulls, cuts and paddings leave no trace."""
-    whole = table(rows).select(
-        [n for n in table(rows).column_names if not n.startswith(("label", "group", "category"))]
-    )
-    expected = next(iter(even_batches(whole.to_batches(), 100))).serialize().to_pybytes()
-    longer = pa.concat_tables([whole, whole, whole]).combine_chunks().slice(len(rows), len(rows))
-    cut, start = [], 0
-    for size in [*pieces, len(rows)]:
-        cut += longer.slice(start, size).to_batches()
-        start += size
-    found = next(iter(even_batches(cut, 100)))
-    found.validate(full=True)
-    assert found.to_pylist() == whole.to_pylist()
-    assert found.serialize().to_pybytes() == expected
-
-
-def test_junk_under_nulls_is_gone():
-    numbers = np.array([1, 2, 3], np.int64)
-    bitmap = pa.py_buffer(b"\xfd")  # 1 0 1, and ones behind the end
-    junk = pa.Array.from_buffers(pa.int64(), 3, [bitmap, pa.py_buffer(numbers)])
-    clean = rebuilt(junk)
-    assert [bytes(buffer) for buffer in clean.buffers()] == [b"\x05", np.array([1, 0, 3], np.int64).tobytes()]
-    inner = pa.array([1, 2, 3])
-    for kind, buffers in (
-        (pa.struct([("a", pa.int64())]), []),
-        (pa.large_list(pa.int64()), [pa.array([0, 1, 2, 3]).buffers()[1]]),
-    ):
-        nested = rebuilt(pa.Array.from_buffers(kind, 3, [bitmap, *buffers], children=[inner]))
-        assert bytes(nested.buffers()[0]) == b"\x05"
-        assert np.array(2).tobytes() not in bytes(nested.buffers()[-1])
-        nested.validate(full=True)

@@ -12,8 +12,8 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from annotation_tables import rows_of, same, store, table
 from PIL import Image
-from test_forms import rows_of, same, store, table
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset import migrate as migrating

@@ -5,7 +5,7 @@ import base64
 import json
 
 import pytest
-from test_forms import rows_of, store, table
+from annotation_tables import rows_of, store, table
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset.forms import nested, read_annotations, write

@@ -10,9 +10,9 @@ from pathlib import Path
 import edgefirst_client
 import numpy as np
 import pytest
+from annotation_tables import rows_of, store, table
 from handmade_dataset import good, write
 from PIL import Image
-from test_forms import rows_of, store, table
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset.forms import read_annotations

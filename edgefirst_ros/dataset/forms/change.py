@@ -40,7 +40,7 @@ class Boxes:
 class Change:
     """Rows of a file as another version and layout has them, in working types, with their `columns`, `boxes`."""
 
-    def __init__(self, source: Annotations, to: str, boxes: Boxes) -> None:
+    def __init__(self, source: Annotations, to: str, boxes: Boxes, *, nested: bool) -> None:
         self._source = source
         self._tally = source.tally
         self._to = to
@@ -61,6 +61,8 @@ class Change:
         if to < RASTER and "mask" in there:
             self._steps.append(self._outlined)
             added["polygon"] = schema.WORKING["polygon"]
+        if nested:
+            self._steps.append(self._finite)
         gone = {"ignore"} if to < CROWD else set()
         gone |= {"mask"} if to < RASTER else set()
         merged = {**there, **added}
@@ -98,6 +100,16 @@ class Change:
         single[~valid] = 0
         columns["box2d"] = fixed(single, valid, array.type)
         self._tally.change(f"box2d: {_words(self._found)} to {_words(self.boxes)}", int(valid.sum()))
+
+    def _finite(self, columns: dict[str, pa.Array]) -> None:
+        """Count and take away what JSON has no number for; in columns of the schema there is none."""
+        for name, array in columns.items():
+            if name not in schema.WORKING and pa.types.is_floating(array.type):
+                fits = pc.is_finite(array)
+                lost = int(pc.sum(pc.invert(fits)).as_py() or 0)
+                if lost:
+                    self._tally.lose(f"{name}: NaN and infinity, which JSON has not", lost)
+                    columns[name] = pc.if_else(fits, array, pa.scalar(None, array.type))
 
     def _ignored(self, columns: dict[str, pa.Array]) -> None:
         crowd = columns["iscrowd"]

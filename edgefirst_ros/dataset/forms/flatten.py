@@ -66,6 +66,8 @@ REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
 """Keys of the sample that annotations of the vendor's server repeat."""
 _KNOWN = frozenset(ANNOTATION)
 _FLAGS = [name for name, kind in ANNOTATION.items() if pa.types.is_boolean(kind)]
+_OLDER = {"mask", "object_reference", *_FLAGS}
+"""Keys that older files use in another way."""
 
 
 class Flattener:
@@ -76,7 +78,7 @@ class Flattener:
         self._path = path
         self._tally = tally
         self._waiting: list[dict[str, Any]] = []
-        self._rows: list[dict[str, Any] | None] = []
+        self._rows: list[dict[str, Any]] = []
         self._owner: list[int] = []
         self._batches: list[dict[str, pa.Array]] = []
         self._further: dict[str, dict[int, Any]] = {}
@@ -90,14 +92,7 @@ class Flattener:
         if not all(isinstance(annotation, dict) for annotation in annotations or ()):
             raise self._error("has an annotation that is no object", self.samples)
         first = self._before + len(self._rows)
-        for annotation in annotations or ():
-            self._prepare(annotation)
-            if not _KNOWN.issuperset(annotation):
-                for key in annotation.keys() - _KNOWN:
-                    self._aside(key, annotation[key], self._before + len(self._rows), 1, REPEATED)
-            self._rows.append(annotation)
-        if not annotations:
-            self._rows.append(None)
+        self._rows += annotations or [{}]
         count = len(annotations or (None,))
         sensors = sample.get("sensors")
         if sensors is not None:
@@ -126,13 +121,24 @@ class Flattener:
         columns |= self._further_columns()
         return pa.table(columns)
 
-    def _prepare(self, annotation: dict[str, Any]) -> None:
+    def _look_over(self) -> None:
+        """Bring the waiting annotations into one form, and put aside what no version knows."""
+        keys: set[str] = set().union(*self._rows)
+        if keys & _OLDER:
+            for row, annotation in enumerate(self._rows):
+                self._prepare(annotation, row)
+        if not keys <= _KNOWN:
+            for row, annotation in enumerate(self._rows):
+                for key in annotation.keys() - _KNOWN:
+                    self._aside(key, annotation[key], self._before + row, 1, REPEATED)
+
+    def _prepare(self, annotation: dict[str, Any], row: int) -> None:
         """Bring older forms of an annotation into the newer: polygons under `mask`, flags as numbers, and so on."""
         mask = annotation.get("mask")
         if isinstance(mask, dict):
             rings = mask.get("polygon")
             if annotation.get("polygon") is not None:
-                raise self._error("has an annotation with two polygons", self.samples)
+                raise self._error("has an annotation with two polygons", self._sample_of(row))
             annotation["polygon"], annotation["mask"] = rings, None
         if "object_reference" in annotation and annotation.get("object_id") is None:
             annotation["object_id"] = annotation.pop("object_reference")
@@ -166,6 +172,7 @@ class Flattener:
     def _flush(self) -> None:
         if not self._rows:
             return
+        self._look_over()
         samples = self._columns(self._waiting, SAMPLE, "sample")
         rows = self._columns(self._rows, ANNOTATION, "annotation")
         owner = pa.array(self._owner)
@@ -193,26 +200,31 @@ class Flattener:
         self._waiting, self._rows, self._owner = [], [], []
 
     def _columns(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> dict[str, pa.Array]:
-        kind = pa.struct(list(kinds.items()))
+        keys: set[str] = set().union(*values)
+        there = [(key, kind) for key, kind in kinds.items() if key in keys]
         try:
-            found = pa.array(values, kind)
+            found = pa.array(values, pa.struct(there)) if there else None
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._explained(values, kinds, what) from error
-        return dict(zip(kinds, found.flatten(), strict=True))
+        columns = dict(zip((key for key, _ in there), found.flatten() if found is not None else (), strict=True))
+        return {key: columns[key] if key in columns else pa.nulls(len(values), kind) for key, kind in kinds.items()}
 
     def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
         """Find which value it is that does not fit."""
         for number, value in enumerate(values):
             for key, kind in kinds.items():
                 try:
-                    pa.array([(value or {}).get(key)], kind)
+                    pa.array([value.get(key)], kind)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                    index = number if what == "sample" else self._owner[number]
-                    place = self.samples - len(self._waiting) + index
+                    place = self.samples - len(self._waiting) + number if what == "sample" else self._sample_of(number)
                     return self._error(
                         f"{key} of its {what}: {error}" if what != "sample" else f"{key}: {error}", place
                     )
         return self._error("cannot be read", None)
+
+    def _sample_of(self, row: int) -> int:
+        """The number of the sample of a waiting row."""
+        return self.samples - len(self._waiting) + self._owner[row]
 
     def _names(self) -> list[str]:
         """Names of the waiting samples: SEQUENCE, or the picture's without its suffixes."""

@@ -160,6 +160,10 @@ class Annotations:
             return array
         if name not in schema.WORKING:
             return brought_to(array, kind) if array.type != kind else array
+        if name == "timing" and pa.types.is_struct(array.type):
+            for field, values in zip(array.type, array.flatten(), strict=True):
+                if kind.get_field_index(field.name) < 0:
+                    self.tally.lose(f"timing.{field.name}: no such field", len(values) - values.null_count)
         array = brought_to(array, kind)
         if name.endswith("_score"):
             fits = pc.fill_null(pc.and_(pc.greater_equal(array, 0), pc.less_equal(array, 1)), False)

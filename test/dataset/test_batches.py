@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns as a whole: rings and separators, bytes that depend on values alone."""
+
+import numpy as np
+import pyarrow as pa
+from annotation_tables import PROPERTY, RING, ROWS, maybe, table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.batches import even_batches, rebuilt
+from edgefirst_ros.dataset.rings import join, split, without_broken
+
+
+def separated(rings):
+    """By the words of the format: rings with NaN between them."""
+    joined = []
+    for ring in rings:
+        joined += [float("nan"), *ring] if joined else ring
+    return joined
+
+
+@PROPERTY
+@given(st.lists(maybe(st.lists(RING, max_size=3)), max_size=5))
+def test_rings_and_separators(polygons):
+    array = pa.array(polygons, schema.POLYGON)
+    joined = join(array)
+    joined.validate(full=True)
+    assert repr(joined.to_pylist()) == repr([None if p is None else separated(p) for p in polygons])
+    again = split(joined)
+    again.validate(full=True)
+    assert again.to_pylist() == polygons
+    assert without_broken(array) == (array, 0)
+
+
+def test_split_of_odd_masks():
+    nan = float("nan")
+    masks = pa.array([[nan, 1, 2, nan, nan, 3], None, [], [nan], [4, None, 5]], schema.MASK_AS_POLYGON)
+    assert split(masks).to_pylist() == [[[1, 2], [3]], None, [], [], [[4], [5]]]
+
+
+@PROPERTY
+@given(rows=ROWS.filter(len), pieces=st.lists(st.integers(1, 3), max_size=5))
+def test_bytes_depend_on_values_alone(rows, pieces):
+    """Junk under nulls, cuts and paddings leave no trace."""
+    whole = table(rows).select(
+        [n for n in table(rows).column_names if not n.startswith(("label", "group", "category"))]
+    )
+    expected = next(iter(even_batches(whole.to_batches(), 100))).serialize().to_pybytes()
+    longer = pa.concat_tables([whole, whole, whole]).combine_chunks().slice(len(rows), len(rows))
+    cut, start = [], 0
+    for size in [*pieces, len(rows)]:
+        cut += longer.slice(start, size).to_batches()
+        start += size
+    found = next(iter(even_batches(cut, 100)))
+    found.validate(full=True)
+    assert found.to_pylist() == whole.to_pylist()
+    assert found.serialize().to_pybytes() == expected
+
+
+def test_junk_under_nulls_is_gone():
+    numbers = np.array([1, 2, 3], np.int64)
+    bitmap = pa.py_buffer(b"\xfd")  # 1 0 1, and ones behind the end
+    junk = pa.Array.from_buffers(pa.int64(), 3, [bitmap, pa.py_buffer(numbers)])
+    clean = rebuilt(junk)
+    assert [bytes(buffer) for buffer in clean.buffers()] == [b"\x05", np.array([1, 0, 3], np.int64).tobytes()]
+    inner = pa.array([1, 2, 3])
+    for kind, buffers in (
+        (pa.struct([("a", pa.int64())]), []),
+        (pa.large_list(pa.int64()), [pa.array([0, 1, 2, 3]).buffers()[1]]),
+    ):
+        nested = rebuilt(pa.Array.from_buffers(kind, 3, [bitmap, *buffers], children=[inner]))
+        assert bytes(nested.buffers()[0]) == b"\x05"
+        assert np.array(2).tobytes() not in bytes(nested.buffers()[-1])
+        nested.validate(full=True)
