@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def migrate(
     source: Annotated[Path, typer.Argument(metavar="IN", help="NAME.arrow, NAME.parquet or NAME.json.")],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The same; the suffix names the form.")],
+    target: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The same; the suffix names the form.")],
     to: Annotated[str, typer.Option("--to", metavar="V", help="2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[
         str | None, typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy, ltwh.")

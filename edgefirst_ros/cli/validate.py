@@ -3,25 +3,58 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.text import plain, say
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.validate.fix import Fix
 
 
 def validate(
     dataset: Annotated[Path, typer.Argument(help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    repair: Annotated[bool, typer.Option("--fix", help="First put right what can be in the annotations.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Check a dataset against the format: structure, names, headers, pictures, tables, cross references.
 
-    Exit codes: 0 no errors (with --strict no warnings either), 1 otherwise, 2 wrong usage.
+    Exit codes: 0 no errors (with --strict no warnings either), 1 otherwise, 2 wrong usage. With --fix they say what
+    is left.
     """
     from edgefirst_ros.dataset.validate import validate as run
+    from edgefirst_ros.dataset.validate.fix import fix
 
+    done = fix(dataset) if repair else None
     report = run(dataset, strict=strict)
-    say(report.to_json() if as_json else report.to_text())
+    if as_json:
+        say(_with_fix(report.to_json(), done))
+    else:
+        _print(done)
+        say(report.to_text())
     raise typer.Exit(0 if report.ok else 1)
+
+
+def _with_fix(report: str, done: Fix | None) -> str:
+    """Return the report with what was changed."""
+    if done is None:
+        return report
+    changes = [{"rule": rule, "what": what, "number": number} for (rule, what), number in _listed(done)]
+    said = {"kept": str(done.kept) if done.kept else None, "changed": changes}
+    return json.dumps(json.loads(report) | {"fix": said}, indent=2)
+
+
+def _print(done: Fix | None) -> None:
+    if done is None:
+        return
+    for (rule, what), number in _listed(done):
+        say(plain(f"{rule} fixed: {number} x {what}"))
+    say(plain(f"the table as it was: {done.kept}" if done.kept else "nothing to fix"))
+
+
+def _listed(done: Fix) -> list[tuple[tuple[str, str], Any]]:
+    return sorted(done.changed.items())

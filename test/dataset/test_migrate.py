@@ -234,14 +234,14 @@ def test_command(tmp_path):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     path = start(tmp_path, [row(box2d=BOX, box2d_score=0.5, size=[640, 480])])
-    assert run(path, tmp_path / "a.json", "--to", "2026.10", "--box2d", "xyxy", "--pixels").returncode == 0
+    assert run(path, "-o", tmp_path / "a.json", "--to", "2026.10", "--box2d", "xyxy", "--pixels").returncode == 0
     assert rows_of(tmp_path / "a.json")[0]["box2d"] == BOXES["xyxy", False]
-    lossy = run(tmp_path / "a.json", tmp_path / "b.parquet", "--to", "2025.10", "--json")
+    lossy = run(tmp_path / "a.json", "-o", tmp_path / "b.parquet", "--to", "2025.10", "--json")
     report = json.loads(lossy.stdout)
     assert lossy.returncode == report["exit_code"] == 3
     assert (report["from"], report["to"], report["rows"]) == ("2026.10", "2025.10", 1)
     assert list(report["lost"]) == ["box2d_score: 2025.10 has no place for it"]
-    assert run(path, tmp_path / "a.json").returncode == 1
-    assert run(path, tmp_path / "c.txt").returncode == 2
+    assert run(path, "-o", tmp_path / "a.json").returncode == 1
+    assert run(path, "-o", tmp_path / "c.txt").returncode == 2
     assert run(path).returncode == 2
-    assert run(path, tmp_path / "d.arrow", "--pixels", "--normalised").returncode == 2
+    assert run(path, "-o", tmp_path / "d.arrow", "--pixels", "--normalised").returncode == 2

@@ -113,6 +113,43 @@ def both(*spoilers):
     return spoil
 
 
+def further(name, kind, value, start=0):
+    """A column that the good dataset has not, with one value in the rows from `start` on."""
+
+    def spoil(parts):
+        parts.annotation_schema = parts.annotation_schema.append(pa.field(name, kind))
+        for row in parts.annotations[start:]:
+            row[name] = value
+
+    return spoil
+
+
+def all_rows(name, value):
+    def spoil(parts):
+        for row in parts.annotations[:3]:
+            row[name] = value
+
+    return spoil
+
+
+def all_boxes(value):
+    return all_rows("box2d", value)
+
+
+def pixels(layout):
+    return both(metadata("box2d_format", layout), metadata("box2d_normalized", "false"))
+
+
+def second_sequence(parts):
+    """Frame 3 once more, in another sequence; of its three objects one is named by something else than chance."""
+    name = SEQUENCE.replace("host", "other")
+    parts.members[f"{name}/{name}_003.camera.jpeg"] = made.jpeg(3, comment=False)
+    row = {c: v for c, v in parts.frames[0].items() if not c.startswith(made.COMPANIONS)} | {"name": name}
+    parts.frames.append(row)
+    parts.annotations[0]["object_id"] = "c0ffee00-0000-5000-8000-000000000000"
+    parts.annotations += [row | {"name": name} for row in parts.annotations[:2]]
+
+
 def no_annotations(parts):
     parts.annotations = []
 
@@ -252,6 +289,9 @@ SPOILT = {
     "TAB005": [
         (metadata("box2d_format", "yxyx"), {"TAB005"}),
         (metadata("category_metadata", "[]"), {"TAB005"}),
+        (metadata("category_metadata", '{"car": 3}'), {"TAB005"}),
+        (metadata("category_metadata", '{"car": {"id": "3"}}'), {"TAB005"}),
+        (metadata("category_metadata", '{"car": {"id": 3, "synonyms": "auto"}}'), {"TAB005"}),
         (metadata("labels", "person, car"), {"TAB005"}),
     ],
     "TAB006": [(lambda p: [row.update(group=None) for row in p.annotations], {"TAB006"})],
@@ -285,6 +325,29 @@ SPOILT = {
     "TAB016": [(lambda p: [p.annotations[n].update(group=None) for n in (3,)], {"TAB016"})],
     "TAB017": [(metadata("labels", '["car", "person"]'), {"TAB017"})],
     "TAB018": [(column("object_id", "car 7"), {"TAB018"})],
+    "TAB019": [(column("polygon", [[0.0, 0.0, 1.001, 0.0, 1.0, 1.0]]), {"TAB019"})],
+    "TAB020": [
+        (column("box2d", (0.5, 0.5, -0.25, 0.125)), {"TAB020"}),
+        (column("box2d", (16.0, 0.5, 0.25, 0.125)), {"TAB020"}),
+        (both(all_boxes((8.0, 6.0, 4.0, 12.0)), pixels("xyxy")), {"TAB020"}),
+        (both(all_boxes((30.0, 6.0, 5.0, 2.0)), pixels("ltwh")), {"TAB020"}),
+        (further("box3d", pa.list_(pa.float32(), 6), (1.0, 2.0, 3.0, 4.0, -5.0, 6.0)), {"TAB020"}),
+    ],
+    "TAB021": [
+        (further("category_frequency", made.CATEGORY, "x"), {"TAB021"}),
+        (further("degradation", pa.large_string(), "bad"), {"TAB021"}),
+    ],
+    "TAB022": [
+        (all_rows("size", (0, 24)), {"TAB022", "REF007"}),
+        (all_rows("location", (91.0, 0.0)), {"TAB022", "REF008"}),
+        (further("pose", pa.list_(pa.float32(), 3), (0.0, math.nan, 0.0)), {"TAB022"}),
+    ],
+    "TAB023": [
+        (further("neg_label_indices", pa.large_list(pa.uint32()), [2], 3), {"TAB023"}),
+        (further("not_exhaustive_label_indices", pa.large_list(pa.uint32()), [1, 2]), {"TAB023"}),
+    ],
+    "TAB024": [(further("neg_label_indices", pa.large_list(pa.uint32()), [0]), {"TAB024"})],
+    "TAB025": [(second_sequence, {"TAB025", "IMG003", "REF006"})],
     "FRM001": [(drop_frames_column, {"FRM001"}), (frames_column_type, {"FRM001"})],
     "FRM002": [
         (frames_metadata("sources", "{"), {"FRM002"}),
@@ -307,7 +370,7 @@ SPOILT = {
                 column("location", (91, -73.6), 2),
                 member(CAMERA, made.jpeg(3, place=(91, -73.6))),
             ),
-            {"FRM004"},
+            {"FRM004", "TAB022"},
         ),
     ],
     "FRM005": [
@@ -349,6 +412,29 @@ def test_planted_defect(tmp_path, code, spoil, expected):
     spoil(parts)
     assert code in expected
     assert found(made.write(tmp_path, parts)) == expected
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        both(all_boxes((8.0, 6.0, 32.0, 24.0)), pixels("xyxy")),
+        both(all_boxes((24.0, 12.0, 16.0, 12.0)), pixels("ltwh")),
+        all_boxes((1.0, 0.0, 0.0, 2.0)),
+        further("box3d", pa.list_(pa.float32(), 6), (-70.0, 2.0, 3.0, 4.0, 0.0, 6.0)),
+        column("polygon", [[-0.00005, 0.0, 1.00005, 0.0, 1.0, 1.0]]),
+        further("degradation", pa.large_string(), "none"),
+        all_rows("box2d_score", 1.0),
+        further("neg_label_indices", pa.large_list(pa.uint32()), [1], 3),
+        both(
+            further("not_exhaustive_label_indices", pa.large_list(pa.uint32()), [90]),
+            metadata("category_metadata", '{"bus": {"id": 90, "synset": null, "synonyms": ["coach"]}}'),
+        ),
+    ],
+)
+def test_values_at_the_limits_are_good(tmp_path, spoil):
+    parts = made.good()
+    spoil(parts)
+    assert found(made.write(tmp_path, parts)) == set()
 
 
 def test_boxes_and_masks_that_were_left_out_are_no_messages(tmp_path):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from edgefirst_ros.dataset.reader import find
-from edgefirst_ros.dataset.validate import cross, frames, headers, images, names, sensors, structure, tables
+from edgefirst_ros.dataset.validate import cross, frames, headers, images, names, sensors, structure, tables, values
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
@@ -19,6 +19,7 @@ _DATASET_RULES: tuple[Rule, ...] = (
     *names.RULES,
     *headers.RULES,
     *tables.RULES,
+    *values.RULES,
     *frames.RULES,
     *cross.RULES,
 )
@@ -30,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     *images.MEMBER_RULES,
     *sensors.MEMBER_RULES,
     *tables.RULES,
+    *values.RULES,
     *frames.RULES,
     *cross.RULES,
 )

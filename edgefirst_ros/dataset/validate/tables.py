@@ -80,6 +80,11 @@ def metadata(subject: Subject) -> Iterator[tuple[str, str]]:
         yield "labels", "is no JSON array of texts"
     if not isinstance(categories, dict):
         yield "category_metadata", "is no JSON object"
+        return
+    for name, category in categories.items():
+        wrong = _wrong_fields(category) if isinstance(category, dict) else ["all of it"]
+        if wrong:
+            yield "category_metadata", f"{name!r}: {', '.join(wrong)} cannot be what the format says"
 
 
 @rule("TAB006", "warning", "columns that nobody filled are left out")
@@ -265,6 +270,15 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _wrong_fields(category: dict[str, Any]) -> list[str]:
+    """The fields of a category with a value of the wrong kind; null stands for none."""
+    good = {name: isinstance(category.get(name), str) for name in ("supercategory", "synset", "definition")}
+    good["id"] = type(category.get("id")) is int
+    synonyms = category.get("synonyms")
+    good["synonyms"] = isinstance(synonyms, list) and all(isinstance(one, str) for one in synonyms)
+    return [name for name, right in good.items() if category.get(name) is not None and not right]
 
 
 def _finite(values: Iterable[Any]) -> bool:
