@@ -263,7 +263,7 @@ class Stage:
 
     def ready(self, process):
         """Wait until all that a capture listens to is connected."""
-        unheard = {"/radar/info", "/radar/clusters", "/model/boxes2d", "/model/mask"}
+        unheard = {"/radar/info", "/radar/clusters", "/model/boxes2d", "/model/mask", "/model/mask_compressed"}
         wanted = [p for topic, p in self._publishers.items() if topic not in unheard]
         while any(p.get_subscription_count() != 1 for p in wanted) and process.poll() is None:
             time.sleep(0.02)

@@ -36,7 +36,7 @@ PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
 CONVERTED = {"size": (320, 192), "fps": 10, "gop": 10, "cube_shape": (2, 32, 4, 64), "lidar_points": 1000}
 PLAYED = {"size": (640, 360), "fps": 30, "cube_shape": (2, 64, 4, 128), "lidar_points": 4000}
 COMPANIONS = ("radar/cube", "radar/targets", "lidar/points")
-UNHEARD = {"radar/info", "radar/clusters", "model/boxes2d", "model/mask"}
+UNHEARD = {"radar/info", "radar/clusters", "model/boxes2d", "model/mask", "model/mask_compressed"}
 """Topics a capture has no use for: another takes their part, or there is none."""
 TOLERANCE = 100_000_000
 """ns between a frame and its companion (dataset.md, "Alignment")."""
