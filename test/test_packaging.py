@@ -27,6 +27,7 @@ PARTS = (
     "package.xml",
     "setup.py",
     "setup.cfg",
+    "pyproject.toml",
     "README.md",
     "LICENSE",
 )
@@ -80,6 +81,18 @@ def test_the_wheel_holds_everything(source, tmp_path):
     assert "edgefirst-ros = edgefirst_ros.cli:main" in points
     assert re.search(rf"^Version: {re.escape(edgefirst_ros.__version__)}$", metadata, re.MULTILINE)
     assert any(name.endswith("/LICENSE") for name in names)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="pip 23.0 cannot run on this Python")
+def test_an_older_pip_puts_the_command_where_it_belongs(source, tmp_path):
+    """That of Debian 12 runs setup.py itself where nothing tells it not to, and setup.cfg is written for ROS 2."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    pip = [venv / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "pip==23.0.1"], check=True)
+    for how in (["-e"], []):
+        subprocess.run([*pip, "--no-deps", "--force-reinstall", *how, source], check=True)
+        assert (venv / "bin" / "edgefirst-ros").exists(), how
 
 
 def test_colcon_builds_it(source, tmp_path):
