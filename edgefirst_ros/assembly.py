@@ -7,7 +7,7 @@ import functools
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -100,6 +100,8 @@ class Assembly:
         self._live = live
         self._until = math.inf
         self._skip = skip
+        self.late_used: Counter[str] = Counter()
+        """Of each topic how many messages that came late a sample has all the same."""
         self._choosing: Stage[Push | Work] = Stage("decode", self._choose, 0 if live else 64)
 
     # ---- from outside --------------------------------------------------------------------
@@ -244,6 +246,7 @@ class Assembly:
         """Count a message that a sample has, once; those of the reference are counted as samples."""
         if item.topic != self._roles.reference:
             self._counts[item.topic].written += not item.used
+            self.late_used[item.topic] += item.late and not item.used
         item.used = True
 
     def _encode(self, sensor: str, item: Item) -> Sequence[Any]:

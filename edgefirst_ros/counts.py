@@ -18,6 +18,7 @@ OVERLOAD = "left out under load"
 ON_THE_WAY = "lost on the way"
 OTHER_TYPE = "of another type than the topic's first message"
 NOT_NEAREST = "nearest to no sample"
+LATE = "came after its frames were written"
 INTERRUPTED = "not reached before the interruption"
 DISK = "refused by the disk"
 NO_FIX = "no valid fix"
@@ -25,7 +26,7 @@ NO_ATTITUDE = "no attitude"
 LOSS = frozenset(
     {
         *(UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT),
-        *(OVERLOAD, ON_THE_WAY, OTHER_TYPE, INTERRUPTED, DISK),
+        *(OVERLOAD, ON_THE_WAY, LATE, OTHER_TYPE, INTERRUPTED, DISK),
     }
 )
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.assembly import Assembly, storable
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import NO_ATTITUDE, NO_FIX, NOT_NEAREST, Counts
+from edgefirst_ros.counts import LATE, NO_ATTITUDE, NO_FIX, NOT_NEAREST, Counts
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
@@ -111,6 +111,7 @@ class Pipeline:
         self._ready: deque[Aligned[_Frame, Item]] = deque()
         self._results: OrderedDict[int, _Result] = OrderedDict()
         self._boxes = 0
+        self._late: Counter[str] = Counter()
         self._swept = 0
         calibration.labels = mapped_labels(calibration.labels, settings.label_map)
 
@@ -165,7 +166,9 @@ class Pipeline:
         for sensor in self._sensors.get(topic, ()):
             storable(sensor, content, self._settings.limits)
             offset = self._aligner.streams[sensor].offset
-            self._aligner.add(sensor, stamp, now, Item(topic, content, stamp + offset), group)
+            late = self._aligner.late(sensor, stamp, group)
+            self._late[topic] += late
+            self._aligner.add(sensor, stamp, now, Item(topic, content, stamp + offset, late=late), group)
         if topic == self._roles.gps:
             fix = fix_of(content, stamp)
             if fix is None:
@@ -255,6 +258,8 @@ class Pipeline:
         self._assembly.take_time()
         self.advance(None)
         self._assembly.finish()
+        for topic, number in self._late.items():
+            self._counts.drop(topic, LATE, number - self._assembly.late_used[topic])
         for tracks in self._tracks.values():
             tracks.fixes.close()
             if self._roles.gps is not None:

@@ -22,6 +22,8 @@ class Item:
     encoded: Future[Sequence[Any]] | None = None
     used: bool = False
     """Whether a sample has it."""
+    late: bool = False
+    """Whether a frame after it had been complete when it came."""
     mask: Item | None = None
     """Of boxes: the mask without a header that belongs to them."""
 

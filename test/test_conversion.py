@@ -275,6 +275,30 @@ def test_late_messages_and_small_steps_cost_no_companion(recording, tmp_path, fa
     assert not judge(path, dataset(outcome), "--only", "ALIGN", "FRAMES", "ARROW", "EXIF", capsys=capsys)
 
 
+def test_what_comes_after_its_frames_is_counted_as_late(recording, tmp_path):
+    """The driver of the lidar stands still from 2 to 5 s, and then hands over all it measured."""
+    path = recording(seconds=8, size=(320, 180))
+    (tmp_path / "copy").mkdir()
+
+    def delay(chunks):
+        begin = chunks[0][0][2].log_time
+        for [(_, channel, message)] in chunks:
+            if channel.topic.endswith("lidar/points") and 2e9 <= message.log_time - begin < 5e9:
+                message.log_time = begin + 5 * 10**9
+        return sorted(chunks, key=lambda chunk: chunk[0][2].log_time)
+
+    copy = rewritten(path, tmp_path / "copy" / path.name, delay, group=1)
+    outcome = convert(copy, tmp_path / "out")
+    count = outcome.counts.plain()["/lidar/points"]
+    late = count["dropped"].pop("came after its frames were written")
+    assert 16 <= late <= 19, "measured from 2 s to (5 - lookahead - tolerance) s"
+    assert (count["seen"], count["written"], count["dropped"], outcome.exit_code) == (80, 80 - late, {}, 3)
+
+    patient = convert(copy, tmp_path / "patient", lookahead=4.0)
+    assert patient.counts.plain()["/lidar/points"]["dropped"] == {}
+    assert members(patient) == members(convert(path, tmp_path / "whole"))
+
+
 def test_chunks_out_of_order_where_the_clock_was_set_back(recording, tmp_path):
     path = recording(seconds=6, size=(320, 180), clock_steps=((3.0, -2 * 10**9),))
     (tmp_path / "copy").mkdir()

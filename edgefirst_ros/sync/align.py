@@ -100,6 +100,7 @@ class Aligner(Generic[F, C]):
         self.lookahead = lookahead
         self._reach = max((_reach(s) for s in streams.values()), default=0)
         self._swept = 0
+        self._left: dict[int, tuple[int, int, int]] = {}  # of each group: segment, first and last stamp that left
         self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
         self._buffers: dict[tuple[str, int], _Buffer[C]] = {}
         self._order = 0
@@ -113,6 +114,11 @@ class Aligner(Generic[F, C]):
         if self._exclusive:
             self._frames.setdefault(group, _Buffer()).add(Companion(stamp, number, None), arrived)
 
+    def late(self, name: str, stamp: int, group: int = 0) -> bool:
+        """Whether the frames around this message have left already; `stamp` without the stream's offset."""
+        _, first, last = self._left.get(group, (0, 0, 0))
+        return first <= stamp + self.streams[name].offset < last
+
     def add(self, name: str, stamp: int, arrived: int, item: C, group: int = 0) -> None:
         """Take a message of a companion stream; `stamp` without the stream's offset."""
         self._order += 1
@@ -122,7 +128,9 @@ class Aligner(Generic[F, C]):
     def release(self, now: int | None) -> Iterator[Aligned[F, C]]:
         """Frames whose companions must all have come by `now`; all that are left for None."""
         while self._waiting and (now is None or self._waiting[0][3].arrived + self._reach + self.lookahead < now):
-            frame = heapq.heappop(self._waiting)[3]
+            segment, _, _, frame = heapq.heappop(self._waiting)
+            since, first, _ = self._left.get(frame.group, (segment, frame.stamp, 0))
+            self._left[frame.group] = segment, first if segment == since else frame.stamp, frame.stamp
             for name, stream in self.streams.items():
                 buffer = self._buffers.get((name, frame.group))
                 near = buffer.outward(frame.stamp, stream.tolerance) if buffer else iter(())

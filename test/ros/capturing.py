@@ -196,7 +196,8 @@ def frames(path: Path) -> pl.DataFrame:
 def assert_same_dataset(live: Path, offline: Path, name: str) -> None:
     """Byte for byte, but for the metadata of the frames: a capture has no source file."""
     one, other = members(live / f"{name}.zip"), members(offline / f"{name}.zip")
-    assert list(one) == list(other), sorted(set(one) ^ set(other))[:20]
+    lacking, beyond = sorted(set(other) - set(one)), sorted(set(one) - set(other))
+    assert list(one) == list(other), f"{len(lacking)} lack: {lacking[:9]}, {len(beyond)} too many: {beyond[:9]}"
     assert [member for member in other if one[member] != other[member]] == []
     for file in (f"{name}.zip", f"{name}.arrow"):
         assert (live / file).read_bytes() == (offline / file).read_bytes(), file
