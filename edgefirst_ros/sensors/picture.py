@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import threading
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,16 @@ from edgefirst_ros.errors import MessageError
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
 MATRICES = {1: "ITU709", 4: "FCC", 5: "ITU601", 6: "ITU601", 7: "SMPTE240M", 9: "BT2020", 10: "BT2020"}
 """AVColorSpace -> swscale's name of the matrix."""
+FILTER_MATRICES = {
+    "ITU709": "bt709",
+    "FCC": "fcc",
+    "ITU601": "smpte170m",
+    "SMPTE240M": "smpte240m",
+    "BT2020": "bt2020ncl",
+}
+"""swscale's name of a matrix -> that of libavfilter's `colorspace`."""
+QUARTER_CHROMA = frozenset({"yuv420p", "yuvj420p", "yuv420p10le", "yuv420p12le"})
+"""Formats with the sampling of a JPEG that `colorspace` takes as they are."""
 LARGEST_SIDE = 16384
 RAW_FORMATS = {
     "rgb8": ("rgb24", 3),
@@ -64,13 +75,29 @@ class PictureEncoder:
         """Bytes of a picture file for an av.VideoFrame."""
         return self._png(frame) if self.form == "png" else self._jpeg(frame)
 
-    def _convert(self, frame: Any, form: str, flags: int = BICUBIC) -> Any:
-        from av.video.reformatter import VideoReformatter
+    def _jpeg_planes(self, frame: Any) -> Any:
+        """The frame as a JPEG has it: 4:2:0, BT.601, full range.
 
-        if not hasattr(self._own, "reformatter"):
-            self._own.reformatter = VideoReformatter()  # keeps its scaler between frames, for one thread
+        The filter is exact to half a step; swscale goes by way of RGB where the matrix differs, which costs ten times
+        as much and errs by up to 4 steps. But the filter knows no odd sizes.
+        """
         matrix, value_range = source_colours(frame)
-        return self._own.reformatter.reformat(
+        if frame.format.name == "nv12":  # what V4L2 decoders give: the same values, but the chroma interleaved
+            frame = self._own_reformatter().reformat(frame, format="yuv420p")
+        kind = frame.format.name
+        if (matrix, value_range) == ("ITU601", JPEG_RANGE) and kind in ("yuv420p", "yuvj420p"):
+            return frame
+        if kind not in QUARTER_CHROMA or frame.width % 2 or frame.height % 2:
+            return self._convert(frame, "yuvj420p")
+        key = frame.width, frame.height, kind, matrix, value_range
+        if getattr(self._own, "key", None) != key:
+            self._own.graph, self._own.key = _to_jpeg(*key), key
+        self._own.graph.vpush(frame)
+        return self._own.graph.vpull()
+
+    def _convert(self, frame: Any, form: str, flags: int = BICUBIC) -> Any:
+        matrix, value_range = source_colours(frame)
+        return self._own_reformatter().reformat(
             frame,
             format=form,
             src_colorspace=matrix,
@@ -80,6 +107,13 @@ class PictureEncoder:
             interpolation=flags,
         )
 
+    def _own_reformatter(self) -> Any:
+        from av.video.reformatter import VideoReformatter
+
+        if not hasattr(self._own, "reformatter"):
+            self._own.reformatter = VideoReformatter()  # keeps its scaler between frames, for one thread
+        return self._own.reformatter
+
     def _jpeg(self, frame: Any) -> bytes:
         import simplejpeg
 
@@ -88,7 +122,7 @@ class PictureEncoder:
             neutral = np.full(((frame.height + 1) // 2, (frame.width + 1) // 2), 128, np.uint8)
             planes = [luma, neutral, neutral]
         else:
-            planes = [_plane(plane) for plane in self._convert(frame, "yuvj420p").planes]
+            planes = [_plane(plane) for plane in self._jpeg_planes(frame).planes]
         return bytes(simplejpeg.encode_jpeg_yuv_planes(*planes, quality=self.quality))
 
     def _png(self, frame: Any) -> bytes:
@@ -98,6 +132,20 @@ class PictureEncoder:
         rgb = self._convert(frame, "rgb24", BICUBIC | FULL_CHROMA | ACCURATE).to_ndarray()
         Image.fromarray(rgb).save(file, "PNG", compress_level=1)
         return file.getvalue()
+
+
+def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) -> Any:
+    """A graph that turns frames of a kind into 4:2:0 of BT.601 and full range; primaries and transfer stay."""
+    from av.filter import Graph
+    from av.video.format import VideoFormat
+
+    graph = Graph()
+    source = graph.add_buffer(width=width, height=height, format=VideoFormat(kind), time_base=Fraction(1, 1000))
+    same = "primaries=bt709:iprimaries=bt709:trc=bt709:itrc=bt709"
+    given = f"ispace={FILTER_MATRICES[matrix]}:irange={'pc' if value_range == JPEG_RANGE else 'tv'}"
+    change = graph.add("colorspace", f"{given}:{same}:space=smpte170m:range=pc:format=yuv420p")
+    graph.link_nodes(source, change, graph.add("buffersink")).configure()
+    return graph
 
 
 def _plane(plane: Any) -> npt.NDArray[np.uint8]:

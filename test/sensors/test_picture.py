@@ -119,6 +119,48 @@ def test_other_pixel_formats(form):
     assert psnr(pixels(PictureEncoder("png", 95).encode(frame)), expected) >= 45
 
 
+@pytest.mark.parametrize(
+    ("form", "full"), [("yuv420p", False), ("yuv420p", True), ("nv12", False), ("nv12", True), ("yuv420p10le", False)]
+)
+@pytest.mark.parametrize(
+    ("number", "kr", "kb"),
+    [(1, 0.2126, 0.0722), (4, 0.30, 0.11), (5, 0.299, 0.114), (7, 0.212, 0.087), (9, 0.2627, 0.0593)],
+)
+def test_the_planes_of_a_jpeg_are_those_of_the_equations(form, full, number, kr, kb):
+    """Colours in flat squares, which come through JPEG of quality 100 as they are; the mjpeg decoder reads them."""
+    rng = np.random.default_rng(number)
+    rgb = rng.integers(30, 226, (12, 20, 3)).astype(float)
+    luma = rgb @ [kr, 1 - kr - kb, kb]
+    blue, red = (rgb[..., 2] - luma) / (2 - 2 * kb), (rgb[..., 0] - luma) / (2 - 2 * kr)
+    scale, depth = ((219 / 255, 224 / 255), (1, 1))[full], 4 if form.endswith("10le") else 1
+    given = [16 * (not full) + scale[0] * luma, 128 + scale[1] * blue, 128 + scale[1] * red]
+    planes = [np.rint(depth * plane).clip(0, 255 * depth) for plane in given]  # nothing leaves the range of the target
+    luma = (planes[0] / depth - 16 * (not full)) / scale[0]
+    blue, red = ((plane / depth - 128) / scale[1] for plane in planes[1:])
+    r, b = luma + red * (2 - 2 * kr), luma + blue * (2 - 2 * kb)
+    g = (luma - kr * r - kb * b) / (1 - kr - kb)
+    expected = [
+        0.299 * r + 0.587 * g + 0.114 * b,
+        128 - 0.168736 * r - 0.331264 * g + 0.5 * b,
+        128 + 0.5 * r - 0.418688 * g - 0.081312 * b,
+    ]
+    frame = av.VideoFrame(320, 192, form)
+    frame.colorspace, frame.color_range = number, 2 if full else 1
+    squares = [plane.repeat(n, 0).repeat(n, 1) for plane, n in zip(planes, (16, 8, 8), strict=True)]
+    if form == "nv12":
+        squares = [squares[0], np.stack(squares[1:], -1).reshape(96, 320)]
+    for plane, values in zip(frame.planes, squares, strict=True):
+        kind = np.uint16 if depth == 4 else np.uint8
+        lines = np.zeros((plane.height, plane.line_size // kind().itemsize), kind)
+        lines[: values.shape[0], : values.shape[1]] = values
+        plane.update(lines.tobytes())
+    packet = av.Packet(PictureEncoder("jpeg", 100).encode(frame))
+    [read] = av.CodecContext.create("mjpeg", "r").decode(packet)
+    for plane, n, values in zip(read.planes, (16, 8, 8), expected, strict=True):
+        lines = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height, : plane.width]
+        assert np.abs(lines[n // 2 :: n, n // 2 :: n] - values.clip(0, 255)).max() <= 1.0
+
+
 def test_what_is_declared_counts():
     def colours(**values):
         frame = av.VideoFrame(64, 48, "yuv420p")
