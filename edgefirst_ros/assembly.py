@@ -88,9 +88,15 @@ class Assembly:
         self._encoder = PictureEncoder(settings.camera_format, settings.jpeg_quality)
         self._pictures: Pictures | None = None
         if roles.camera:
-            alone, decoder = settings.keyframes, settings.decoder
-            limits = settings.limits
-            self._pictures = pictures_of(roles.schema, self._encoder, alone=alone, decoder=decoder, limits=limits)
+            every = self._rate is None and not settings.keyframes and not live
+            self._pictures = pictures_of(
+                roles.schema,
+                self._encoder,
+                alone=settings.keyframes,
+                decoder=settings.decoder,
+                limits=settings.limits,
+                threads=settings.workers if every else 1,
+            )
         self._waiting: deque[Work] = deque()
         self._bucket: tuple[int, int] | None = None
         workers = settings.workers
@@ -102,7 +108,7 @@ class Assembly:
         self._skip = skip
         self.late_used: Counter[str] = Counter()
         """Of each topic how many messages that came late a sample has all the same."""
-        self._choosing: Stage[Push | Work] = Stage("decode", self._choose, 0 if live else 64)
+        self._choosing: Stage[Push | Work] = Stage("choose", self._choose, 0 if live else 64)
 
     # ---- from outside --------------------------------------------------------------------
     def put(self, item: Push | Work) -> None:
@@ -141,6 +147,8 @@ class Assembly:
 
     def abandon(self) -> None:
         """Stop all threads."""
+        if self._pictures is not None:
+            self._pictures.close()
         self._choosing.stop()
         self._writing.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -128,7 +128,7 @@ class Settings(Model):
         description="Samples nearer than this to a block of another group have no group, s",
     )
     split_seed: int = Field(0, ge=0, description="Another seed gives another split")
-    jobs: int = Field(0, ge=0, le=256, description="Encoder threads; 0: one per processor")
+    jobs: int = Field(0, ge=0, le=256, description="Threads that decode, and that encode; 0: one per processor")
     limits: Limits = Field(default_factory=Limits, description="Largest things that are read")
 
     @field_validator("schema_version", mode="before")
@@ -214,8 +214,8 @@ class Settings(Model):
 
     @property
     def workers(self) -> int:
-        """Number of encoder threads."""
-        return self.jobs or os.cpu_count() or 1
+        """Number of threads that decode, and that encode."""
+        return self.jobs or len(os.sched_getaffinity(0))
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
         """(tolerance in ns, offset in ns, reuse) of a companion sensor."""

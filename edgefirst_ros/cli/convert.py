@@ -44,7 +44,7 @@ def convert(
     radar_fields: Annotated[
         str | None, typer.Option(metavar="message|documented", help="`documented` adds `noise` to radar.pcd.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="Encoder threads.")] = None,
+    jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads that decode, and that encode.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
@@ -131,9 +131,10 @@ def _print(outcome: Outcome) -> None:
         table(("skew, ms", "p50", "p95", "max"), [(s, *(f"{v:.1f}" for v in k.values())) for s, k in skews])
     say("")
     bases = sorted({base["base"] for base in outcome.time_bases.values()})
-    speed = outcome.duration / max(outcome.seconds, 1e-9)
     say(f"time base: {', '.join(bases)}")
-    say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
+    if outcome.seconds:  # it was finished already otherwise
+        speed = outcome.duration / outcome.seconds
+        say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
     for note in outcome.notes:
         say(f"note: {plain(note)}")
     if outcome.loss:

@@ -50,6 +50,11 @@ def codec_of(form: str) -> str:
         raise MessageError(UNDECODABLE, f"video format {form!r}; expected h264 or h265") from None
 
 
+def tracker_of(codec: str) -> Tracker:
+    """What follows the headers of a stream for a decoder, h264 or hevc."""
+    return H264() if codec == "h264" else H265()
+
+
 @dataclass(slots=True)
 class _Waiting:
     """A unit that has not been fed to the decoder yet."""
@@ -88,7 +93,7 @@ class VideoReader:
         self.codec = codec
         self._alone = alone
         self._limits = limits
-        self._tracker: Tracker = H264() if codec == "h264" else H265()
+        self._tracker = tracker_of(codec)
         self.note = ""
         self._hardware = decoder != "software"
         self._asked_for = decoder == "v4l2m2m"

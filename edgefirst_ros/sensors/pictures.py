@@ -12,6 +12,7 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO
 from edgefirst_ros.sensors.bitstream import UNDECODABLE, Unit
 from edgefirst_ros.sensors.camera import VideoReader, codec_of
+from edgefirst_ros.sensors.groups import GroupReader
 from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
@@ -50,16 +51,22 @@ class Pictures(Protocol):
     def skip(self, number: int) -> None:
         """Say that a picture is not wanted."""
 
+    def close(self) -> None:
+        """Give up what is under way."""
+
 
 class VideoPictures:
     """CompressedVideo, H.264 or H.265."""
 
-    def __init__(self, encoder: PictureEncoder, limits: Limits, *, alone: bool, decoder: str = "software") -> None:
+    def __init__(
+        self, encoder: PictureEncoder, limits: Limits, *, alone: bool, decoder: str = "software", threads: int = 1
+    ) -> None:
         self._encoder = encoder
         self._limits = limits
         self._alone = alone
         self._decoder = decoder
-        self._reader: VideoReader | None = None
+        self._threads = threads
+        self._reader: VideoReader | GroupReader | None = None
         self._units: dict[int, Unit] = {}
         self._faults: dict[int, MessageError] = {}
 
@@ -67,7 +74,7 @@ class VideoPictures:
         try:
             codec = codec_of(content.format)
             if self._reader is None:
-                self._reader = VideoReader(codec, alone=self._alone, decoder=self._decoder, limits=self._limits)
+                self._reader = self._open(codec)
             if codec != self._reader.codec:
                 raise MessageError(UNDECODABLE, f"{codec} in a stream of {self._reader.codec}")
         except MessageError as error:
@@ -76,9 +83,18 @@ class VideoPictures:
         else:
             self._units[number] = self._reader.push(number, content.data.tobytes())
 
+    def _open(self, codec: str) -> VideoReader | GroupReader:
+        if self._threads > 1 and self._decoder == "software" and not self._alone:
+            return GroupReader(codec, self._threads, limits=self._limits)
+        return VideoReader(codec, alone=self._alone, decoder=self._decoder, limits=self._limits)
+
     @property
     def note(self) -> str:
         return self._reader.note if self._reader is not None else ""
+
+    def close(self) -> None:
+        if isinstance(self._reader, GroupReader):
+            self._reader.close()
 
     def lost(self) -> None:
         if self._reader is not None:
@@ -147,11 +163,23 @@ class StillPictures:
     def skip(self, number: int) -> None:
         del self._found[number]
 
+    def close(self) -> None:
+        pass
+
 
 def pictures_of(
-    schema: str, encoder: PictureEncoder, *, alone: bool, decoder: str, limits: Limits = DEFAULT_LIMITS
+    schema: str,
+    encoder: PictureEncoder,
+    *,
+    alone: bool,
+    decoder: str,
+    limits: Limits = DEFAULT_LIMITS,
+    threads: int = 1,
 ) -> Pictures:
-    """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`."""
+    """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`.
+
+    `threads`: decoders of software side by side, for where every picture is wanted.
+    """
     if schema == VIDEO:
-        return VideoPictures(encoder, limits, alone=alone, decoder=decoder)
+        return VideoPictures(encoder, limits, alone=alone, decoder=decoder, threads=threads)
     return StillPictures(schema, encoder, limits)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of pictures decoded side by side give what one decoder gives, whatever is lost, damaged or asked for."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import av
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import KINDS, plainly, planes, read, stream
+from test_camera import damaged
+
+from edgefirst_ros.sensors import groups
+from edgefirst_ros.sensors.camera import VideoReader
+from edgefirst_ros.sensors.groups import GroupReader
+
+
+@pytest.fixture(autouse=True)
+def tight(monkeypatch):
+    """Groups as short as can be, and little room, so that threads wait for one another all the time."""
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
+    monkeypatch.setattr(groups, "SHORTEST", 1)
+    monkeypatch.setattr(groups, "AHEAD_BYTES", 40_000)
+    monkeypatch.setattr(groups, "AHEAD_UNITS", 5)
+
+
+def by_groups(made, messages, threads=3, **asked):
+    reader = GroupReader(made.codec, threads)
+    try:
+        return read(reader, messages, made.shown, **asked)
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("threads", "lag"), [(2, 0), (3, 17), (8, 99)])
+def test_whole_streams(kind, threads, lag):
+    made = stream(kind)
+    assert by_groups(made, dict(enumerate(made.units)), threads, lag=lag) == dict(enumerate(made.pictures))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32), st.sampled_from([0, 3, 20, 99]))
+def test_any_damage_loss_and_choice(kind, seed, lag):
+    made, rng = stream(kind), random.Random(seed)
+    messages = dict(enumerate(made.units))
+    for n in rng.sample(range(len(made.units)), rng.choice([0, 1, 3])):
+        messages[n] = damaged(made.units[n], rng)
+    for n in rng.sample(range(len(made.units)), rng.choice([0, 1, 3])):
+        messages[n] = None
+    for n in rng.sample(range(len(made.units)), rng.choice([0, 2])):
+        del messages[n]
+    wanted = None if rng.random() < 0.7 else set(rng.sample(range(40), 25))
+    found = by_groups(made, messages, lag=lag, wanted=wanted)
+    one = read(VideoReader(made.codec), messages, made.shown, lag=lag, wanted=wanted)
+    assert found.keys() == one.keys()
+    # What a decoder makes of damage that it does not notice depends on what it did before.
+    unnoticed = {n for n, picture in one.items() if not isinstance(picture, str) and picture != made.pictures[n]}
+    assert [n for n in found if n not in unnoticed and found[n] != one[n]] == []
+    assert [n for n in unnoticed if isinstance(found[n], str)] == []
+
+
+@pytest.mark.parametrize("kind", ["h264-b", "h265-b", "h264-endless"])
+def test_pictures_may_be_asked_for_in_any_order(kind):
+    made, rng = stream(kind), random.Random(1)
+    for _ in range(5):
+        reader = GroupReader(made.codec, 2)
+        for number, data in enumerate(made.units):
+            reader.push(number, data)
+        order = rng.sample(range(40), 40)
+        found = {n: planes(reader.picture(n, last=True)) for n in order}
+        reader.close()
+        assert found == dict(enumerate(made.pictures))
+
+
+def test_groups_are_decoded_side_by_side(monkeypatch):
+    """Two decoders are inside a group at the same time: each waits until the other is there too."""
+    made, both = stream("h264"), threading.Barrier(2, timeout=20)
+    inside = VideoReader.push
+
+    def push(self, number, data):
+        if number in (13, 25):  # the second unit of two groups that follow one another
+            both.wait()
+        return inside(self, number, data)
+
+    monkeypatch.setattr(VideoReader, "push", push)
+    monkeypatch.setattr(groups, "AHEAD_UNITS", 32)
+    assert by_groups(made, dict(enumerate(made.units)), 2) == dict(enumerate(made.pictures))
+
+
+def test_what_is_held_is_bounded(monkeypatch):
+    """Nobody asks: of each group one picture more than there is room for is held, and no group beyond the threads'."""
+    made = stream("h264", 120)
+    size = len(plainly("h264", dict(enumerate(made.units[:2])))[0][0])
+    monkeypatch.setattr(groups, "AHEAD_BYTES", 3 * size)
+    reader = GroupReader("h264", 2)
+    for number, data in enumerate(made.units):
+        reader.push(number, data)
+    for _ in range(100):
+        threading.Event().wait(0.01)
+        held = {id(group): len(group.found) for group in reader._of.values() if group.found}
+    assert sorted(held.values()) == [4, 4]
+    assert planes(reader.picture(0)) == made.pictures[0]
+    reader.close()
+    with pytest.raises(ValueError, match="closed"):
+        reader.picture(119, last=True)
+
+
+def test_a_fault_in_a_thread_is_raised_where_the_picture_is_asked_for(monkeypatch):
+    def push(self, number, data):
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(VideoReader, "push", push)
+    reader = GroupReader("h264", 2)
+    reader.push(0, stream("h264").units[0])
+    with pytest.raises(MemoryError, match="no more"):
+        reader.picture(0, last=True)
+    reader.close()
