@@ -94,7 +94,7 @@ def convert(
         return _finished(places, paths, settings)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(Path(out), name, settings, len(paths), overwrite, progress or _quiet)
+    run = _Run(places, settings, len(paths), overwrite, progress or _quiet)
     with run.stack:
         for path, sequence in zip(paths, sequences, strict=True):
             run.recording(path, sequence)
@@ -105,11 +105,10 @@ class _Run:
     """One conversion, recording by recording; what is gathered over all of them."""
 
     def __init__(
-        self, out: Path, name: str, settings: Settings, total: int, overwrite: bool, progress: Progress
+        self, paths: DatasetPaths, settings: Settings, total: int, overwrite: bool, progress: Progress
     ) -> None:
         self.stack = ExitStack()
-        self._out = out
-        self._name = name
+        self._paths = paths
         self._settings = settings
         self._total = total
         self._overwrite = overwrite
@@ -172,8 +171,8 @@ class _Run:
             writer = open_writer(
                 self._settings,
                 found.roles,
-                self._out,
-                self._name,
+                self._paths.out,
+                self._paths.name,
                 describe=self._describe,
                 overwrite=self._overwrite,
                 leftover=None if self._overwrite else self._leftover(),
@@ -183,10 +182,9 @@ class _Run:
 
     def _leftover(self) -> Leftover | None:
         """What an interrupted conversion left, if it was this one; raises DatasetError if it was another."""
-        paths = DatasetPaths(Path(os.path.abspath(self._out)), self._name, self._settings.layout)
-        if not paths.unfinished:
+        if not self._paths.unfinished:
             return None
-        leftover = take_over(paths, self._describe())
+        leftover = take_over(self._paths, self._describe())
         self._notes += [f"continues behind {leftover.points[-1].samples} samples of an interrupted conversion"]
         return leftover
 
@@ -282,7 +280,7 @@ class _Run:
         )
 
     def _nothing(self) -> str:
-        lines = [f"no sample could be made, nothing is written to {self._out}"]
+        lines = [f"no sample could be made, nothing is written to {self._paths.out}"]
         for topic, count in self._counts.topics.items():
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:

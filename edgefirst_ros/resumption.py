@@ -25,7 +25,9 @@ def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> Leftover:
     leftover = Leftover(paths)
     known = leftover.description
     what = "sources" if known and not _same_files(known.get("sources"), mine["sources"]) else ""
-    what = what or next((key for key in ("configuration", "software") if known and known.get(key) != mine[key]), "")
+    if known and not what:
+        alike = _alike(known.get("configuration"), mine["configuration"])
+        what = "configuration" if not alike else "software" if known.get("software") != mine["software"] else ""
     if what:
         leftover.close()
         raise DatasetError(
@@ -45,13 +47,19 @@ def finished(
     table = TableFile(paths.frames)
     known = {key: parsed(value) for key, value in table.metadata.items()}
     files = [{"file": path.name, "size": path.stat().st_size} for path in recordings if path.exists()]
+    mine = settings.model_dump(mode="json")
     same = _same_files(known.get("sources"), files) and len(known["sources"]) == len(recordings)
-    if "recovered" in known or not same or known.get("configuration") != settings.model_dump(mode="json"):
+    if "recovered" in known or not same or not _alike(known.get("configuration"), mine):
         why = "an interrupted conversion that was recovered" if "recovered" in known else "another conversion"
         raise DatasetError(f"{paths.container} exists and is of {why}; use --overwrite to replace it")
     tidy(paths)
     base = known["time_base"]
     return table.rows, Counts.of(known["counts"]), base.get("sequences") or {paths.name: base}
+
+
+def _alike(known: Any, mine: Mapping[str, Any]) -> bool:
+    """Whether two configurations give the same dataset, as they do with any number of threads."""
+    return isinstance(known, dict) and {**known, "jobs": 0} == {**mine, "jobs": 0}
 
 
 def _same_files(known: Any, mine: Sequence[Mapping[str, Any]]) -> bool:

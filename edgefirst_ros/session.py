@@ -14,6 +14,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.rebuild import REFERENCE
+from edgefirst_ros.dataset.seen import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sync.clock import TimeBase
@@ -85,7 +86,7 @@ class Reached:
     def __init__(self) -> None:
         self._samples = 0
         self._used: Counter[str] = Counter()
-        self._last: dict[str, object] = {}
+        self._messages = NewMessages()
 
     def write(self, writer: DatasetWriter, sample: Sample) -> None:
         """Write a sample; raises as the writer does."""
@@ -94,18 +95,12 @@ class Reached:
             writer.write(sample)
         finally:
             if writer.samples > before:
-                self._note(sample)
-
-    def _note(self, sample: Sample) -> None:
-        self._samples += 1
-        for column, stamp in sample.frame_row.items():
-            if column.endswith("_timestamp") and stamp is not None and stamp != self._last.get(column):
-                self._last[column] = stamp
-                self._used[column.removesuffix("_timestamp").replace("_", ".")] += 1
+                self._samples += 1
+                self._used.update(self._messages.of(sample.frame_row))
 
     def settle(self, counts: Counts, roles: Roles) -> None:
         """Count what did not reach it."""
-        written = {topic: self._used[sensor] for sensor, topic in roles.companions.items()}
+        written = {topic: self._used[sensor.replace(".", "_")] for sensor, topic in roles.companions.items()}
         written[roles.reference] = self._samples
         for topic, number in written.items():
             count = counts[topic]

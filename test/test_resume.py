@@ -34,7 +34,10 @@ def recordings(recording):
 
 
 def interrupt(recordings, out, after, **options):
-    """Convert until so many messages were given to the second walks, of all recordings together."""
+    """Convert until so many messages were given to the second walks, of all recordings together.
+
+    With one thread each, so that what was read is soon written too.
+    """
     count = 0
 
     def progress(what, done, of):
@@ -44,7 +47,7 @@ def interrupt(recordings, out, after, **options):
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        convert(recordings, out, progress=progress, **options)
+        convert(recordings, out, progress=progress, jobs=1, **options)
 
 
 def files(out):
@@ -123,6 +126,13 @@ def test_a_finished_dataset(recordings, tmp_path, layout):
     assert again.counts.plain() == first.counts.plain()
     with pytest.raises(DatasetError, match="--overwrite"):
         convert(recordings, tmp_path, name="drive", layout=layout)
+
+
+def test_a_finished_dataset_has_no_pace(recordings, tmp_path, command):
+    arguments = [*command, "convert", recordings[0], "-o", tmp_path, "--name", "drive", "--resume"]
+    said = [subprocess.run(arguments, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert ["real time" in text for text in said] == [True, False]
+    assert ["finished already" in text for text in said] == [False, True]
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -10,6 +11,8 @@ import typer
 from edgefirst_ros.cli import capture, convert, demo, info, merge, migrate, play, recover, replay, validate
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.errors import EdgeFirstError
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
 
 app = typer.Typer(
     name="edgefirst-ros",

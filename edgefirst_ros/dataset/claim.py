@@ -47,6 +47,16 @@ def give_back(fd: int) -> None:
         os.close(fd)
 
 
+def create_anew(path: Path) -> int:
+    """Create `path`, replacing a leftover; returns the descriptor, open for reading and writing. Raises StorageError.
+
+    Only for files of a dataset whose lock the caller holds.
+    """
+    with reporting(path, "create"):
+        path.unlink(missing_ok=True)
+        return os.open(path, NEW_FILE, 0o644)
+
+
 def claim_file(path: Path) -> int:
     """Create `path` and lock it; returns the descriptor, open for reading and writing.
 
@@ -72,10 +82,9 @@ def claim_file(path: Path) -> int:
 
 def reopen_file(path: Path) -> int:
     """Open what a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
-    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
+    if not stat.S_ISREG(os.lstat(path).st_mode):
         raise DatasetError(f"{path}: is no regular file; remove it")
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not _is_locked(fd, path):
         os.close(fd)
         raise InUseError(f"{path}: another writer is at work on this dataset")
@@ -112,11 +121,13 @@ def _is_locked(fd: int, path: Path) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(fd), os.lstat(path))
-    except BlockingIOError:
-        os.close(fd)
-        raise InUseError(f"{path}: another writer is at work on this dataset") from None
     except FileNotFoundError:
         return False
+    except OSError as error:
+        os.close(fd)  # and with it goes the lock
+        if isinstance(error, BlockingIOError):
+            raise InUseError(f"{path}: another writer is at work on this dataset") from None
+        raise
 
 
 def write_at(fd: int, views: Sequence[memoryview], offset: int) -> int:

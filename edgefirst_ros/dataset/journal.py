@@ -16,8 +16,8 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.claim import NEW_FILE, give_back, reporting, write_at
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.dataset.claim import create_anew, give_back, reporting, write_at
+from edgefirst_ros.errors import DatasetError, StorageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -49,16 +49,15 @@ class Journal:
         self._scores = [name for name in columns.names if name.endswith("_score")]
         self._pending: list[Row] = []
         self._pending_bytes = 0
-        with reporting(path, "create"):
-            path.unlink(missing_ok=True)
-            self._fd = os.open(path, NEW_FILE, 0o644)
-            self._sink = _Sink()
-            self._stream = pa.ipc.new_stream(self._sink, columns)
-            try:
+        self._fd = create_anew(path)
+        self._sink = _Sink()
+        self._stream = pa.ipc.new_stream(self._sink, columns)
+        try:
+            with reporting(path, "create"):
                 self._save()
-            except OSError:
-                self.abandon()
-                raise
+        except StorageError:
+            self.abandon()
+            raise
 
     def check(self, row: Row) -> None:
         """Raise DatasetError for a row that breaks a rule of the format, before anything of its sample is written.
@@ -84,8 +83,7 @@ class Journal:
                 raise DatasetError(f"{_place(row)}: a polygon ring of {len(ring)} values, must be 3 or more pairs")
 
     def append(self, row: Row) -> None:
-        """Add a row; a column that is absent is null. Raises DatasetError as `check` does."""
-        self.check(row)
+        """Add a row that `check` let pass; a column that is absent is null."""
         self._pending.append(row)
         self.rows += 1
         mask = row.get("mask")
@@ -176,6 +174,11 @@ class _Sink(io.RawIOBase):
         part = bytes(data)
         self.parts += [part] if part else []
         return len(part)
+
+
+def remade_path(journal: Path) -> Path:
+    """Where another journal grows that is to take the place of one which must not change until then."""
+    return journal.with_name(f"{journal.name}.partial")
 
 
 def read_journal(path: Path) -> Iterator[pa.RecordBatch]:

@@ -20,8 +20,8 @@ from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints
 from edgefirst_ros.dataset.names import KINDS, DatasetPaths, Member, member_name, parse_member, safe_name
 from edgefirst_ros.dataset.rowlog import is_plain_file, read_log
 from edgefirst_ros.dataset.scan import Lost, scan
-from edgefirst_ros.dataset.seen import FrameSet
-from edgefirst_ros.dataset.zipformat import unix_time
+from edgefirst_ros.dataset.seen import FrameSet, keys_of
+from edgefirst_ros.dataset.zipformat import Entry, unix_time
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
@@ -140,38 +140,40 @@ class Leftover:
         synced = Checkpoint() if verify else max(self.points, key=lambda point: point.bytes if point.synced else -1)
         if isinstance(self.container, ArchiveWriter):
             # A file that is shorter than the disk was to have it shows that the disk did not keep its word.
-            kept = os.fstat(self.container.fd).st_size >= synced.bytes
+            with reporting(self.container.path, "read"):
+                kept = os.fstat(self.container.fd).st_size >= synced.bytes
             yield from self._in_archive(self.container, synced.bytes if kept else 0)
         else:
             yield from self._in_folder(synced.samples)
 
     def _in_archive(self, archive: ArchiveWriter, trusted: int) -> Iterator[Found | Lost]:
-        for found in scan(archive.fd, trusted):
+        for found in _scan(archive, trusted):
             if isinstance(found, Lost):
                 yield found
             elif archive.keep(found):
-                yield Found(found.text, unix_time(found.time, found.date), partial(_head, archive.fd, found.data))
+                yield Found(found.text, unix_time(found.time, found.date), partial(_head, archive, found.data))
             else:
                 yield Lost(found.start, found.end, found.text, "is there twice")
 
     def _in_folder(self, trusted: int) -> Iterator[Found | Lost]:
         known = FrameSet()
         for batch in self.frames(trusted):
-            for sequence, frame in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
-                known.add(sequence, frame)
+            for key in keys_of(batch):
+                known.add(*key)
         for name, file in _files(self.paths.members_partial):
             member = parse_member(name)
-            size = file.stat().st_size
+            with reporting(file, "read"):
+                status = file.stat()
             if member is None:
                 why = "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
-                yield Lost(0, size, name, why)
+                yield Lost(0, status.st_size, name, why)
                 continue
             why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
             if why:
-                yield Lost(0, size, name, why)
+                yield Lost(0, status.st_size, name, why)
                 continue
             self.container.seen.note(member)
-            yield Found(name, file.stat().st_mtime_ns, partial(_head_of_file, file))
+            yield Found(name, status.st_mtime_ns, partial(_head_of_file, file))
 
     # ---- what was committed --------------------------------------------------------------
     def rewind(self) -> Checkpoint:
@@ -182,12 +184,12 @@ class Leftover:
 
     def _rewind_archive(self, archive: ArchiveWriter) -> Checkpoint:
         synced, last, reached = max(p.bytes if p.synced else 0 for p in self.points), self.points[-1].bytes, 0
-        for found in scan(archive.fd, synced):
+        for found in _scan(archive, synced):
             if isinstance(found, Lost) or found.end > last:
                 break
             reached = found.end
         point = next(p for p in reversed(self.points) if p.bytes <= reached)
-        for found in scan(archive.fd, point.bytes):
+        for found in _scan(archive, point.bytes):
             if isinstance(found, Lost) or found.end > point.bytes or not archive.keep(found):
                 break
         archive.cut()
@@ -289,12 +291,19 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def _head(fd: int, offset: int, size: int) -> bytes:
-    return os.pread(fd, size, offset)
+def _scan(archive: ArchiveWriter, trusted: int) -> Iterator[Entry | Lost]:
+    """As `scan`, of a file whose path is known. Raises StorageError."""
+    with reporting(archive.path, "read"):
+        yield from scan(archive.fd, trusted)
+
+
+def _head(archive: ArchiveWriter, offset: int, size: int) -> bytes:
+    with reporting(archive.path, "read"):
+        return os.pread(archive.fd, size, offset)
 
 
 def _head_of_file(file: Path, size: int) -> bytes:
-    with file.open("rb") as handle:
+    with reporting(file, "read"), file.open("rb") as handle:
         return handle.read(size)
 
 
@@ -302,15 +311,21 @@ def _present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Pa
     """The members of a frame that are there as files."""
     for kind in KINDS if safe_name(sequence) == sequence else ():
         file = root / member_name(sequence, frame, kind)
-        if file.is_file() and not file.is_symlink():
+        if is_plain_file(file):
             yield Member(sequence, frame, kind), file
 
 
 def _files(root: Path) -> Iterator[tuple[str, Path]]:
     """(name, file) of all regular files one folder below, in the order of frames."""
-    for folder in sorted(p for p in root.iterdir() if p.is_dir() and not p.is_symlink()):
-        found = [(f"{folder.name}/{p.name}", p) for p in folder.iterdir() if p.is_file() and not p.is_symlink()]
+    for folder in _listed(root, os.DirEntry.is_dir):
+        found = [(f"{folder.name}/{file.name}", file) for file in _listed(folder, os.DirEntry.is_file)]
         yield from sorted(found, key=lambda item: _order(item[0]))
+
+
+def _listed(folder: Path, is_wanted: Callable[..., bool]) -> list[Path]:
+    with reporting(folder, "list"), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if is_wanted(entry, follow_symlinks=False)]
+    return [folder / name for name in sorted(names)]
 
 
 def _order(name: str) -> tuple[int, int, str]:
@@ -319,15 +334,16 @@ def _order(name: str) -> tuple[int, int, str]:
 
 
 def _fault(file: Path, kind: str) -> str:
-    """What is wrong with a file that may have been cut; empty when nothing is."""
-    try:
+    """What is wrong with a file that may have been cut; empty when nothing is. Raises where it cannot be read now."""
+    with reporting(file, "read"):
         data = file.read_bytes()
+    try:
         if kind.endswith("jpeg"):
             check_jpeg(data)
         elif kind.endswith("png"):
             check_png(data)
         else:
             decode_cloud(data)
-    except (MessageError, DatasetError, OSError) as error:
+    except (MessageError, DatasetError) as error:
         return str(error)
     return ""

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.journal import remade_path
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.errors import DatasetError
 
@@ -61,30 +62,34 @@ def remove_unfinished(paths: DatasetPaths) -> None:
             remove_tree(paths.folder_partial)
         else:
             journals = paths.arrow_journal, paths.frames_journal
-            rebuilt = (journal.with_name(f"{journal.name}.partial") for journal in journals)
             tables = paths.arrow_partial, paths.frames_partial
-            _remove(*journals, *rebuilt, *tables, paths.row_log, paths.reserve, paths.members_partial)
+            remade = map(remade_path, journals)
+            _remove(*journals, *remade, *tables, paths.row_log, paths.reserve, paths.members_partial)
 
 
 def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
-    """Raise DatasetError where a finished dataset is in the way, or what is there cannot be replaced by one."""
+    """Raise DatasetError where a finished dataset is in the way, or what is there cannot be replaced by one.
+
+    Raises StorageError where the disk does not tell.
+    """
     finals = [paths.container] if paths.layout == "directory" else [paths.container, paths.arrow, paths.frames]
     for path in finals:
         if not os.path.lexists(path):
             continue
         if not overwrite:
             raise DatasetError(f"{path} exists; use --overwrite to replace it")
-        if path.is_dir() and paths.layout == "zip":
+        if os.path.isdir(path) and paths.layout == "zip":
             raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
     if paths.layout == "directory" and os.path.lexists(paths.container):
         _refuse_foreign_folder(paths)
 
 
 def _refuse_foreign_folder(paths: DatasetPaths) -> None:
-    if paths.folder.is_symlink() or not paths.folder.is_dir():
+    if os.path.islink(paths.folder) or not os.path.isdir(paths.folder):
         raise DatasetError(f"{paths.folder} is no folder of a dataset; remove it")
     own = {paths.members.name, paths.arrow.name, paths.frames.name}
-    foreign = {entry.name for entry in paths.folder.iterdir()} - own
+    with reporting(paths.folder, "list"):
+        foreign = set(os.listdir(paths.folder)) - own
     if foreign:
         raise DatasetError(f"{paths.folder} holds more than a dataset ({min(foreign)!r}) and is not replaced")
 

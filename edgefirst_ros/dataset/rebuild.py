@@ -98,6 +98,7 @@ class Rebuilt:
         self.annotate(row)
 
     def _append(self, journal: Journal, row: Mapping[str, object]) -> None:
+        journal.check(row)
         journal.append(row)
         if journal.heavy:
             journal.flush(sync=False)
@@ -114,11 +115,6 @@ def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | No
             if len(head) < length:
                 break
     return _NOTHING, None
-
-
-def rebuilt_path(journal: Path) -> Path:
-    """Where the rows that are made anew for a journal are kept on the way."""
-    return journal.with_name(f"{journal.name}.partial")
 
 
 def recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:

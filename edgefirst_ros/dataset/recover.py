@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,17 +18,17 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.archive import ArchiveWriter
 from edgefirst_ros.dataset.claim import reporting
-from edgefirst_ros.dataset.journal import read_journal
+from edgefirst_ros.dataset.journal import read_journal, remade_path
 from edgefirst_ros.dataset.leftover import KIND_OF, Found, Leftover, expected_kinds
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
-from edgefirst_ros.dataset.rebuild import REFERENCE, Rebuilt, rebuilt_path, recounted
+from edgefirst_ros.dataset.rebuild import REFERENCE, Rebuilt, recounted
 from edgefirst_ros.dataset.scan import Lost
-from edgefirst_ros.dataset.seen import FrameSet, Seen
+from edgefirst_ros.dataset.seen import FrameSet, NewMessages, Seen, keys_of
 from edgefirst_ros.dataset.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.tables import seal_annotations, seal_frames
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
 
 LISTED = 100
 """Stretches without a whole member that are reported one by one."""
@@ -72,7 +72,7 @@ class Recovery:
             said += f"; annotations of {self.annotations_lost} samples may be lost"
         if self.rows_dropped:
             said += f"; {self.rows_dropped} samples of the journal are not there"
-        return said
+        return "; ".join([said, *self.notes])
 
     @property
     def exit_code(self) -> int:
@@ -113,17 +113,19 @@ def recover(
 def recover_all(out: Path, say: Callable[[str], None]) -> None:
     """Complete every unfinished dataset in a folder that nobody writes to; says in words what became of each."""
     try:
-        for paths in unfinished(out):
-            with suppress(InUseError):
-                try:
-                    report = recover(paths.container)
-                    say(f"completed {paths.container}, which was left unfinished: {report.text}")
-                except InUseError:
-                    raise
-                except EdgeFirstError as error:
-                    say(f"{paths.container} was left unfinished and cannot be completed: {error}")
-    except OSError as error:
-        say(f"{out}: cannot be searched for unfinished datasets: {error}")
+        found = unfinished(out)
+    except StorageError as error:
+        say(str(error))
+        return
+    for paths in found:
+        try:
+            report = recover(paths.container)
+        except InUseError:
+            continue
+        except EdgeFirstError as error:
+            say(f"{paths.container} was left unfinished and cannot be completed: {error}")
+        else:
+            say(f"completed {paths.container}, which was left unfinished: {report.text}")
 
 
 class _Recoverer:
@@ -134,7 +136,9 @@ class _Recoverer:
         self._foreign = not leftover.journalled
         self._seen: Seen = leftover.container.seen
         self._used: Counter[tuple[str, str]] = Counter()
-        self._last: dict[str, object] = {}
+        self._messages = NewMessages()
+        self._kept = FrameSet()
+        """Samples of the journal of frames that stay."""
         self._damaged: list[str] = []
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
@@ -148,16 +152,17 @@ class _Recoverer:
         if not self._foreign and not report.dry_run:
             refuse_existing(paths, overwrite=overwrite)
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(TemporaryDirectory())) if report.dry_run else paths.folder_partial
+            folder = stack.enter_context(_temporary(paths)) if report.dry_run else paths.folder_partial
             annotations, frames = (
-                rebuilt_path(folder / path.name) for path in (paths.arrow_journal, paths.frames_journal)
+                remade_path(folder / path.name) for path in (paths.arrow_journal, paths.frames_journal)
             )
             for made in (annotations, frames):
-                stack.callback(made.unlink, missing_ok=True)
+                stack.callback(_discard, made)
             rebuilt = Rebuilt(annotations, frames, self._leftover.companions)
             self._gather(rebuilt, verify=verify)
             if not report.members:
                 self._nothing()
+            self._note_merge()
             if not report.dry_run:
                 self._complete(annotations, frames)
         return report
@@ -166,10 +171,10 @@ class _Recoverer:
         """Find what is whole, and make the rows that are missing."""
         leftover, report = self._leftover, self._report
         for batch in leftover.annotations():
-            for key in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
+            for key in keys_of(batch):
                 rebuilt.know_annotation(*key)
         for batch in leftover.frames():
-            for key in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
+            for key in keys_of(batch):
                 rebuilt.know_frame(*key)
         for found in leftover.members(verify=verify):
             if isinstance(found, Found):
@@ -184,7 +189,8 @@ class _Recoverer:
             report.rows_dropped += batch.num_rows - len(rows)
             report.samples += len(rows)
             for row in rows:
-                self._count(row)
+                self._kept.add(row["name"], row["frame"])
+                self._used.update((row["name"], part) for part in (REFERENCE, *self._messages.of(row)))
                 rebuilt.annotate(row)
         rebuilt.finish()
         for sequence, count in rebuilt.per_sequence.items():
@@ -192,15 +198,6 @@ class _Recoverer:
         report.samples += rebuilt.samples
         report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
         report.annotations_lost = rebuilt.annotations
-
-    def _count(self, row: Mapping[str, Any]) -> None:
-        """Count a sample, and each message of a companion once."""
-        self._used[row["name"], REFERENCE] += 1
-        for base in KIND_OF:
-            stamp = row.get(f"{base}_timestamp")
-            if stamp is not None and stamp != self._last.get(base):
-                self._last[base] = stamp
-                self._used[row["name"], base] += 1
 
     def _lose(self, lost: Lost) -> None:
         report = self._report
@@ -210,6 +207,16 @@ class _Recoverer:
             report.lost.append(lost)
         if self._paths.layout == "directory":
             self._damaged.append(lost.name)
+
+    def _note_merge(self) -> None:
+        """What a merge had not copied yet is not lost, but here it is missing."""
+        merged = self._leftover.description.get("merged")
+        if isinstance(merged, list) and merged:
+            names = ", ".join(str(part.get("dataset")) for part in merged if isinstance(part, dict))
+            self._report.notes.append(
+                f"it was being merged from {names} and has only what was copied by then; "
+                "merge them again with --overwrite to have all"
+            )
 
     def _nothing(self) -> None:
         """Nothing can be completed: what a writer left before its first member was whole is removed."""
@@ -242,23 +249,10 @@ class _Recoverer:
         yield from read_journal(rebuilt)
 
     def _annotations(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
-        dropped = self._dropped()
         for batch in self._leftover.annotations():
-            keys = zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)
-            yield batch.filter(pa.array([key not in dropped for key in keys], pa.bool_()))
+            there = [key in self._kept or bool(self._seen.kinds(*key)) for key in keys_of(batch)]
+            yield batch.filter(pa.array(there, pa.bool_()))
         yield from read_journal(rebuilt)
-
-    def _dropped(self) -> FrameSet:
-        """Samples with rows in the journals and nothing else."""
-        kept, dropped = FrameSet(), FrameSet()
-        for batch in self._leftover.frames():
-            for row in self._kept_frames(batch):
-                kept.add(row["name"], row["frame"])
-        for batch in self._leftover.annotations():
-            for key in zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True):
-                if key not in kept and not self._seen.kinds(*key):
-                    dropped.add(*key)
-        return dropped
 
     # ---- the end -------------------------------------------------------------------------
     def _complete(self, annotations: Path, frames: Path) -> None:
@@ -281,12 +275,13 @@ class _Recoverer:
                 (paths.members_partial / name).unlink(missing_ok=True)
         self._leftover.container.close()
         for path in (annotations, frames):
-            path.unlink(missing_ok=True)  # before the folder that holds them is put in place
+            with reporting(path, "remove"):
+                path.unlink(missing_ok=True)  # before the folder that holds them is put in place
         place(paths)
 
     def _is_kept(self, table: Path) -> bool:
         """Whether a table of another tool can stay as it is; one that cannot be read is put aside."""
-        if not self._foreign or not table.exists():
+        if not self._foreign or not os.path.exists(table):
             return False
         try:
             for _ in TableFile(table).batches():
@@ -314,3 +309,18 @@ class _Recoverer:
             "rows_dropped": report.rows_dropped,
         }
         return known
+
+
+@contextmanager
+def _temporary(paths: DatasetPaths) -> Iterator[Path]:
+    """A folder for what a dry run makes."""
+    with reporting(paths.members_partial, "make a temporary folder for a dry run"):
+        folder = TemporaryDirectory(ignore_cleanup_errors=True)
+    with folder as name:
+        yield Path(name)
+
+
+def _discard(made: Path) -> None:
+    """Remove what was made on the way, as far as the disk lets it go: what went wrong before says more."""
+    with suppress(OSError):
+        made.unlink(missing_ok=True)

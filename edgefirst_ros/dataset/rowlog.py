@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import NEW_FILE, give_back, reporting, write_at
+from edgefirst_ros.dataset.claim import create_anew, give_back, reporting, write_at
 
 _LARGEST = 1 << 26
 """Bytes that are read of a log: far more than come in a flush interval."""
@@ -38,9 +39,7 @@ class RowLog:
         """Create `path` anew, replacing a leftover."""
         self.path = path
         self._bytes = 0
-        with reporting(path, "create"):
-            path.unlink(missing_ok=True)
-            self._fd = os.open(path, NEW_FILE, 0o644)
+        self._fd = create_anew(path)
 
     def append(
         self, samples: int, rows: int, frame: Mapping[str, Any], annotations: Sequence[Mapping[str, Any]]
@@ -85,8 +84,12 @@ def read_log(path: Path) -> list[Logged]:
 
 
 def is_plain_file(path: Path) -> bool:
-    """Whether a file is there, and no link, pipe or device in its place."""
-    return path.is_file() and not path.is_symlink()
+    """Whether a file is there, and no link, pipe or device in its place; StorageError where the disk does not tell."""
+    with reporting(path, "look it up"):
+        try:
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def _plain(value: Any) -> Any:

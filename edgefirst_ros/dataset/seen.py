@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which members there are: one bit for each kind in one byte for each frame, whatever the length of a drive."""
+"""What is there: members and frames, a bit each, whatever the length of a drive; messages of companions, each once."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
 
 from edgefirst_ros.dataset.names import KINDS, Member, member_name, parse_member
 from edgefirst_ros.errors import DatasetError
@@ -65,3 +69,25 @@ class FrameSet:
     def __contains__(self, frame: tuple[str, int]) -> bool:
         page, place = divmod(frame[1], _PAGE)
         return bool(self._pages.get((frame[0], page), 0) >> place & 1)
+
+
+class NewMessages:
+    """Tells messages from each other: one of a companion can belong to several samples, which follow each other."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, object] = {}
+
+    def of(self, row: Mapping[str, object]) -> list[str]:
+        """The companions, by their columns, of which the next row of frames has a message that was in none before."""
+        found = []
+        for column, stamp in row.items():
+            base = column.removesuffix("_timestamp")
+            if base != column and stamp is not None and stamp != self._last.get(base):
+                self._last[base] = stamp
+                found.append(base)
+        return found
+
+
+def keys_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
+    """(sequence, frame) of every row of either table."""
+    return zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)

@@ -9,7 +9,7 @@ import os
 import resource
 from pathlib import Path
 
-from edgefirst_ros.dataset.claim import NEW_FILE, give_back, reporting
+from edgefirst_ros.dataset.claim import create_anew, give_back, reporting
 from edgefirst_ros.errors import StorageError
 
 _STEP = 1 << 20
@@ -26,9 +26,7 @@ class Reserve:
         """Create `path` anew, replacing a leftover."""
         self.path = path
         self._bytes = 0
-        with reporting(path, "create"):
-            path.unlink(missing_ok=True)
-            self._fd = os.open(path, NEW_FILE, 0o644)
+        self._fd = create_anew(path)
 
     def hold(self, size: int) -> None:
         """Have at least `size` bytes in reserve. Raises StorageError where the disk does not have them."""

@@ -10,9 +10,9 @@ from typing import get_args
 
 from edgefirst_ros.dataset.claim import reporting
 from edgefirst_ros.dataset.container import Archive
+from edgefirst_ros.dataset.journal import remade_path
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.placing import remove_tree
-from edgefirst_ros.dataset.rebuild import rebuilt_path
 from edgefirst_ros.dataset.rowlog import is_plain_file
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.errors import DatasetError
@@ -24,15 +24,17 @@ _SUFFIXES = (
 
 
 def unfinished(out: Path) -> list[DatasetPaths]:
-    """The datasets in a folder that are not finished; somebody may be writing to them."""
-    if not out.is_dir():
+    """The datasets in a folder that are not finished; somebody may be writing to them. Raises StorageError."""
+    if not os.path.isdir(out):
         return []
+    with reporting(out, "search it for unfinished datasets"):
+        names = sorted(os.listdir(out))
     found = []
-    for entry in sorted(out.iterdir()):
-        if entry.name.endswith(".zip.partial"):
-            found.append(DatasetPaths(out, entry.name.removesuffix(".zip.partial"), "zip"))
-        elif entry.name.endswith(".partial") and not entry.name.endswith(".replaced.partial") and entry.is_dir():
-            found.append(DatasetPaths(out, entry.name.removesuffix(".partial"), "directory"))
+    for name in names:
+        if name.endswith(".zip.partial"):
+            found.append(DatasetPaths(out, name.removesuffix(".zip.partial"), "zip"))
+        elif name.endswith(".partial") and not name.endswith(".replaced.partial") and os.path.isdir(out / name):
+            found.append(DatasetPaths(out, name.removesuffix(".partial"), "directory"))
     return [paths for paths in found if paths.unfinished]
 
 
@@ -47,7 +49,7 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
     candidates = [DatasetPaths(out, stem, layout) for out in outs for stem in stems if stem for layout in _LAYOUTS]
     for paths in candidates:
         # NAME.zip.partial of a ZIP must not pass for the folder of a dataset that is named NAME.zip.
-        if paths.unfinished and (paths.layout == "zip" or paths.folder_partial.is_dir()):
+        if paths.unfinished and (paths.layout == "zip" or os.path.isdir(paths.folder_partial)):
             return paths
     for paths in candidates:
         if os.path.isfile(paths.container) if paths.layout == "zip" else os.path.isdir(paths.members):
@@ -72,7 +74,7 @@ def is_sealed(paths: DatasetPaths) -> bool:
         with suppress(DatasetError):
             Archive(paths.members_partial)
             tables = (paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)
-            return all(_is_table(partial if partial.exists() else final) for partial, final in tables)
+            return all(_is_table(partial if os.path.exists(partial) else final) for partial, final in tables)
         return False
     building = paths.folder_partial
     return _is_table(building / paths.arrow.name) and _is_table(building / paths.frames.name)
@@ -92,6 +94,6 @@ def tidy(paths: DatasetPaths) -> None:
             return
         for journal in (paths.arrow_journal, paths.frames_journal):
             journal.unlink(missing_ok=True)
-            rebuilt_path(journal).unlink(missing_ok=True)
+            remade_path(journal).unlink(missing_ok=True)
         for path in (paths.row_log, paths.arrow_partial, paths.frames_partial, paths.reserve):
             path.unlink(missing_ok=True)

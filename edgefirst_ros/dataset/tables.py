@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.batches import Batches
-from edgefirst_ros.dataset.claim import NEW_FILE, reporting
+from edgefirst_ros.dataset.claim import create_anew, reporting
 from edgefirst_ros.dataset.forms.write import write_rows
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.versions import survey, written_columns
@@ -89,11 +89,8 @@ def _seal(
     metadata: Mapping[str, str],
     version: str,
 ) -> int:
-    with reporting(out, "write"):
-        out.unlink(missing_ok=True)
-        fd = os.open(out, NEW_FILE, 0o644)
-        with open(fd, "wb", buffering=1 << 20) as file:
-            rows = write_rows(journal, file, ".arrow", columns, categories, metadata, version)
-            file.flush()
-            os.fsync(file.fileno())
+    with reporting(out, "write"), open(create_anew(out), "wb", buffering=1 << 20) as file:
+        rows = write_rows(journal, file, ".arrow", columns, categories, metadata, version)
+        file.flush()
+        os.fsync(file.fileno())
     return rows

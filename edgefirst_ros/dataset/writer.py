@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.claim import give_back, reporting
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal
+from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal, remade_path
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
 from edgefirst_ros.dataset.opening import open_container, remove_if_possible
@@ -101,7 +102,7 @@ class DatasetWriter:
         self._describe = describe or dict
         self._described: dict[str, object] = {}
         self._frames_columns = schemas.frames_columns(companions)
-        self._kept: dict[str, int] = {}
+        self._kept: Counter[str] = Counter()
         self._expected: Iterator[Mapping[str, object]] = iter(())
         self._resumed = leftover is not None
         if leftover is None:
@@ -146,8 +147,7 @@ class DatasetWriter:
             columns = ANNOTATION_JOURNAL, schemas.journal_schema(self._frames_columns)
             made = []
             for path, schema, batches in zip((paths.arrow_journal, paths.frames_journal), columns, rows, strict=True):
-                # Renamed over the old one when it is whole: until then the old one must not change.
-                journal = Journal(path.with_name(f"{path.name}.partial"), schema)
+                journal = Journal(remade_path(path), schema)
                 failing.callback(journal.abandon)
                 journal.refill(batches())
                 made.append(journal)
@@ -160,14 +160,13 @@ class DatasetWriter:
             self._log = RowLog(paths.row_log)
             failing.pop_all()
         for batch in read_journal(paths.frames_journal):
-            for sequence in batch["name"].to_pylist():
-                self._kept[sequence] = self._kept.get(sequence, 0) + 1
+            self._kept.update(batch["name"].to_pylist())
         self._expected = (row for batch in read_journal(paths.frames_journal) for row in batch.to_pylist())
         self.committed = point.samples
 
     def kept(self, sequence: str) -> int:
         """How many of the first samples of a sequence are there already, where a leftover is continued."""
-        return self._kept.get(sequence, 0)
+        return self._kept[sequence]
 
     def __enter__(self) -> Self:
         return self
@@ -192,7 +191,7 @@ class DatasetWriter:
         when the disk refuses; `samples` tells whether the sample is among those that can still be completed.
         """
         identity = {"name": sample.sequence, "frame": sample.frame, "timestamp": sample.timestamp}
-        if self.samples < sum(self._kept.values()):
+        if self.samples < self.committed:  # a leftover has it
             self._compare({**identity, **sample.frame_row})
             self.samples += 1
             return

@@ -57,7 +57,7 @@ def test_refused_on_writing(bad, tmp_path_factory):
     row = {"name": "drive", "frame": 1, "timestamp": 1}
     journal.append(row)
     with pytest.raises(DatasetError, match="drive frame 1"):
-        journal.append({**row, name: value})
+        journal.check({**row, name: value})
     journal.close()
     assert journal.rows == 1
 

@@ -92,6 +92,7 @@ def test_names_that_are_none(left, known, name):
         {"samples": 1, "rows": 1, "bytes": 10, "description": {"schema_version": [], "labels": {"a": 1}}},
         {"samples": 1, "rows": 1, "bytes": 10, "description": {"schema_version": "1999", "labels": [1, 2]}},
         {"samples": 1, "rows": 1, "bytes": 10, "description": {"sources": "x", "static_transforms": 7}},
+        {"samples": 1, "rows": 1, "bytes": 10, "description": {"merged": [7, {}, {"dataset": ["\ud800"]}]}},
         {},
     ],
     ids=str,

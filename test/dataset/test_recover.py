@@ -4,6 +4,9 @@
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 
 import edgefirst_client
 import pyarrow as pa
@@ -228,6 +231,33 @@ def test_all_of_a_folder(tmp_path):
     assert len(said) == 2
     assert all("completed" in line and "3 samples, 9 members" in line for line in said)
     assert sorted(os.listdir(tmp_path)) == ["one.arrow", "one.frames.arrow", "one.zip", "two"]
+
+
+KILLED = """
+import os, signal, sys
+from edgefirst_ros.dataset.merge import merge
+
+def progress(what, done, of):
+    if done == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+merge(sys.argv[1:3], sys.argv[3], name="both", rename=True, progress=progress)
+"""
+
+
+def test_a_merge_that_was_killed(tmp_path):
+    """What was not copied yet is missing, and nothing else would tell."""
+    for name in ("one", "two"):
+        finish(tmp_path / name, map(sample, TINY))
+    sources = [tmp_path / name / "drive.zip" for name in ("one", "two")]
+    run = subprocess.run([sys.executable, "-c", KILLED, *sources, tmp_path / "out"], check=False)
+    assert run.returncode == -signal.SIGKILL
+    said = []
+    recover_all(tmp_path / "out", said.append)
+    assert len(said) == 1
+    assert "4 samples" in said[0]
+    assert "merged from drive, drive" in said[0]
+    assert "--overwrite" in said[0]
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])

@@ -203,7 +203,7 @@ def test_numpy_values(tmp_path):
 def test_invalid_rows(tmp_path, bad):
     made = Journal(tmp_path / "j", ANNOTATION_JOURNAL)
     with pytest.raises(DatasetError):
-        made.append(row(1, **bad))
+        made.check(row(1, **bad))
     made.append(row(2))
     made.close()
     assert made.rows == 1
@@ -215,6 +215,7 @@ def test_invalid_rows(tmp_path, bad):
 def test_rows_of_wrong_type(tmp_path, bad):
     made = Journal(tmp_path / "j", ANNOTATION_JOURNAL)
     with pytest.raises(DatasetError):  # noqa: PT012  (which of the two is free)
+        made.check(row(1) | bad)
         made.append(row(1) | bad)
         made.flush(sync=False)
     made.append(row(2))
