@@ -232,9 +232,10 @@ class _Run:
                 numbered=found.numbered,
                 by_header=found.by_header,
             )
+            wanted = found.wanted
             for done, message in enumerate(found.recording.messages(roles.streamed, found.topics)):
                 pipeline.push(message)
-                self._progress(f"converting {sequence}", done, found.wanted)
+                self._progress(f"converting {sequence}", done, wanted)
             pipeline.finish()
         except StorageError as error:
             if not writer.samples or writer.samples < writer.committed:

@@ -18,6 +18,7 @@ from edgefirst_ros.sensors.bitstream import UNDECODABLE
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.order import all_different
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
 from edgefirst_ros.topics import STATICS, Roles, choose_topics
 
@@ -55,7 +56,7 @@ class _Sequence:
     def recorded_order(self) -> list[int]:
         """Positions of the messages in recorded order."""
         numbers = np.frombuffer(self.numbers, np.uint32)
-        if len(np.unique(numbers)) == len(numbers):
+        if all_different(numbers):
             return [int(n) for n in np.argsort(numbers, kind="stable")]
         return [int(n) for n in np.argsort(np.frombuffer(self.log, np.int64), kind="stable")]
 
@@ -95,8 +96,8 @@ class Survey:
     @property
     def wanted(self) -> int:
         """Messages the second walk gives."""
-        channels = self.recording.channels.values()
-        return sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in self.roles.streamed)
+        channels, streamed = self.recording.channels.values(), self.roles.streamed
+        return sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in streamed)
 
     def count(self, counts: Counts) -> None:
         """Count the messages of every topic as seen, and those that only this walk reads."""
