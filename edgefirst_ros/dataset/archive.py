@@ -61,7 +61,7 @@ class Container(Protocol):
 
 
 class ArchiveWriter:
-    """Writes a ZIP of stored members; sizes and CRC are in the local headers, nothing written is touched again.
+    """Writes a ZIP of stored (or `Deflated`) members; sizes and CRC are in the local headers, nothing written changes.
 
     The file is created anew and locked: one that a dead writer left is replaced, one in use is refused (DatasetError).
     Memory does not grow with the members but for one byte per frame, which tells repeated names.
@@ -114,7 +114,7 @@ class ArchiveWriter:
         crc = 0
         for view in views:
             crc = isal_zlib.crc32(view, crc)
-        entry = new_entry(name, self._offset, size, crc, time_ns)
+        entry = new_entry(name, self._offset, size, crc, time_ns, buffers)
         record = central_record(entry)
         with reporting(self.path, f"write {name}"):
             self._largest.check(entry.end + self._central.size + len(record) + END_BYTES)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import unicodedata
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,12 +16,14 @@ from typing import Any
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.container import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.uniting import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.zipformat import LOCAL, Deflated
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
 
@@ -71,8 +74,9 @@ def merge(
 ) -> Merged:
     """Merge datasets, of either layout, to one in the folder `out`, called `name` (by default as the folder).
 
-    Members keep their bytes; with `rename` sequences whose name is taken get another one, and with it their pictures'
-    EXIF. Rows get the newest schema version there is. Raises DatasetError or UsageError; then nothing is left of it.
+    Members keep their bytes, and in a ZIP those that are deflated stay so; their checksums are compared. With `rename`
+    sequences whose name is taken get another one, and with it their pictures' EXIF. Rows get the newest schema version
+    there is. Raises DatasetError or UsageError; then nothing is left of it.
     """
     if not datasets:
         raise UsageError("no dataset is given")
@@ -100,12 +104,13 @@ def merge(
     with writer, ExitStack() as failing:
         failing.callback(writer.abort)
         for part in parts:
+            deflated = _deflated(part.dataset.container) if layout == "zip" else {}
             for key in _keys(part.dataset):
                 row = _frames_row(part, key, companions)
                 if row is None:
                     lost += 1
                     continue
-                writer.write(_sample(part, key, row))
+                writer.write(_sample(part, key, row, deflated))
                 if progress is not None:
                     progress(f"merging {part.dataset.paths.name}", writer.samples, total)
             lost += _left_over(part, notes)
@@ -181,19 +186,36 @@ def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, An
     return row
 
 
-def _sample(part: Part, key: Key, row: dict[str, Any]) -> Sample:
+def _sample(part: Part, key: Key, row: dict[str, Any], deflated: Mapping[str, zipfile.ZipInfo]) -> Sample:
     dataset, sequence = part.dataset, part.sequences[key.name]
-    members = []
+    members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
         data = dataset.container.read(name)
         renamed = sequence != key.name and kind.startswith("camera.")
         try:
-            members.append((kind, _with_sequence(data, kind, sequence) if renamed else [data]))
+            if renamed:
+                members.append((kind, _with_sequence(data, kind, sequence)))
+            elif name in deflated and isinstance(dataset.container, Archive):
+                members.append((kind, _as_it_lies(dataset.container, deflated[name])))
+            else:
+                members.append((kind, [data]))
         except EdgeFirstError as error:
             raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
     return Sample(sequence, frame, stamp, members, own, list(part.rows(key)))
+
+
+def _deflated(container: Container) -> dict[str, zipfile.ZipInfo]:
+    last = {entry.filename: entry for entry in container.entries} if isinstance(container, Archive) else {}
+    return {name: entry for name, entry in last.items() if entry.compress_type == DEFLATED}
+
+
+def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:
+    """The data of a deflated member, which was read before: it is whole."""
+    *_, named, extended = LOCAL.unpack(archive.pread(LOCAL.size, entry.header_offset))
+    data = archive.pread(entry.compress_size, entry.header_offset + LOCAL.size + named + extended)
+    return Deflated(data, entry.file_size, entry.CRC)
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:

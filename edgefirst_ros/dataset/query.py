@@ -51,6 +51,27 @@ def annotating(table: pl.DataFrame) -> pl.DataFrame:
     return table.filter(pl.any_horizontal(pl.col(there).is_not_null())) if there else table.clear()
 
 
+def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """The table without rings that are odd, under three points or not finite, and how many those were."""
+    import polars as pl
+
+    from edgefirst_ros.dataset.forms.variants import is_list, whole_rings
+
+    broken = 0
+    for name in ("polygon", "mask"):
+        array = table[name].to_arrow() if name in table.columns else None
+        if array is None or not is_list(array.type):
+            continue
+        try:
+            array, count = whole_rings(array)
+        except DatasetError:  # lists of something else, which is reported by `validate`
+            continue
+        if count:
+            table = table.with_columns(pl.Series(name, pl.from_arrow(array), table.schema[name]))
+            broken += count
+    return table, broken
+
+
 def matching(
     table: pl.DataFrame, path: Path, label: str | Collection[str] | None, group: str | None, score: float | None
 ) -> Mapping[Key, int]:

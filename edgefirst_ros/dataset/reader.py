@@ -11,6 +11,7 @@ import json
 import operator
 import os
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,10 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.container import Container, open_container
+from edgefirst_ros.dataset.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
 from edgefirst_ros.dataset.names import DatasetPaths, locate
-from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows
+from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 
@@ -53,7 +55,7 @@ class Dataset:
     """A dataset, named by OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow alike, in either layout.
 
     Datasets of other tools open too: without frames or annotations, with other padding of the frame numbers, with
-    NAME.parquet, with other types of columns.  Threads may share a Dataset, and it can be pickled.
+    NAME.parquet or NAME.json, with other types of columns.  Threads may share a Dataset, and it can be pickled.
     Raises DatasetError naming file and member wherever something cannot be read.
     """
 
@@ -62,13 +64,14 @@ class Dataset:
         if not self.paths.members.exists():
             raise DatasetError(f"{self.paths.members}: not there; the tables alone are no dataset")
         self.container: Container = open_container(self.paths.members)
-        self._annotation_file = annotation_file(self.paths.arrow)
+        found = annotation_path(self.paths.arrow)
+        self._annotation_file = open_annotations(found) if found else None
         self._frames_file = TableFile(self.paths.frames) if self.paths.frames.exists() else None
         self._members: dict[Key, dict[str, str]] = {}
         for name in self.container.names:
-            found = member_of(name)
-            if found:
-                self._members.setdefault(found[0], {}).setdefault(found[1], name)
+            member = member_of(name)
+            if member:
+                self._members.setdefault(member[0], {}).setdefault(member[1], name)
         self._order = self._ordered()
 
     def __reduce__(self) -> tuple[type[Dataset], tuple[Path]]:
@@ -85,10 +88,19 @@ class Dataset:
 
     @cached_property
     def annotations(self) -> pl.DataFrame:
-        """All rows of NAME.arrow (or NAME.parquet) as they are stored; without such a file no rows and no columns."""
+        """All rows of NAME.arrow (else NAME.parquet, NAME.json); without such a file no rows and no columns.
+
+        Values are as stored, but for rings that are odd, under three points or not finite: they are dropped, with a
+        warning. JSON is as the Arrow file of its version would be.
+        """
         import polars as pl
 
-        return self._annotation_file.frame() if self._annotation_file else pl.DataFrame()
+        if not self._annotation_file:
+            return pl.DataFrame()
+        table, broken = without_broken_rings(self._annotation_file.frame())
+        if broken:
+            warnings.warn(f"{self._annotation_file.path}: {broken} broken rings are dropped", stacklevel=3)
+        return table
 
     @cached_property
     def frames(self) -> pl.DataFrame | None:
@@ -223,7 +235,7 @@ class Sample:
 
     @property
     def annotations(self) -> pl.DataFrame:
-        """The annotations, columns as in the file; no rows when there are none."""
+        """The annotations, columns as in the dataset's; no rows when there are none."""
         table, rows = self.dataset.annotation_rows
         start, count = rows.get(self.key, (0, 0))
         return table.slice(start, count)
@@ -289,20 +301,12 @@ class Sample:
 
 
 def find(path: str | os.PathLike[str]) -> DatasetPaths:
-    """The dataset at `path`, which may also be its NAME.parquet. Raises DatasetError when there is none."""
+    """The dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError when there is none."""
     given = os.fspath(path)
     try:
-        return locate(given if os.path.isdir(given) else given.removesuffix(".parquet"))
+        return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
     except OSError as error:
         raise DatasetError(f"{given}: cannot be looked at: {error}") from error
-
-
-def annotation_file(arrow: Path) -> TableFile | None:
-    """NAME.arrow, else NAME.parquet beside it, else None. Raises DatasetError when it is no table."""
-    for path in (arrow, arrow.with_name(arrow.name.removesuffix(".arrow") + ".parquet")):
-        if path.exists():
-            return TableFile(path)
-    return None
 
 
 def decode_image(data: bytes) -> NDArray[np.uint8]:

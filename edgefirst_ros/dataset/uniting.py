@@ -7,6 +7,7 @@ import io
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,11 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset.forms.table import annotation_path
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.dataset.query import sorted_rows
-from edgefirst_ros.dataset.reader import Dataset, annotation_file, parsed
+from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.masks import VOID, encode_classes
 
@@ -48,12 +50,14 @@ class Part:
 
     def __post_init__(self) -> None:
         self._table, self._spans = pl.DataFrame(), dict[Key, tuple[int, int]]()
-        table = annotation_file(self.dataset.paths.arrow)
-        if table is None:
+        file = annotation_path(self.dataset.paths.arrow)
+        if file is None:
             return
-        file, found = table.path, read_annotations(table.path)
+        found = read_annotations(file)
         self._table, self._spans = sorted_rows(_frame(list(found.batches()), found.schema), file)
-        self.version, self.metadata = found.version, found.metadata
+        self.version, self.metadata = found.version, dict(found.metadata)
+        if found.nested and "box2d" in found.columns:
+            self.metadata = {**self.metadata, "box2d_format": found.layout}
         if self.version not in schema.WRITABLE:
             raise DatasetError(
                 f"{file}: schema {self.version} cannot be merged, known are {', '.join(schema.WRITABLE)}"
@@ -133,11 +137,11 @@ class Part:
             raise DatasetError(f"{self.dataset.paths.arrow}: a mask of classes can have {VOID} labels, there are more")
         return encode_classes(classes.astype(np.uint8))
 
-    def _check_forms(self, file: Any) -> None:
+    def _check_forms(self, file: Path) -> None:
         """Raise DatasetError where numbers mean something else than in a dataset that is written here."""
         for key in schema.METADATA:
-            there = key.column in self._table.columns and schema.has_metadata(self.version)
-            if there and key.written is not None:
+            said = schema.has_metadata(self.version) or key.name in self.metadata
+            if said and key.column in self._table.columns and key.written is not None:
                 found = self.metadata.get(key.name, key.default)
                 if found != key.written:
                     raise DatasetError(

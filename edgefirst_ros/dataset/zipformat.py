@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import stat
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 LOCAL_MARK, CENTRAL_MARK, END_MARK, END64_MARK = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06"
 DESCRIPTOR_MARK = b"PK\x07\x08"
@@ -62,12 +67,26 @@ class Entry:
         return self.name.decode("utf-8", "surrogateescape")
 
 
-def new_entry(name: str, start: int, size: int, crc: int, time_ns: int) -> Entry:
-    """A member to be stored at offset `start`, dated `time_ns` (since the epoch)."""
+class Deflated(tuple["Buffer"]):
+    """The data of a member as they lie in another ZIP, deflated; `size`, under 4 GB, and `crc` are those unpacked."""
+
+    size: int
+    crc: int
+
+    def __new__(cls, data: Buffer, size: int, crc: int) -> Deflated:
+        """Hold `data`."""
+        made = super().__new__(cls, (data,))
+        made.size, made.crc = size, crc
+        return made
+
+
+def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Sequence[Buffer] = ()) -> Entry:
+    """A member to be put at offset `start`, dated `time_ns` (since the epoch): `data` of this size and checksum."""
     encoded = name.encode()
     time, date = dos_time(time_ns)
-    data = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
-    return Entry(encoded, start, data, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
+    place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
+    entry = Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
+    return replace(entry, size=data.size, crc=data.crc, method=DEFLATED) if isinstance(data, Deflated) else entry
 
 
 def local_header(entry: Entry) -> bytes:

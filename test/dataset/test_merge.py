@@ -276,3 +276,73 @@ def test_rows_of_samples_that_are_not_there_are_a_loss(desk, tmp_path):
     assert (merged.exit_code, merged.samples) == (3, 19)
     assert any("rows of 1 samples without members" in note for note in merged.notes)
     assert validate(merged.paths.container).ok
+
+
+# ---- members as they lie -------------------------------------------------------------------------
+def packed(path, deflated):
+    """The archive once more by zipfile: these kinds deflated, the others stored."""
+    with zipfile.ZipFile(path) as old:
+        parts = [(info, old.read(info)) for info in old.infolist()]
+    with zipfile.ZipFile(path, "w") as new:
+        for info, data in parts:
+            method = zipfile.ZIP_DEFLATED if info.filename.endswith(deflated) else zipfile.ZIP_STORED
+            new.writestr(zipfile.ZipInfo(info.filename, info.date_time), data, method, compresslevel=9)
+
+
+def raw(path):
+    """Method, checksum, sizes, time and data of every member, by its name."""
+    found = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        assert archive.testzip() is None
+        for info in archive.infolist():
+            file.seek(info.header_offset + 26)
+            lengths = file.read(4)
+            file.seek(info.header_offset + 30 + lengths[0] + 256 * lengths[1] + lengths[2] + 256 * lengths[3])
+            data = file.read(info.compress_size)
+            found[info.filename] = (info.compress_type, info.CRC, info.file_size, info.date_time, data)
+    return found
+
+
+@pytest.fixture
+def clouds(desk, tmp_path):
+    """Dataset a with its clouds deflated."""
+    for suffix in (".zip", ".arrow", ".frames.arrow"):
+        shutil.copy(desk / f"a{suffix}", tmp_path / f"clouds{suffix}")
+    packed(tmp_path / "clouds.zip", ".pcd")
+    return tmp_path / "clouds.zip"
+
+
+def test_deflated_members_stay_deflated(desk, clouds, tmp_path):
+    merged = merge([clouds, desk / "b"], tmp_path / "out", name="x")
+    found = raw(merged.paths.container)
+    assert found == raw(clouds) | raw(desk / "b.zip")
+    assert {name.endswith(".pcd") for name, (method, *_) in found.items() if method == zipfile.ZIP_DEFLATED} == {True}
+    assert validate(merged.paths.container).ok
+    again = merge([merged.paths.container], tmp_path / "out", name="y")
+    assert again.paths.container.read_bytes() == merged.paths.container.read_bytes()
+
+
+def test_renamed_members_are_the_same_under_another_name(desk, clouds, tmp_path):
+    merged = merge([desk / "a", clouds], tmp_path / "out", name="x", rename=True)
+    found = raw(merged.paths.container)
+    for name, what in raw(clouds).items():
+        if "camera" not in name:
+            assert found[name.replace("monday", "monday-2")] == what
+    assert validate(merged.paths.container, strict=True).ok
+
+
+def test_files_are_never_deflated(clouds, tmp_path):
+    merged = merge([clouds], tmp_path / "out", name="x", layout="directory")
+    assert members(merged.paths.container) == members(clouds)
+    assert validate(merged.paths.container).ok
+
+
+def test_a_damaged_deflated_member_leaves_nothing_behind(clouds, tmp_path):
+    with zipfile.ZipFile(clouds) as archive:
+        info = [info for info in archive.infolist() if info.compress_type == zipfile.ZIP_DEFLATED][-1]
+    with clouds.open("r+b") as file:
+        file.seek(info.header_offset + 30 + len(info.filename) + info.compress_size // 2)
+        file.write(b"\xa5\x5a\xa5\x5a")
+    with pytest.raises(DatasetError, match=rf"clouds\.zip.*{info.filename}"):
+        merge([clouds], tmp_path / "out", name="x")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())

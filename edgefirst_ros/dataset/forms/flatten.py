@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.boxes import LAYOUTS, converted
+from edgefirst_ros.dataset.boxes import LAYOUTS
+from edgefirst_ros.dataset.forms.gather import BOX3D, KEYS, POSE, Columns, Gathered, names_of
 from edgefirst_ros.dataset.forms.tally import Tally
-from edgefirst_ros.dataset.forms.variants import fixed, numbers_of
-from edgefirst_ros.dataset.rings import is_valid, lengths, lists, offsets
 from edgefirst_ros.errors import DatasetError
 
 ROWS = 1 << 13
@@ -27,11 +25,6 @@ _F64 = pa.float64()
 def _numbers(*names: str) -> pa.DataType:
     return pa.struct([(name, _F64) for name in names])
 
-
-KEYS = {"cxcywh": ("cx", "cy", "w", "h"), "ltwh": ("x", "y", "w", "h"), "xyxy": ("x_min", "y_min", "x_max", "y_max")}
-"""How the numbers of `box2d` are named in each layout."""
-BOX3D = ("x", "y", "z", "w", "h", "l")
-POSE = ("yaw", "pitch", "roll")
 
 SAMPLE = {
     "name": schema.TEXT,
@@ -71,7 +64,7 @@ _OLDER = {"mask", "object_reference", *_FLAGS}
 
 
 class Flattener:
-    """Takes samples (`add`) and gives the table of their rows (`finish`)."""
+    """Takes samples (`add`, or many at once: `add_columns`) and gives the table of their rows (`finish`)."""
 
     def __init__(self, path: Path, tally: Tally) -> None:
         self.samples = 0
@@ -80,7 +73,7 @@ class Flattener:
         self._waiting: list[dict[str, Any]] = []
         self._rows: list[dict[str, Any]] = []
         self._owner: list[int] = []
-        self._batches: list[dict[str, pa.Array]] = []
+        self._batches: list[Gathered] = []
         self._further: dict[str, dict[int, Any]] = {}
         self._before = 0
 
@@ -105,16 +98,25 @@ class Flattener:
         if len(self._rows) >= ROWS:
             self._flush()
 
+    def add_columns(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
+        """Take samples that hold nothing but the keys of SAMPLE, their rows those of ANNOTATION, in these types.
+
+        `owner`: which sample each row belongs to. Raises DatasetError as `add` does.
+        """
+        self._flush()
+        self.samples += len(samples["name"])
+        self._gather(samples, rows, owner)
+
     def finish(self, layout: str) -> pa.Table:
         """Return all rows in working types, those columns that are filled; `layout` is that of box2d."""
         self._flush()
         if layout not in LAYOUTS:
             raise DatasetError(f"{self._path}: box2d_format is {layout!r}, must be one of {', '.join(LAYOUTS)}")
         for batch in self._batches:
-            batch["box2d"] = _boxes(batch.pop("box2d"), batch.pop("layout"), layout)
+            batch.settle(layout)
         columns = {}
         for name, column in schema.WORKING.items():
-            chunks = [batch[name] for batch in self._batches]
+            chunks = [batch.columns[name] for batch in self._batches]
             if (column.level == "identity" and name != "timestamp") or any(c.null_count < len(c) for c in chunks):
                 kind = chunks[0].type if chunks else schema.working(column)
                 columns[name] = pa.chunked_array(chunks, kind)
@@ -175,29 +177,21 @@ class Flattener:
         self._look_over()
         samples = self._columns(self._waiting, SAMPLE, "sample")
         rows = self._columns(self._rows, ANNOTATION, "annotation")
-        owner = pa.array(self._owner)
-        of_sample = {name: array.take(owner) for name, array in _of_samples(samples, self._names()).items()}
-        polygons = _polygons(rows.pop("polygon"))
-        try:
-            masks = [None if m is None else base64.b64decode(m, validate=True) for m in rows.pop("mask").to_pylist()]
-        except (binascii.Error, ValueError) as error:
-            raise self._error(f"has a mask that is no base64: {error}", None) from error
-        numbers, layout = _named_boxes(rows.pop("box2d"))
-        box3d = _stacked(rows.pop("box3d"), BOX3D, pa.float32())
-        self._batches.append(
-            {
-                **of_sample,
-                **rows,
-                "label": rows["label_name"],
-                "polygon": polygons,
-                "mask": pa.array(masks, pa.large_binary()),
-                "box2d": numbers,
-                "layout": layout,
-                "box3d": box3d,
-            }
-        )
-        self._before += len(self._rows)
+        self._gather(samples, rows, np.array(self._owner))
         self._waiting, self._rows, self._owner = [], [], []
+
+    def _gather(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
+        names = names_of(samples)
+        count = len(names)
+        if names.null_count:
+            nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
+            raise self._error("has no name, sequence_name or image_name", nameless)
+        try:
+            self._batches.append(Gathered(samples, rows, names, owner))
+        except ValueError as error:
+            place = f"one of {count} samples up to {self.samples} (from 0)"
+            raise DatasetError(f"{self._path}: {place} has a mask that is no base64: {error}") from error
+        self._before += len(owner)
 
     def _columns(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> dict[str, pa.Array]:
         keys: set[str] = set().union(*values)
@@ -220,24 +214,11 @@ class Flattener:
                     return self._error(
                         f"{key} of its {what}: {error}" if what != "sample" else f"{key}: {error}", place
                     )
-        return self._error("cannot be read", None)
+        return self._error("or one behind it cannot be read", self.samples - len(self._waiting))
 
     def _sample_of(self, row: int) -> int:
         """The number of the sample of a waiting row."""
         return self.samples - len(self._waiting) + self._owner[row]
-
-    def _names(self) -> list[str]:
-        """Names of the waiting samples: SEQUENCE, or the picture's without its suffixes."""
-        found = []
-        for number, sample in enumerate(self._waiting):
-            given = (sample.get("name"), sample.get("sequence_name"), _stem(sample.get("image_name")))
-            name = next((name for name in given if name is not None), None)
-            if name is None:
-                raise self._error(
-                    "has no name, sequence_name or image_name", self.samples - len(self._waiting) + number
-                )
-            found.append(name)
-        return found
 
     def _further_columns(self) -> dict[str, pa.Array]:
         columns = {}
@@ -252,85 +233,5 @@ class Flattener:
                 columns[key] = array
         return columns
 
-    def _error(self, what: str, sample: int | None) -> DatasetError:
-        place = f"one of {len(self._waiting)} samples up to {self.samples}" if sample is None else f"sample {sample}"
-        return DatasetError(f"{self._path}: {place} (from 0) {what}")
-
-
-def _stem(image: str | None) -> str | None:
-    """The name of a picture without what tells its kind: scene_001.camera.jpeg is scene_001."""
-    if image is None:
-        return None
-    name = image.rpartition("/")[2]
-    return (name.rpartition(".")[0] or name).removesuffix(".camera")
-
-
-def _of_samples(found: dict[str, pa.Array], names: list[str]) -> dict[str, pa.Array]:
-    """Columns of the samples in working types; a frame under 0 is none."""
-    frame = found["frame_number"]
-    gps, imu = found["sensors"].flatten()
-    size = pa.StructArray.from_arrays([found["width"], found["height"]], ["width", "height"])
-    return {
-        "name": pa.array(names, schema.TEXT),
-        "frame": pc.if_else(pc.less(frame, 0), pa.scalar(None, frame.type), frame),
-        "timestamp": found["timestamp"],
-        "group": found["group_name"],
-        "size": _stacked(size, ("width", "height"), pa.uint32()),
-        "location": _stacked(gps, ("latitude", "longitude"), pa.float32()),
-        "pose": _stacked(imu, POSE, pa.float32()),
-        **{name: found[name] for name in ("degradation", "neg_label_indices", "not_exhaustive_label_indices")},
-    }
-
-
-def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -> pa.Array:
-    """Named numbers as arrays of a fixed length; null where all are, with a null within where some are."""
-    children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    valid = np.stack([is_valid(children[name]) for name in names], axis=1)
-    parts = [pc.fill_null(children[name], 0).to_numpy(zero_copy_only=False) for name in names]
-    with np.errstate(over="ignore"):
-        numbers = np.stack(parts, axis=1).astype(kind.to_pandas_dtype())
-    flat = pa.array(numbers.reshape(-1), kind, mask=~valid.reshape(-1))
-    bitmap = pa.py_buffer(np.packbits(valid.any(axis=1), bitorder="little"))
-    return pa.Array.from_buffers(schema.array(kind, len(names)), len(array), [bitmap], children=[flat])
-
-
-def _named_boxes(array: pa.StructArray) -> tuple[pa.Array, np.ndarray]:
-    """Boxes by the names of their numbers, and which layout those say."""
-    children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    layout = np.full(len(array), LAYOUTS.index("ltwh"))
-    found = _stacked(array, KEYS["ltwh"], _F64)
-    for name, mark in (("cxcywh", "cx"), ("xyxy", "x_min")):
-        said = is_valid(children[mark])
-        if said.any():
-            layout[said] = LAYOUTS.index(name)
-            other = _stacked(array, KEYS[name], _F64)
-            index = np.where(said, np.arange(len(array)) + len(array), np.arange(len(array)))
-            found = pa.concat_arrays([found, other]).take(pa.array(index))
-    return found, layout
-
-
-def _boxes(named: pa.Array, found: np.ndarray, layout: str) -> pa.Array:
-    """Boxes in the layout of the file. Numbers named x, y, w, h are in that layout, if it has a width at all."""
-    if layout == "cxcywh":
-        found = np.where(found == LAYOUTS.index("ltwh"), LAYOUTS.index("cxcywh"), found)
-    if (found == LAYOUTS.index(layout)).all():
-        return named
-    numbers = numbers_of(named)
-    for number, name in enumerate(LAYOUTS):
-        rows = found == number
-        numbers[rows] = converted(numbers[rows], name, layout)
-    return fixed(numbers, is_valid(named), named.type)
-
-
-def _polygons(array: pa.Array) -> pa.Array:
-    """Rings of points as rings of numbers; a ring with a point that is no pair becomes empty."""
-    rings = pc.list_flatten(array)
-    points = pc.list_flatten(rings)
-    sizes = lengths(points)
-    of_ring = lengths(rings)
-    owner = np.repeat(np.arange(len(rings)), of_ring)
-    odd = np.bincount(owner[sizes != 2], minlength=len(rings)) > 0
-    values = pc.list_flatten(points).cast(pa.float32(), safe=False)
-    kept = np.repeat(~odd[owner], sizes)
-    flat = lists(np.where(odd, 0, of_ring * 2), values.filter(pa.array(kept)))
-    return lists(np.diff(offsets(lengths(array))), flat, is_valid(array))
+    def _error(self, what: str, sample: int) -> DatasetError:
+        return DatasetError(f"{self._path}: sample {sample} (from 0) {what}")

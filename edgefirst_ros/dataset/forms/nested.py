@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nested form: JSON with a sample an object, and its annotations within; read here, sample by sample.
+"""The nested form: JSON with a sample an object, and its annotations within; read here, piece by piece.
 
 A bare array of samples is 2025.10; an object with `schema_version` and `samples` is 2026.04 or later.
 Source: EdgeFirst Annotation Schema 2026.04 ("JSON field", "JSON representation"); dataset.md 5.
@@ -17,10 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset.forms.flatten import Flattener
+from edgefirst_ros.dataset.forms.pieces import Pieces, ends
 from edgefirst_ros.dataset.forms.tally import Tally
 from edgefirst_ros.errors import DatasetError
 
-CHUNK = 1 << 20
+CHUNK = 1 << 21
+"""Characters that are read at once."""
 LARGEST = 1 << 28
 """Characters of the largest sample, and of everything beside the samples."""
 LAYOUT = "ltwh"
@@ -78,6 +80,7 @@ class _Document:
         self._text = ""
         self._at = 0
         self._decode = json.JSONDecoder().raw_decode
+        self._pieces = Pieces()
 
     def read(self) -> None:
         first = self._next()
@@ -110,10 +113,28 @@ class _Document:
             raise ValueError("an object without 'samples'")
 
     def _samples(self) -> None:
-        first = True
+        first, single = True, 0
         while not self._closes("]", first=first):
             first = False
-            self._rows.add(self._value())
+            if not single:
+                single = self._many()
+            if single:
+                self._rows.add(self._value())
+                single -= 1
+
+    def _many(self) -> int:
+        """Take the samples that are whole in this piece at once; else return how many are to be taken one by one."""
+        text = self._text[self._at :].encode()
+        whole = ends(text)
+        if not len(whole):
+            return self._many() if len(text) < CHUNK and self._more() else 1
+        text = text[: int(whole[-1]) + 1]
+        found = self._pieces.parsed(text)
+        if found is None:
+            return len(whole)
+        self._at += len(text) if text.isascii() else len(text.decode())
+        self._rows.add_columns(*found)
+        return 0
 
     def _closes(self, end: str, *, first: bool) -> bool:
         """Go to the next item; True behind the last."""

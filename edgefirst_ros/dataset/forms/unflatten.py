@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.flatten import BOX3D, KEYS, POSE
+from edgefirst_ros.dataset.forms.gather import BOX3D, KEYS, POSE
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.rings import is_valid, lengths, lists
 from edgefirst_ros.dataset.schema import Column
@@ -53,14 +53,23 @@ class NestedWriter:
         rows, blank = self._annotations(batch)
         runs = pl.DataFrame({"head": heads, "row": rows, "blank": blank})
         runs = runs.group_by(pl.col("head").rle_id().alias("run"), maintain_order=True).agg(
-            pl.col("head").first(), pl.col("row").str.join(","), pl.len(), pl.col("blank").all()
+            pl.col("head").first(), pl.col("row").str.join(","), pl.col("blank").all() & (pl.len() == 1)
         )
-        for head, row, count, empty in zip(runs["head"], runs["row"], runs["len"], runs["blank"], strict=True):
-            if head != self._head:
-                self._end()
-                self._head = head
-            self._blank = empty and count == 1 and not self._rows
-            self._rows.append(row)
+        if len(runs) and runs["head"][0] == self._head:
+            self._rows.append(runs["row"][0])
+            self._blank = False
+            runs = runs.slice(1)
+        if len(runs):
+            self._end()
+            whole = pl.concat_str(
+                pl.col("head").str.strip_suffix("}"),
+                pl.lit(',"annotations":['),
+                pl.when("blank").then(pl.lit("")).otherwise("row"),
+                pl.lit("]}"),
+            )
+            self._write(runs.head(-1).select(whole.str.join(",\n")).item())
+            self._head, row, self._blank = runs.select("head", "row", "blank").row(-1)
+            self._rows = [row]
 
     def close(self) -> None:
         """Write what is left, and the end."""
@@ -68,13 +77,16 @@ class NestedWriter:
         self._file.write(b"\n]\n" if self._bare else b"\n]}\n")
 
     def _end(self) -> None:
-        """Write the sample whose rows were gathered."""
-        if not self._head:
-            return
-        rows = "" if self._blank else ",".join(self._rows)
-        text = f'{"" if self._first else ","}\n{self._head[:-1]},"annotations":[{rows}]}}'
-        self._file.write(text.encode())
-        self._first, self._rows, self._head = False, [], ""
+        """Write the sample whose rows were gathered: the last of a batch, which the next one may go on with."""
+        if self._head:
+            rows = "" if self._blank else ",".join(self._rows)
+            self._write(f'{self._head[:-1]},"annotations":[{rows}]}}')
+        self._rows, self._head = [], ""
+
+    def _write(self, samples: str) -> None:
+        if samples:
+            self._file.write(f"{'' if self._first else ','}\n{samples}".encode())
+            self._first = False
 
     def _heads(self, batch: pa.RecordBatch) -> pl.Series:
         """What is said of each row's sample, as text of JSON."""

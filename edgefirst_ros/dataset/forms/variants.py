@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.rings import is_valid, lengths, lists, validity
+from edgefirst_ros.dataset.rings import is_valid, join, lengths, lists, split, validity, without_broken
 from edgefirst_ros.errors import DatasetError
 
 
@@ -76,6 +76,22 @@ def fixed(numbers: np.ndarray, valid: np.ndarray, wanted: pa.DataType) -> pa.Arr
     """Return rows of numbers, (rows, length), as arrays of a fixed length, null where not `valid`."""
     child = pa.array(np.ascontiguousarray(numbers).reshape(-1), wanted.value_type)
     return pa.Array.from_buffers(wanted, len(valid), [validity(valid)], children=[child])
+
+
+def whole_rings(array: pa.Array) -> tuple[pa.Array, int]:
+    """Return polygons, in either form and of the same type, without broken rings, and how many those were.
+
+    Broken are rings that are odd, under three points or not finite; a polygon that loses all of them becomes null.
+    Raises DatasetError for lists of something else.
+    """
+    separated = not is_list(array.type.value_type)
+    polygons = split(brought_to(array, schema.MASK_AS_POLYGON)) if separated else brought_to(array, schema.POLYGON)
+    whole, broken = without_broken(polygons)
+    if not broken:
+        return array, 0
+    changed = lengths(polygons) != lengths(whole)
+    both = pa.concat_arrays([array, (join(whole) if separated else whole).cast(array.type)])
+    return both.take(pa.array(np.arange(len(array)) + len(array) * changed)), broken
 
 
 def numbers_of(array: pa.Array) -> np.ndarray:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.claim import claim_file, give_back, reporting
-from edgefirst_ros.dataset.forms.variants import is_list
+from edgefirst_ros.dataset.forms.table import NestedTable
+from edgefirst_ros.dataset.forms.variants import is_list, whole_rings
 from edgefirst_ros.dataset.placing import sync_folder
 from edgefirst_ros.dataset.reader import find
 from edgefirst_ros.dataset.rings import is_valid
@@ -58,10 +59,12 @@ def fix(path: str | os.PathLike[str]) -> Fix:
     columns = _Columns(subject, table)
     rows = Rows(subject.samples)
     for batch in table.batches():
-        fixed = columns.fixed(batch, done.changed)
+        fixed = columns.fixed(batch, columns.readable, done.changed)
         rows.add(fixed, batch, columns.readable)
     rows.decide(done.changed)
     if done.changed:
+        if isinstance(table, NestedTable):
+            raise DatasetError(f"{table.path}: JSON is not put right; make it {paths.arrow.name} with migrate first")
         done.kept = _replace(table, columns, rows)
     return done
 
@@ -72,19 +75,22 @@ class _Columns:
     def __init__(self, subject: Subject, table: TableFile) -> None:
         self._path = table.path
         self.readable = _readable(table)
+        self.broken: set[str] = set()
+        """Those in which something was put right so far."""
         self._labels = _labels(table) if subject.frames is not None else None
 
-    def fixed(self, batch: pa.RecordBatch, changed: Counter[tuple[str, str]]) -> pa.RecordBatch:
-        """Return the batch with its columns put right, and count what was done."""
+    def fixed(self, batch: pa.RecordBatch, names: Collection[str], changed: Counter[tuple[str, str]]) -> pa.RecordBatch:
+        """Return the batch with the columns in `names` put right, and count what was done."""
         arrays = {name: batch.column(name) for name in batch.schema.names}
         before = {name: arrays[name] for name in schema.GEOMETRY if name in arrays}
-        for name in self.readable:
+        for name in names:
             try:
                 rule, what, (arrays[name], count) = self._repaired(name, arrays)
             except (pa.ArrowException, ValueError) as error:
                 raise DatasetError(f"{self._path}: column {name!r} cannot be put right: {error}") from error
             if count:
                 changed[rule, what] += count
+                self.broken.add(name)
         for name, array in before.items():
             score = f"{name}_score"
             if score in self.readable:
@@ -97,7 +103,7 @@ class _Columns:
         if pa.types.is_null(array.type):
             return "", "", (array, 0)
         if name == "polygon" or (name == "mask" and is_list(array.type)):
-            return "TAB007", f"rings of {name} removed", repair.rings(array)
+            return "TAB007", f"rings of {name} removed", whole_rings(array)
         if name == "mask":
             return "TAB013", "masks that are no PNG files made null", repair.masks(array)
         if name.endswith("_score"):
@@ -129,9 +135,9 @@ def _labels(table: TableFile) -> list[str] | None:
 
 
 def _batches(table: TableFile, columns: _Columns, rows: Rows) -> Iterator[pa.RecordBatch]:
-    start = 0
+    start, broken = 0, sorted(columns.broken)
     for batch in table.batches():
-        fixed = columns.fixed(batch, Counter())
+        fixed = columns.fixed(batch, broken, Counter())
         yield rows.apply(fixed, start)
         start += batch.num_rows
 

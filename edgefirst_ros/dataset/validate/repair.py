@@ -7,21 +7,28 @@ rule stay as they are, bit by bit.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.variants import brought_to, decoded, is_list
-from edgefirst_ros.dataset.rings import is_valid, join, lengths, split, without_broken
+from edgefirst_ros.dataset.forms.variants import brought_to, decoded
+from edgefirst_ros.dataset.rings import is_valid, lengths
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.sensors.picture_file import check_png
+from edgefirst_ros.sensors.picture_file import MAX_SIDE, PNG_SIGNATURE, check_png, png_chunk
 
 NOISE = 1e-6
 """How far rounding may take a score out of 0..1: eight steps of a Float32 at 1."""
+AT_ONCE = 1024
+"""Masks that are copied at a time."""
+HEAD = struct.Struct(">8sI4sII5sII4s")
+"""Of a PNG whose data follow its header at once: up to the kind of the second chunk."""
+TAIL = png_chunk(b"IEND", b"")
 
 Flags = NDArray[np.bool_]
 
@@ -38,18 +45,6 @@ def taken(array: pa.Array, places: pa.Array) -> pa.Array:
         plain = schema.TEXT if types.is_string_view(kind) else pa.large_binary()
         return array.cast(plain).take(places).cast(kind)
     return array.take(places)
-
-
-def rings(array: pa.Array) -> tuple[pa.Array, int]:
-    """Drop rings that are odd, under three points or not finite; a polygon that loses all of them becomes null."""
-    separated = not is_list(array.type.value_type)
-    polygons = split(brought_to(array, schema.MASK_AS_POLYGON)) if separated else brought_to(array, schema.POLYGON)
-    whole, broken = without_broken(polygons)
-    if not broken:
-        return array, 0
-    changed = lengths(polygons) != lengths(whole)
-    both = pa.concat_arrays([array, (join(whole) if separated else whole).cast(array.type)])
-    return both.take(pa.array(np.arange(len(array)) + len(array) * changed)), broken
 
 
 def scores(array: pa.Array) -> tuple[pa.Array, int]:
@@ -90,7 +85,10 @@ def timings(array: pa.Array) -> tuple[pa.Array, int]:
 
 def masks(array: pa.Array) -> tuple[pa.Array, int]:
     """Make masks null that are no whole PNG files."""
-    bad = np.array([value.is_valid and not _is_png(value.as_py()) for value in array], bool)
+    bad = np.zeros(len(array), bool)
+    for start in range(0, len(array), AT_ONCE):
+        for number, mask in enumerate(array.slice(start, AT_ONCE).to_pylist(), start):
+            bad[number] = mask is not None and not _is_png(mask)
     return nulled(array, bad), int(bad.sum())
 
 
@@ -109,8 +107,26 @@ def label_indices(array: pa.Array, label: pa.Array, labels: list[str]) -> tuple[
 
 
 def _is_png(data: bytes) -> bool:
+    if _is_usual(data):
+        return True
     try:
         check_png(data)
     except EdgeFirstError:
         return False
     return True
+
+
+def _is_usual(png: bytes) -> bool:
+    """Whether it is a whole PNG of three chunks, as nearly all masks are: told at a tenth of the time."""
+    end = len(png) - len(TAIL) - 4
+    if end <= HEAD.size or not png.endswith(TAIL):
+        return False
+    signature, size, first, width, height, _, crc, length, second = HEAD.unpack_from(png)
+    return bool(
+        (signature, size, first, second) == (PNG_SIGNATURE, 13, b"IHDR", b"IDAT")
+        and 0 < width <= MAX_SIDE
+        and 0 < height <= MAX_SIDE
+        and length == end - HEAD.size
+        and isal_zlib.crc32(png[12:29]) == crc
+        and isal_zlib.crc32(memoryview(png)[37:end]) == int.from_bytes(png[end : end + 4], "big")
+    )

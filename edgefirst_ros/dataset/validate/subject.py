@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.container import Archive, Container, open_container
+from edgefirst_ros.dataset.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.inputs import Key, member_of
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.reader import annotation_file
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.validate.columns import is_readable
 from edgefirst_ros.errors import DatasetError
@@ -55,11 +55,12 @@ class Subject:
         self.container: Container = open_container(paths.members)
         self.members = [(name, member_of(name)) for name in self.container.names]
         self.samples: dict[Key, set[str]] = {}
-        for _, found in self.members:
-            if found:
-                self.samples.setdefault(found[0], set()).add(found[1])
+        for _, member in self.members:
+            if member:
+                self.samples.setdefault(member[0], set()).add(member[1])
         self.table_faults: list[tuple[str, str]] = []
-        self.annotations = self._open(annotation_file, paths.arrow)
+        found = annotation_path(paths.arrow)
+        self.annotations = self._open(open_annotations, found) if found else None
         self.frames = self._open(TableFile, paths.frames) if os.path.exists(paths.frames) else None
         self.rows = self._frame_rows()
         self.view: View | None = None
@@ -98,11 +99,11 @@ class Subject:
         known = schema.frames_columns(schema.COMPANIONS)
         yield from _rows(self.frames, known, known.values())
 
-    def _open(self, opener: Any, path: Path) -> TableFile | None:
+    def _open(self, opener: Callable[[Path], TableFile], path: Path) -> TableFile | None:
         """A table whose rows can all be read, or None and a fault."""
         try:
-            table: TableFile | None = opener(path)
-            for _ in table.batches() if table else ():
+            table = opener(path)
+            for _ in table.batches():
                 pass
         except DatasetError as error:
             self.table_faults.append((path.name, str(error)))

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nested JSON parsed piece by piece into columns: the same as sample by sample, whatever the samples hold."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgefirst_ros.dataset.forms import nested, read_annotations
+from edgefirst_ros.dataset.forms.flatten import Flattener
+from edgefirst_ros.dataset.forms.pieces import Pieces, ends
+from edgefirst_ros.errors import DatasetError
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(['a"b', "\\", '{"', "\\\\"])
+NUMBER = st.floats(-2, 2) | st.integers(-3, 3) | st.sampled_from([1e39, 1e-400, 2**24 - 1])
+INTEGER = st.integers(0, 2**64 - 1)
+RING = st.lists(st.lists(NUMBER, min_size=2, max_size=2), max_size=4)
+
+
+def filled(**keys):
+    """Objects with any of the keys, null among the values."""
+    return st.fixed_dictionaries({}, optional={key: st.none() | values for key, values in keys.items()})
+
+
+def named(*names):
+    return filled(**dict.fromkeys(names, NUMBER))
+
+
+ANNOTATION = filled(
+    label_name=TEXT,
+    label_index=INTEGER,
+    object_id=TEXT | st.just("2026-01-02 03:04:05"),
+    polygon=st.lists(RING, max_size=2),
+    mask=st.sampled_from(["", "aGFsbG8=", "iVBORw=="]),
+    box2d=named("x", "y", "w", "h") | named("cx", "cy", "w", "h") | named("x_min", "y_min", "x_max", "y_max"),
+    box3d=named(*"xyzwhl"),
+    box2d_score=NUMBER,
+    iscrowd=st.booleans(),
+    timing=filled(load=st.integers(-(2**63), 2**63 - 1)),
+    name=TEXT,
+    frame_number=st.integers(0, 9),
+)
+OLDER = filled(
+    label_name=TEXT,
+    mask=filled(polygon=st.lists(RING, max_size=2)),
+    iscrowd=st.integers(0, 1),
+    object_reference=TEXT,
+)
+SAMPLE = {
+    "image_name": TEXT | st.sampled_from(["a/b.camera.jpeg", ".jpg", "x.", "a.b.png", "a\nb.png"]),
+    "sequence_name": TEXT,
+    "frame_number": st.integers(-1, 2**32 - 1),
+    "group_name": TEXT,
+    "width": st.integers(0, 2**32 - 1),
+    "height": st.integers(0, 9),
+    "timestamp": st.integers(-(2**63), 2**63 - 1),
+    "neg_label_indices": st.lists(st.integers(0, 9), max_size=2),
+    "sensors": filled(gps=named("latitude", "longitude"), imu=named("yaw", "pitch", "roll")),
+}
+ODD = st.sampled_from(
+    [
+        {"files": [{"type": "x"}]},
+        {"depth": 1.5},
+        {"depth": 10**30},
+        {"frame_number": 1.0},
+        {"frame_number": "1"},
+        {"frame_number": 2**63},
+        {"sensors": [{"gps": {"latitude": 1}}, {"imu": None}]},
+        {"sensors": {"gps": {"altitude": 1}}},
+        {"group_name": "\ud800"},
+        {"annotations": [None]},
+        {"annotations": [3]},
+        {"annotations": {}},
+        {"annotations": [{"mask": "*"}]},
+        {"annotations": [{"box2d_score": math.inf}, {"box2d_score": math.nan}]},
+        {"annotations": [{"box2d": {"x": 1, "depth": 2}}]},
+        {"annotations": [{"polygon": [[[0, 0], [1, 0], [1, 1, 1], [1]]]}]},
+        {"annotations": [{"polygon": [[[0, None], [1, 0], [1, 1]]]}]},
+        {"annotations": [{"polygon": [], "mask": {"polygon": []}}]},
+        {"annotations": [{"timing": {"load": 1, "other": 2}}]},
+        {"annotations": [{"iscrowd": 2}]},
+    ]
+)
+
+
+def samples(annotation):
+    return st.lists(
+        st.builds(
+            lambda sample, name, rows: {"name": name, **sample} | ({} if rows is None else {"annotations": rows}),
+            filled(**SAMPLE),
+            TEXT,
+            st.none() | st.lists(annotation, max_size=3),
+        ),
+        max_size=6,
+    )
+
+
+DOCUMENTS = st.builds(
+    lambda usual, odd, place: [*usual[:place], *({"name": "odd", **one} for one in odd), *usual[place:]],
+    samples(ANNOTATION) | samples(OLDER) | samples(ANNOTATION | OLDER),
+    st.lists(ODD, max_size=1),
+    st.integers(0, 6),
+)
+
+
+def outcome(path):
+    """All that is read of a file, or that it is refused."""
+    try:
+        annotations = read_annotations(path)
+        rows = pa.Table.from_batches(annotations.batches(), annotations.schema)
+    except DatasetError:
+        return None
+    tally = annotations.tally
+    return rows.schema, repr(rows.to_pylist()), annotations.metadata, dict(tally.lost), dict(tally.changed)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(document=DOCUMENTS, indent=st.sampled_from([None, 1]), plain=st.booleans(), bare=st.booleans())
+@pytest.mark.parametrize("chunk", [300, nested.CHUNK])
+def test_pieces_give_what_single_samples_give(tmp_path_factory, chunk, document, indent, plain, bare):
+    path = tmp_path_factory.getbasetemp() / "a.json"
+    whole = document if bare else {"schema_version": "2026.04", "samples": document, "labels": {"a": {"b": 1}}}
+    try:
+        path.write_text(json.dumps(whole, ensure_ascii=plain, indent=indent), encoding="utf-8")
+    except UnicodeEncodeError:
+        path.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nested, "CHUNK", chunk)
+        together = outcome(path)
+        patch.setattr(Pieces, "parsed", lambda *_: None)
+        assert together == outcome(path)
+
+
+def test_usual_samples_are_parsed_together(tmp_path, monkeypatch):
+    """Keys that come later are learned; none is taken alone."""
+    monkeypatch.setattr(nested, "CHUNK", 2000)
+    rows = [{"label_name": "a", "box2d": None}, {"label_name": "b", "box2d": {"x": 0, "y": 0, "w": 0.5, "h": 1}}]
+    document = [{"name": f"s{number}", "annotations": rows[: number % 3]} for number in range(400)]
+    document[200]["sensors"] = {"imu": {"yaw": 1, "pitch": 2, "roll": 3}}
+    single = []
+    monkeypatch.setattr(Flattener, "add", lambda _, sample: single.append(sample))
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    found = read_annotations(tmp_path / "a.json")
+    table = pa.Table.from_batches(found.batches())
+    assert table.num_rows == sum(max(1, number % 3) for number in range(400))
+    assert table["pose"].drop_null().to_pylist() == [[1, 2, 3]] * 2
+    assert not single
+
+
+@pytest.mark.parametrize(
+    "number", [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, 0.30000000000000004, -0.0, 123456789.125]
+)
+def test_floats_are_read_to_the_last_bit(tmp_path, number):
+    """As float32 in the schema's columns: the nearest there is."""
+    with np.errstate(over="ignore"):
+        nearest = np.float32(number)
+    sample = {"name": "a", "sensors": {"gps": {"latitude": number, "longitude": 0}}, "annotations": [{"depth": number}]}
+    (tmp_path / "a.json").write_text(json.dumps([sample]))
+    (row,) = [row for batch in read_annotations(tmp_path / "a.json").batches() for row in batch.to_pylist()]
+    assert math.copysign(1, row["depth"]) == math.copysign(1, number)
+    assert row["depth"] == number
+    assert row["location"] == ([float(nearest), 0] if np.isfinite(nearest) else None)
+
+
+def test_integers_of_64_bits_stay_whole(tmp_path):
+    rows = [{"label_index": 2**64 - 1, "timing": {"load": 2**63 - 1}}, {"label_index": 2**53 + 1}]
+    (tmp_path / "a.json").write_text(json.dumps([{"name": "a", "timestamp": -(2**63), "annotations": rows}]))
+    found = [row for batch in read_annotations(tmp_path / "a.json").batches() for row in batch.to_pylist()]
+    assert [row["label_index"] for row in found] == [2**64 - 1, 2**53 + 1]
+    assert found[0]["timing"]["load"] == 2**63 - 1
+    assert found[1]["timestamp"] == -(2**63)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("{}", [1]),
+        ('{"a": {"b": 1}}, {"c": [{}]', [14]),
+        ('{"}": 1}, {"{": 2}', [7, 17]),
+        (r'{"\"}": 1} , {"\\": {}}', [9, 22]),
+        (r'{"a\\\"}": 1}', [12]),
+        ('{"é}": 1},{}', [9, 12]),  # in bytes
+        ('{"a": 1}]}', [7]),
+        ('{\n\t"a": 1\r}', [10]),
+        ('{"a\nb": 1}', []),
+    ],
+)
+def test_ends_of_samples(text, expected):
+    assert ends(text.encode()).tolist() == expected
+
+
+@pytest.mark.parametrize("depth", [60, 5_000, 200_000])
+@pytest.mark.parametrize("first", [0, 50], ids=["at once", "later"])
+@pytest.mark.parametrize(
+    ("key", "begin", "end"), [("x", "[", "]"), ("x", '{"x":', "}"), ("polygon", "[", "]"), ("box2d", '{"x":', "}")]
+)
+def test_values_deep_in_each_other_are_no_crash(tmp_path, depth, first, key, begin, end):
+    """In the first piece of a file, and when it is known already what there is."""
+    usual = '{"name": "a", "annotations": [{"polygon": null, "box2d": {"x": 1, "y": 1, "w": 1, "h": 1}}]},' * first
+    deep = f'{{"name": "a", "annotations": [{{"{key}": {begin * depth}1{end * depth}}}]}}'
+    (tmp_path / "a.json").write_text(f"[{usual}{deep}]")
+    code = "import sys; from edgefirst_ros.dataset.forms import nested, read_annotations; nested.CHUNK = 1000; "
+    code += "read_annotations(sys.argv[1])"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path / "a.json"], check=False, capture_output=True, text=True)
+    assert run.returncode == (0 if depth == 60 and key == "x" else 1)  # killed: under 0
+    assert run.returncode == 0 or "errors.DatasetError: " in run.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"name": "a"}, {"name": "b\nc"}]',
+        '[{"name": "a"} {"name": "b"}]',
+        '[{"name": "a"},, {"name": "b"}]',
+        '[{"name": "a"}]} [{"name": "b"}]',
+        '[{"name": "a"}, [{"name": "b"}, {"name": "c"}]]',
+        '[{"name": "a", "annotations": [{"box2d_score": 01}]}]',
+        '[{"name": "a"}, {"name": "\\udc00"}]',
+        '{"samples": [{"name": "a"}], "samples": [{"name": "b"}]}',
+        '[{"name": "a"' + ', "sensors": {"gps": ' * 50_000,
+    ],
+    ids=lambda text: text[:60],
+)
+def test_texts_that_are_no_json_are_refused(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(DatasetError, match=r"a\.json"):
+        read_annotations(tmp_path / "a.json")

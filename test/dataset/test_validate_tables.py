@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every rule about annotations finds the defect planted for it, and nothing else is said about it."""
+
+import math
+
+import handmade_dataset as made
+import pyarrow as pa
+import pytest
+from spoilers import (
+    all_boxes,
+    all_rows,
+    both,
+    cases,
+    column,
+    column_type,
+    further,
+    metadata,
+    pixels,
+    plant,
+    second_sequence,
+)
+
+SPOILT = {
+    "TAB001": [
+        (lambda p: p.annotation_metadata.pop("schema_version"), {"TAB001", "TAB002"}),
+        (
+            both(column_type("box2d", pa.list_(pa.float32(), 6)), *(column("box2d", (0.5,) * 6, n) for n in range(3))),
+            {"TAB001"},
+        ),
+    ],
+    "TAB002": [
+        (column_type("label", pa.string()), {"TAB002"}),
+        (column_type("frame", pa.int64()), {"TAB002"}),
+        (column_type("box2d", pa.list_(pa.float64())), {"TAB002"}),
+        (
+            both(
+                lambda p: setattr(p, "annotation_schema", p.annotation_schema.append(pa.field("ignore", pa.bool_()))),
+                column("ignore", True),
+            ),
+            {"TAB002"},
+        ),
+    ],
+    "TAB003": [(column("name", None), {"TAB003", "REF001"})],
+    "TAB004": [(metadata("schema_version", "2031.01"), {"TAB004"})],
+    "TAB005": [
+        (metadata("box2d_format", "yxyx"), {"TAB005"}),
+        (metadata("category_metadata", "[]"), {"TAB005"}),
+        (metadata("category_metadata", '{"car": 3}'), {"TAB005"}),
+        (metadata("category_metadata", '{"car": {"id": "3"}}'), {"TAB005"}),
+        (metadata("category_metadata", '{"car": {"id": 3, "synonyms": "auto"}}'), {"TAB005"}),
+        (metadata("labels", "person, car"), {"TAB005"}),
+    ],
+    "TAB006": [(lambda p: [row.update(group=None) for row in p.annotations], {"TAB006"})],
+    "TAB007": [
+        (column("polygon", [[0.0, 0.0, 1.0, 0.0, 1.0]]), {"TAB007"}),
+        (column("polygon", [[0.0, 0.0, 1.0, 0.0]]), {"TAB007"}),
+        (column("polygon", [[0.0, 0.0, 1.0, 0.0, math.inf, 1.0]]), {"TAB007"}),
+    ],
+    "TAB008": [(column("box2d_score", 1.5), {"TAB008"}), (column("box2d_score", math.nan), {"TAB008"})],
+    "TAB009": [
+        (column("box2d", (math.nan, 0, 0, 0)), {"TAB009"}),
+        (column("box2d", (None, 0, 0, 0)), {"TAB009"}),
+        (both(column_type("box2d", pa.list_(pa.float32())), column("box2d", (1, 2, 3))), {"TAB002", "TAB009"}),
+    ],
+    "TAB010": [(column("timing", {"load": -1, "preprocess": None, "inference": 2, "decode": 3}), {"TAB010"})],
+    "TAB011": [(column("group", "val"), {"TAB011"})],
+    "TAB012": [
+        (both(column("label_index", 2), metadata("labels", '["person", "car", "car"]')), {"TAB012"}),
+        (both(column("label", "bus", 2), metadata("labels", '["person", "bus"]')), {"TAB012", "TAB017"}),
+    ],
+    "TAB013": [
+        (column("mask", made.mask_png()[:-3]), {"TAB013"}),
+        (column("mask", b""), {"TAB013"}),
+        (column("mask", made.mask_png("RGB")), {"TAB013", "TAB014"}),
+    ],
+    "TAB014": [
+        (column("mask", made.mask_png("L")), {"TAB014"}),
+        (metadata("mask_interpretation", "logits"), {"TAB014"}),
+    ],
+    "TAB015": [(lambda p: p.annotations.append(p.annotations[-1]), {"TAB015"})],
+    "TAB016": [(lambda p: [p.annotations[n].update(group=None) for n in (3,)], {"TAB016"})],
+    "TAB017": [(metadata("labels", '["car", "person"]'), {"TAB017"})],
+    "TAB018": [(column("object_id", "car 7"), {"TAB018"})],
+    "TAB019": [(column("polygon", [[0.0, 0.0, 1.001, 0.0, 1.0, 1.0]]), {"TAB019"})],
+    "TAB020": [
+        (column("box2d", (0.5, 0.5, -0.25, 0.125)), {"TAB020"}),
+        (column("box2d", (16.0, 0.5, 0.25, 0.125)), {"TAB020"}),
+        (both(all_boxes((8.0, 6.0, 4.0, 12.0)), pixels("xyxy")), {"TAB020"}),
+        (both(all_boxes((30.0, 6.0, 5.0, 2.0)), pixels("ltwh")), {"TAB020"}),
+        (further("box3d", pa.list_(pa.float32(), 6), (1.0, 2.0, 3.0, 4.0, -5.0, 6.0)), {"TAB020"}),
+    ],
+    "TAB021": [
+        (further("category_frequency", made.CATEGORY, "x"), {"TAB021"}),
+        (further("degradation", pa.large_string(), "bad"), {"TAB021"}),
+    ],
+    "TAB022": [
+        (all_rows("size", (0, 24)), {"TAB022", "REF007"}),
+        (all_rows("location", (91.0, 0.0)), {"TAB022", "REF008"}),
+        (further("pose", pa.list_(pa.float32(), 3), (0.0, math.nan, 0.0)), {"TAB022"}),
+    ],
+    "TAB023": [
+        (further("neg_label_indices", pa.large_list(pa.uint32()), [2], 3), {"TAB023"}),
+        (further("not_exhaustive_label_indices", pa.large_list(pa.uint32()), [1, 2]), {"TAB023"}),
+    ],
+    "TAB024": [(further("neg_label_indices", pa.large_list(pa.uint32()), [0]), {"TAB024"})],
+    "TAB025": [(second_sequence, {"TAB025", "IMG003", "REF006"})],
+}
+
+
+@pytest.mark.parametrize(("code", "spoil", "expected"), cases(SPOILT))
+def test_planted_defect(tmp_path, code, spoil, expected):
+    assert code in expected
+    assert plant(tmp_path, spoil) == expected
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        both(all_boxes((8.0, 6.0, 32.0, 24.0)), pixels("xyxy")),
+        both(all_boxes((24.0, 12.0, 16.0, 12.0)), pixels("ltwh")),
+        all_boxes((1.0, 0.0, 0.0, 2.0)),
+        further("box3d", pa.list_(pa.float32(), 6), (-70.0, 2.0, 3.0, 4.0, 0.0, 6.0)),
+        column("polygon", [[-0.00005, 0.0, 1.00005, 0.0, 1.0, 1.0]]),
+        further("degradation", pa.large_string(), "none"),
+        all_rows("box2d_score", 1.0),
+        further("neg_label_indices", pa.large_list(pa.uint32()), [1], 3),
+        both(
+            further("not_exhaustive_label_indices", pa.large_list(pa.uint32()), [90]),
+            metadata("category_metadata", '{"bus": {"id": 90, "synset": null, "synonyms": ["coach"]}}'),
+        ),
+    ],
+)
+def test_values_at_the_limits_are_good(tmp_path, spoil):
+    assert plant(tmp_path, spoil) == set()
