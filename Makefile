@@ -17,12 +17,17 @@ lint: .venv-test/ready
 	$(TEST)/ruff format --check .
 	$(TEST)/mypy
 
-benchmark: .venv-test/ready
-	$(TEST)/python benchmark/convert.py
+benchmark: .venv-benchmark/ready
+	.venv-benchmark/bin/python benchmark/run.py
 
 .venv/ready: setup.py
 	$(PYTHON) -m venv .venv
 	$(RUN)/python -m pip install -q -e .
+	touch $@
+
+.venv-benchmark/ready: setup.py
+	$(PYTHON) -m venv .venv-benchmark
+	.venv-benchmark/bin/python -m pip install -q -e ".[benchmark]"
 	touch $@
 
 # Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.
@@ -33,4 +38,4 @@ benchmark: .venv-test/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-test demo build install log *.egg-info
+	rm -rf .venv .venv-test .venv-benchmark .cache/benchmark demo build install log *.egg-info

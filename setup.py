@@ -44,6 +44,7 @@ setup(
         "zstandard>=0.22",
     ],
     extras_require={
+        "benchmark": ["rosbags>=0.10"],
         "test": [
             "colcon-common-extensions",
             "colcon-ros",
