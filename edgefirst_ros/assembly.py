@@ -88,14 +88,14 @@ class Assembly:
         self._encoder = PictureEncoder(settings.camera_format, settings.jpeg_quality)
         self._pictures: Pictures | None = None
         if roles.camera:
-            every = self._rate is None and not settings.keyframes and not live
+            side_by_side = self._rate is None and not live
             self._pictures = pictures_of(
                 roles.schema,
                 self._encoder,
                 alone=settings.keyframes,
                 decoder=settings.decoder,
                 limits=settings.limits,
-                threads=settings.workers if every else 1,
+                threads=settings.workers if side_by_side else 1,
             )
         self._waiting: deque[Work] = deque()
         self._bucket: tuple[int, int] | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Video of which every picture is wanted: groups of pictures decoded side by side, given out in any order asked for.
+"""Video of which all pictures or all keyframes are wanted: groups decoded side by side, given out as asked for.
 
 A group begins with a unit behind which nothing refers to what came before it, so each has a `VideoReader` of its own,
 and the pictures are those that one reader would give for the whole stream.
@@ -24,6 +24,8 @@ AHEAD_UNITS = 32
 """Units a thread that are taken in before their pictures are waited for: what belongs to them is held for so long."""
 SHORTEST = 8
 """Units a group has at least, so that a stream of keyframes does not become as many decoders."""
+SHORTEST_ALONE = 2
+"""The same where only keyframes are decoded: seconds may lie between them."""
 
 
 class _Group:
@@ -44,13 +46,15 @@ class _Group:
 class GroupReader:
     """As `VideoReader`, by `threads` decoders in software (at most 8); `close` ends them.
 
-    `picture` gives None also where more units may be pushed while the picture is in the making.
+    `picture` gives None also where more units may be pushed while the picture is in the making. `alone`: only keyframes
+    are asked for.
     """
 
     note = ""
 
-    def __init__(self, codec: str, threads: int, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, codec: str, threads: int, *, alone: bool = False, limits: Limits = DEFAULT_LIMITS) -> None:
         self.codec = codec
+        self._alone = alone
         self._limits = limits
         self._tracker: Tracker = tracker_of(codec)
         self._threads = min(threads, MOST_THREADS)
@@ -76,10 +80,13 @@ class GroupReader:
         """Take the next access unit in decode order; numbers must rise."""
         unit = self._tracker.unit(data)
         group = self._last
-        if group is None or (unit.entry and unit.closed and group.taken_in >= SHORTEST):
+        if self._alone and not unit.keyframe:
+            self._keep_sets(data)
+            return unit
+        shortest = SHORTEST_ALONE if self._alone else SHORTEST
+        if group is None or (unit.entry and unit.closed and group.taken_in >= shortest):
             group = self._begin(number)
-        sets = parameter_sets(data, self.codec)
-        self._sets = (self._sets.replace(sets, b"") + sets)[-LARGEST_PREFIX:] if sets else self._sets
+        self._keep_sets(data)
         with self._changed:
             group.units.append((number, data))
             group.taken_in += 1
@@ -87,6 +94,10 @@ class GroupReader:
             self._of[number] = group
             self._changed.notify_all()
         return unit
+
+    def _keep_sets(self, data: bytes) -> None:
+        sets = parameter_sets(data, self.codec)
+        self._sets = (self._sets.replace(sets, b"") + sets)[-LARGEST_PREFIX:] if sets else self._sets
 
     def _begin(self, number: int) -> _Group:
         self._end()
@@ -155,7 +166,7 @@ class GroupReader:
     # ---- in the threads that decode --------------------------------------------------------
     def _decode(self, group: _Group) -> None:
         try:
-            self._work(group, VideoReader(self.codec, limits=self._limits))
+            self._work(group, VideoReader(self.codec, alone=self._alone, limits=self._limits))
         except BaseException as error:  # noqa: BLE001  it is raised where the picture is asked for
             with self._changed:
                 group.error = error

@@ -84,8 +84,8 @@ class VideoPictures:
             self._units[number] = self._reader.push(number, content.data.tobytes())
 
     def _open(self, codec: str) -> VideoReader | GroupReader:
-        if self._threads > 1 and self._decoder == "software" and not self._alone:
-            return GroupReader(codec, self._threads, limits=self._limits)
+        if self._threads > 1 and self._decoder == "software":
+            return GroupReader(codec, self._threads, alone=self._alone, limits=self._limits)
         return VideoReader(codec, alone=self._alone, decoder=self._decoder, limits=self._limits)
 
     @property
@@ -178,7 +178,7 @@ def pictures_of(
 ) -> Pictures:
     """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`.
 
-    `threads`: decoders of software side by side, for where every picture is wanted.
+    `threads`: decoders of software side by side, for where all pictures or all keyframes are wanted.
     """
     if schema == VIDEO:
         return VideoPictures(encoder, limits, alone=alone, decoder=decoder, threads=threads)

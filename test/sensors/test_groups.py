@@ -14,6 +14,7 @@ from streams import KINDS, plainly, planes, read, stream
 from test_camera import damaged
 
 from edgefirst_ros.sensors import groups
+from edgefirst_ros.sensors.bitstream import H264, H265
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.groups import GroupReader
 
@@ -62,6 +63,18 @@ def test_any_damage_loss_and_choice(kind, seed, lag):
     unnoticed = {n for n, picture in one.items() if not isinstance(picture, str) and picture != made.pictures[n]}
     assert [n for n in found if n not in unnoticed and found[n] != one[n]] == []
     assert [n for n in unnoticed if isinstance(found[n], str)] == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "refresh" not in kind])
+@pytest.mark.parametrize("lag", [0, 3, 30])
+def test_keyframes_alone(kind, lag, monkeypatch):
+    monkeypatch.setattr(groups, "SHORTEST_ALONE", 1 + lag % 2)
+    made, track = stream(kind, 60), H264() if kind.startswith("h264") else H265()
+    keyframes = {n for n, data in enumerate(made.units) if track.unit(data).keyframe}
+    reader = GroupReader(made.codec, 2, alone=True)
+    found = read(reader, dict(enumerate(made.units)), made.shown, wanted=keyframes, lag=lag)
+    reader.close()
+    assert found == {n: made.pictures[n] for n in keyframes}
 
 
 @pytest.mark.parametrize("kind", ["h264-b", "h265-b", "h264-endless"])
