@@ -59,7 +59,9 @@ def convert(
     """
     from edgefirst_ros.config import load
     from edgefirst_ros.conversion import convert as run
+    from edgefirst_ros.memory import keep_buffers
 
+    keep_buffers()
     settings = load(
         config,
         rate=rate,

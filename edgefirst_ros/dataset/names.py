@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -77,6 +78,7 @@ def parse_member(name: str) -> Member | None:
     return Member(match["sequence"], frame, match["kind"]) if frame <= MAX_FRAME else None
 
 
+@functools.lru_cache(maxsize=256)  # asked of every member
 def safe_name(text: str) -> str:
     """Make `text` one path component that is valid on every common file system; a valid one is unchanged.
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import signal
 import socket
@@ -30,6 +28,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.live import Capture
+from edgefirst_ros.memory import keep_buffers
 from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.sources.ros import RosSource, Settling, graph_topics
@@ -38,7 +37,6 @@ from edgefirst_ros.topics import choose_topics, expect_topics
 MODELS = (Settings, LiveSettings)
 CHANGEABLE = frozenset({"rate", "keyframes", "require", "jpeg_quality", "max_bytes", "max_seconds", "min_free_bytes"})
 """Parameters that may change at run time; they hold from the next dataset on."""
-M_ARENA_MAX = -8
 LOOK_EVERY = 0.25
 """s between two looks for topics."""
 
@@ -266,22 +264,12 @@ class CaptureNode(LifecycleNode):
         self._diagnostics.publish(array)
 
 
-def _few_arenas() -> None:
-    """Let all threads share two arenas of memory, before there are threads.
-
-    Cubes and clouds pass from thread to thread, and glibc keeps an arena for each, which never gives back what it once
-    held: 405 MB instead of 343 MB with the load of benchmark/live.py.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the node until a signal or its shutdown; returns the exit code.
 
     0: all there; 1: nothing usable written; 2: wrong parameters; 3: finished with loss.
     """
-    _few_arenas()
+    keep_buffers()
     ended = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
