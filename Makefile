@@ -31,9 +31,10 @@ benchmark: .venv-benchmark/ready
 	touch $@
 
 # Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.
-.venv-test/ready: setup.py test/ros-kilted.txt $(wildcard test/interfaces/*/msg/*.msg)
+.venv-test/ready: setup.py test/readers.txt test/ros-kilted.txt $(wildcard test/interfaces/*/msg/*.msg)
 	$(PYTHON) -m venv .venv-test
 	$(TEST)/python -m pip install -q -e ".[test]"
+	$(TEST)/python -m pip install -q --no-deps -r test/readers.txt
 	$(TEST)/python test/ros_environment.py .venv-test || [ $$? -eq 2 ]
 	touch $@
 

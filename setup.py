@@ -5,6 +5,18 @@ from setuptools import find_packages, setup
 
 package_name = "edgefirst_ros"
 
+NCORE = [
+    "cbor2>=5.4",
+    "dataclasses_json>=0.6",
+    "scipy>=1.11",
+    "typing_extensions>=4.8",
+    "universal_pathlib>=0.2",
+    "zarr>=2.18,<3",
+]
+"""What nvidia-ncore needs but torch, which only its camera models use."""
+L5KIT = ["PTable>=0.9", "numcodecs<0.16", "protobuf<=3.20.3", "pymap3d>=2.9", "tqdm>=4.60", "transforms3d>=0.4"]
+"""What l5kit needs to read."""
+
 setup(
     name=package_name,
     version="0.1.0",
@@ -45,7 +57,12 @@ setup(
     ],
     extras_require={
         "benchmark": ["rosbags>=0.10"],
+        "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
+        "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which nothing here needs: docs/exports.md
+        "ncore-light": NCORE,
         "test": [
+            *NCORE,
+            *L5KIT,
             "colcon-common-extensions",
             "colcon-ros",
             "edgefirst-client>=2.19",

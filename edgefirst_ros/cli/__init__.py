@@ -8,7 +8,20 @@ import sys
 
 import typer
 
-from edgefirst_ros.cli import capture, convert, demo, info, merge, migrate, play, recover, replay, validate
+from edgefirst_ros.cli import (
+    capture,
+    convert,
+    demo,
+    export,
+    info,
+    merge,
+    migrate,
+    play,
+    recover,
+    replay,
+    restore,
+    validate,
+)
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.errors import EdgeFirstError
 
@@ -28,6 +41,8 @@ app.command("migrate")(migrate.migrate)
 app.command("recover")(recover.recover)
 app.command("merge")(merge.merge)
 app.command("validate")(validate.validate)
+app.command("export")(export.export)
+app.command("import")(restore.restore)
 app.command("demo")(demo.demo)
 app.command("capture", context_settings=NODE)(capture.capture)
 app.command("replay", context_settings=NODE)(replay.replay)

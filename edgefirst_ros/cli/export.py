@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros export`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.text import plain, say, table
+from edgefirst_ros.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgefirst_ros.export import Exported
+
+MAX_MAP = 1 << 20
+WIDTH = 40
+"""Of the column that names columns and sensors."""
+
+
+def export(
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")],
+    to: Annotated[str, typer.Option("--to", metavar="ncore|l5kit|roverd", help="Whose form.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="New folder for it.")],
+    label_map: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A=B|FILE", help="Class of l5kit for a label, or a JSON file with such; may be repeated."),
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="itar|directory", help="Kind of store of ncore.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Write a dataset in the form of another system, and say where everything went.
+
+    Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
+    """
+    from edgefirst_ros.export import export as run
+
+    labels = None if label_map is None else _labels(label_map)
+    with progress(quiet=as_json) as tell:
+        done = run(dataset, to, out, labels=labels, store=store, progress=tell)
+    show(done, as_json=as_json)
+
+
+def show(done: Exported, *, as_json: bool) -> None:
+    """Print the outcome, and end with its exit code."""
+    if as_json:
+        say(json.dumps({"out": str(done.out), "exit_code": done.exit_code} | done.report.plain(), indent=1))
+        raise typer.Exit(done.exit_code)
+    say(plain(f"{done.system}: {done.out}"))
+    say("")
+    rows = []
+    for line in done.report.lines:
+        lost = f"lost: {line.lost}" if line.where and line.lost else line.lost
+        number = "" if line.number is None else str(line.number)
+        first, *more = textwrap.wrap(line.what, WIDTH) or [""]
+        rows.append((first, number, "; ".join(filter(None, (line.where, lost)))))
+        rows += [(part, "", "") for part in more]
+    table(("what", "number", "where it went"), rows)
+    raise typer.Exit(done.exit_code)
+
+
+def _labels(given: list[str]) -> dict[str, str]:
+    """Pairs, and what files have, later ones over earlier ones."""
+    found: dict[str, str] = {}
+    for item in given:
+        label, equals, name = item.partition("=")
+        found.update({label: name} if equals else _of_file(Path(item)))
+    return found
+
+
+def _of_file(path: Path) -> dict[str, str]:
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(MAX_MAP))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"--label-map {path}: neither LABEL=CLASS nor a readable JSON file: {error}") from error
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content.values()):
+        raise UsageError(f"--label-map {path}: must be a JSON object of labels and classes")
+    return content

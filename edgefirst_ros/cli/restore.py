@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgefirst_ros.cli.export import show
+from edgefirst_ros.cli.progress import progress
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="What is to be read.")],
+    system: Annotated[str, typer.Option("--from", metavar="ncore|roverd|l5kit", help="Whose form it has.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="New folder for the dataset.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Make a dataset of what another system has (of l5kit: annotations), and say where everything went.
+
+    Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
+    """
+    from edgefirst_ros.export import restore as run
+
+    with progress(quiet=as_json) as tell:
+        done = run(source, system, out, progress=tell)
+    show(done, as_json=as_json)

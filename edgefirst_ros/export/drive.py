@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sequence of a dataset as other systems want it: samples with stamps, poses of the vehicle, places of the sensors.
+
+Frames: `rig` is base_link (x forward, y left, z up); the world is ENU at the first pose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, world_to_ecef
+
+BASE = "base_link"
+OPTICAL = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
+"""Optical axes (x right, y down, z forward) to those of a vehicle."""
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One sequence. Raises DatasetError, naming what is missing, where something asked for is not in the dataset."""
+
+    dataset: Dataset
+    name: str
+    samples: Sequence[Sample]
+    """In the order of their stamps."""
+    stamps: NDArray[np.int64]
+    """(N,) ns since the epoch, strictly rising."""
+    rows: Sequence[Mapping[str, Any]]
+    """Of each sample its row of the frames table."""
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    # ---- where the vehicle was -------------------------------------------------------------
+    @cached_property
+    def located(self) -> NDArray[np.bool_]:
+        """(N,) whether both position and attitude of a sample are known."""
+        return np.array([r.get("latitude") is not None and r.get("orientation") is not None for r in self.rows], bool)
+
+    @cached_property
+    def geodetic(self) -> Floats:
+        """(N, 3) degrees, degrees, metres; NaN for samples that are not located.
+
+        An unknown altitude lies between its neighbours', so that a fix without one is no jump; 0 where none is known.
+        """
+        names = ("latitude", "longitude", "altitude")
+        found = np.array([[row.get(name) for name in names] for row in self.rows], float)  # None is NaN
+        known = np.isfinite(found[:, 2])
+        found[:, 2] = np.interp(self.stamps, self.stamps[known], found[known, 2]) if known.any() else 0.0
+        found[~self.located] = np.nan
+        return found
+
+    @cached_property
+    def rig_to_ecef(self) -> Floats:
+        """(N, 4, 4) float64; NaN for samples that are not located. Raises DatasetError where none is."""
+        if not self.located.any():
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: no sample of {self.name!r} has both a position and an attitude, so the "
+                "vehicle's poses are unknown; they come from GPS and IMU messages of the recording"
+            )
+        found = np.full((len(self), 4, 4), np.nan)
+        for n in map(int, np.flatnonzero(self.located)):
+            there = world_to_ecef(*self.geodetic[n])
+            found[n] = there @ pose(rotation(self.rows[n]["orientation"]), np.zeros(3))
+        return found
+
+    @cached_property
+    def world_to_ecef(self) -> Floats:
+        """(4, 4) float64: the world, ENU at the first located sample."""
+        _ = self.rig_to_ecef
+        return world_to_ecef(*self.geodetic[int(np.argmax(self.located))])
+
+    @cached_property
+    def rig_to_world(self) -> Floats:
+        """(N, 4, 4) float64; NaN for samples that are not located."""
+        return self.rig_in(self.world_to_ecef)
+
+    def rig_in(self, world: Floats) -> Floats:
+        """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located."""
+        poses = inverse(world) @ self.rig_to_ecef
+        places = ecef(*self.geodetic.T)
+        poses[:, :3, 3] = (places - world[:3, 3]) @ world[:3, :3]  # without large products
+        return poses
+
+    # ---- where the sensors are -------------------------------------------------------------
+    @cached_property
+    def statics(self) -> dict[str, Floats]:
+        """(4, 4) sensor to rig, by the sensor's frame: the transforms of the recording, joined to base_link."""
+        known = {BASE: np.eye(4)}
+        waiting = list(self.dataset.metadata.get("static_transforms") or [])
+        while True:
+            left = []
+            for entry in waiting:
+                if entry["parent"] in known:
+                    step = pose(rotation(entry["rotation"]), entry["translation"])
+                    known.setdefault(entry["child"], known[entry["parent"]] @ step)
+                else:
+                    left.append(entry)
+            if len(left) == len(waiting):
+                return known
+            waiting = left
+
+    def place(self, sensor: str) -> Floats:
+        """(4, 4) sensor to rig of "camera", "radar" or "lidar"."""
+        frame = self.camera["frame_id"] if sensor == "camera" else sensor
+        if frame not in self.statics:
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: its metadata has no static transform from {BASE} to {frame!r}, only to "
+                f"{', '.join(sorted(self.statics.keys() - {BASE})) or 'none'}; it comes from tf_static of the recording"
+            )
+        return self.statics[frame]
+
+    @property
+    def fused(self) -> str:
+        """The sensor at which box3d lies, which it does not name: "lidar", or "radar" where there is no lidar."""
+        return "lidar" if "lidar" in self.statics else "radar"
+
+    @cached_property
+    def boxes(self) -> Floats:
+        """(4, 4) axes of box3d (x right, y down, z forward) to rig."""
+        return self.place(self.fused) @ pose(OPTICAL, np.zeros(3))
+
+    @cached_property
+    def box_stamps(self) -> NDArray[np.int64]:
+        """(N,) ns since the epoch when the boxes of a sample were measured: as its points, else as the sample."""
+        columns = ("lidar_points",) if self.fused == "lidar" else ("radar_targets", "radar_clusters")
+        found = self.stamps.copy()
+        for n, row in enumerate(self.rows):
+            known = [row[name] for base in columns if row.get(name := f"{base}_timestamp") is not None]
+            found[n] = known[0] if known else found[n]
+        return found
+
+    @property
+    def camera(self) -> dict[str, Any]:
+        """camera_info: frame_id, width, height, distortion_model, d, k (9), r (9), p (12) in pixels."""
+        info = self.dataset.metadata.get("camera_info")
+        if not isinstance(info, dict):
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: there is no camera_info in its metadata, so the camera's intrinsics are "
+                "unknown; it comes from camera/info of the recording"
+            )
+        return info
+
+
+def drives(dataset: Dataset) -> list[Drive]:
+    """The sequences of a dataset. Raises DatasetError without stamps, or where they do not rise."""
+    if dataset.frames is None:
+        raise DatasetError(
+            f"{dataset.paths.frames}: not there, so nothing tells when the samples were taken; convert the recording "
+            "with edgefirst-ros to have it"
+        )
+    by_name: dict[str, list[Sample]] = {}
+    for sample in dataset.samples():
+        by_name.setdefault(sample.name, []).append(sample)
+    if not by_name:
+        raise DatasetError(f"{dataset.container.path}: has no samples")
+    return [_drive(dataset, name, samples) for name, samples in by_name.items()]
+
+
+def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
+    rows = [sample.row for sample in samples]
+    without = [sample.frame for sample, row in zip(samples, rows, strict=True) if row.get("timestamp") is None]
+    if without:
+        raise DatasetError(f"{dataset.paths.frames}: {len(without)} samples of {name!r} have no stamp, as {without[0]}")
+    stamps = np.array([row["timestamp"] for row in rows], np.int64)
+    order = np.argsort(stamps, kind="stable")
+    stamps = stamps[order]
+    if len(stamps) > 1 and (np.diff(stamps) <= 0).any():
+        twice = int(stamps[1:][np.diff(stamps) <= 0][0])
+        raise DatasetError(
+            f"{dataset.paths.frames}: two samples of {name!r} have the stamp {twice}; a time must be one"
+        )
+    return Drive(dataset, name, [samples[n] for n in order], stamps, [rows[n] for n in order])

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L5Kit: where the vehicle was, and the boxes in space around it, as scenes.
+
+Source: L5Kit 1.5.0, l5kit/data/zarr_dataset.py and labels.py; its documents, "Dataset Formats in L5Kit".
+"""
+
+from edgefirst_ros.export.l5kit.restoring import restore
+from edgefirst_ros.export.l5kit.writing import export
+
+__all__ = ["export", "restore"]

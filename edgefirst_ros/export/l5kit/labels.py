@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The classes of L5Kit, and which of them usual labels are. Source: L5Kit 1.5.0, l5kit/data/labels.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgefirst_ros.errors import UsageError
+
+PREFIX = "PERCEPTION_LABEL_"
+LABELS = (
+    *(
+        PREFIX + name
+        for name in (
+            "NOT_SET", "UNKNOWN", "DONTCARE", "CAR", "VAN", "TRAM", "BUS", "TRUCK", "EMERGENCY_VEHICLE",
+            "OTHER_VEHICLE", "BICYCLE", "MOTORCYCLE", "CYCLIST", "MOTORCYCLIST", "PEDESTRIAN", "ANIMAL",
+        )
+    ),
+    "AVRESEARCH_LABEL_DONTCARE",
+)  # fmt: skip
+"""In the order of `label_probabilities`."""
+UNKNOWN = LABELS.index(PREFIX + "UNKNOWN")
+NOTHING = frozenset((*range(3), len(LABELS) - 1))
+"""Those that say nothing of what it is."""
+
+USUAL = {
+    "person": "PEDESTRIAN", "people": "PEDESTRIAN", "human": "PEDESTRIAN",
+    "vehicle": "OTHER_VEHICLE", "tractor": "OTHER_VEHICLE", "trailer": "OTHER_VEHICLE",
+    "construction vehicle": "OTHER_VEHICLE", "train": "TRAM", "lorry": "TRUCK", "pickup": "TRUCK",
+    "ambulance": "EMERGENCY_VEHICLE",
+    "bike": "BICYCLE", "motorbike": "MOTORCYCLE", "rider": "CYCLIST", "biker": "MOTORCYCLIST",
+    **dict.fromkeys(
+        ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "deer"), "ANIMAL"
+    ),
+}  # fmt: skip
+"""Classes by labels that are not their names."""
+
+
+def official(labels: Mapping[str, str]) -> dict[str, int]:
+    """Number of the class by label in lower case: the classes' own names, the usual labels, and `labels` over them.
+
+    A class is named with or without its prefix. Raises UsageError for one that L5Kit does not have.
+    """
+    names = {label.removeprefix(PREFIX): number for number, label in enumerate(LABELS)}
+    found = {name.lower().replace("_", sign): number for name, number in names.items() for sign in "_ -"}
+    found |= {label: names[name] for label, name in USUAL.items()}
+    for label, name in labels.items():
+        short = name.upper().removeprefix(PREFIX)
+        if short not in names:
+            raise UsageError(f"{name!r} for {label!r} is no class of L5Kit; these are {', '.join(names)}")
+        found[label.casefold()] = names[short]
+    return found
+
+
+def name_of(number: int) -> str:
+    """The label of a class, such as emergency_vehicle."""
+    return LABELS[number].removeprefix(PREFIX).lower()

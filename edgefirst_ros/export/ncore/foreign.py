@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCore sequences of others as datasets, as far as they map: one dataset for each camera of each sequence."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import edgefirst_ros
+from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
+from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.drive import BASE, OPTICAL
+from edgefirst_ros.export.geodesy import geodetic, rotation, world_to_ecef
+from edgefirst_ros.export.ncore.calibration import camera_info
+from edgefirst_ros.export.ncore.library import library
+from edgefirst_ros.export.ncore.pictures import Pictures
+from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
+from edgefirst_ros.export.report import Report
+
+Progress = Callable[[str, int, int], None]
+RIG, EARTH = "rig", "world_global"
+TOLERANCE = 100_000
+"""How far a companion may be from a picture, µs."""
+EARTH_RADIUS = (6.3e6, 6.5e6)
+"""Between these (m) a place in world_global is one on the earth, so that it is ECEF; NCore does not say."""
+KINDS = {"jpeg": "camera.jpeg", "jpg": "camera.jpeg", "png": "camera.png"}
+FIELDS = {new: old for old, new in RADAR_NAMES.items()}
+
+
+def bring(readers: list[Any], out: Path, report: Report, progress: Progress) -> None:
+    """Write a dataset for each camera of each sequence into `out`. Raises DatasetError where there is no camera."""
+    tally: Counter[str] = Counter()
+    for reader in readers:
+        loader = _loader(reader)
+        for camera in loader.camera_ids:
+            name = loader.sequence_id if len(loader.camera_ids) == 1 else f"{loader.sequence_id}-{camera}"
+            _Import(loader, camera, safe_name(name), tally).write(out, progress)
+        for ids in (loader.lidar_ids[1:], loader.radar_ids[1:]):
+            for sensor in ids:
+                report.add(sensor, "", "a dataset has one lidar and one radar")
+        for source in loader.point_clouds_ids:
+            report.add(source, "", "point clouds without a sensor have no home")
+    if not tally["camera"]:
+        raise DatasetError("the NCore sequences have no camera with JPEG or PNG pictures: there would be no sample")
+    for what, where, lost in _LINES:
+        if tally[what]:
+            report.add(what, where, lost, tally[what])
+
+
+_LINES = (
+    ("camera", "camera.jpeg, camera.png", ""),
+    ("pictures", "", "neither JPEG nor PNG"),
+    ("without a position", "frames", "world_global is not there, or is not ECEF: neither position nor attitude"),
+    ("lidar", "lidar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
+    ("radar", "radar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
+    ("cuboids", "box3d", "turned boxes become upright hulls in the axes of the sensor"),
+    ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),
+    ("instances", "mask", ""),
+    ("classes", "mask", ""),
+    ("depth", "depth.png", "whole mm up to 65.535 m"),
+    ("labels", "", "camera labels of other kinds, or with values over 255"),
+    ("camera models", "", "f-theta and windshields are unknown to ROS: no camera_info"),
+)
+
+
+def _loader(reader: Any) -> Any:
+    lib = library()
+    named = {}
+    for argument, component in (
+        ("poses", lib.PosesComponent),
+        ("intrinsics", lib.IntrinsicsComponent),
+        ("masks", lib.MasksComponent),
+        ("cuboids", lib.CuboidsComponent),
+    ):
+        there = list(reader.open_component_readers(component.Reader))
+        name = "default" if "default" in there else next(iter(sorted(there)), None)
+        if name is None and argument in ("poses", "intrinsics"):
+            raise DatasetError(f"NCore sequence {reader.sequence_id!r} has no component {argument}")
+        named[f"{argument}_component_group_name"] = name
+    try:
+        return lib.SequenceLoaderV4(reader, **named)
+    except Exception as error:  # assertions of the library, whatever zarr raises
+        raise DatasetError(f"NCore sequence {reader.sequence_id!r} cannot be read: {error!r}") from error
+
+
+class _Import:
+    """One camera of one sequence."""
+
+    def __init__(self, loader: Any, camera: str, name: str, tally: Counter[str]) -> None:
+        self._loader, self._camera, self._name, self._tally = loader, camera, name, tally
+        self._sensor = loader.get_camera_sensor(camera)
+        self._stamps: NDArray[np.int64] = self._sensor.frames_timestamps_us[:, 1].astype(np.int64)
+        self._companions = {}
+        for kind, ids, get in (
+            ("lidar", loader.lidar_ids, loader.get_lidar_sensor),
+            ("radar", loader.radar_ids, loader.get_radar_sensor),
+        ):
+            if ids and len((sensor := get(ids[0])).frames_timestamps_us):
+                self._companions[kind] = sensor
+        self._fused = (
+            self._companions["lidar" if "lidar" in self._companions else "radar"] if self._companions else None
+        )
+        self._clouds: dict[str, tuple[int, bytes]] = {}
+
+    def write(self, out: Path, progress: Progress) -> None:
+        """Write its dataset."""
+        rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
+        pictures = Pictures(self._loader, self._camera, self._name, self._tally)
+        with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points")) as writer:
+            for n, stamp in enumerate(map(int, self._stamps)):
+                told = self._sensor.get_frame_generic_meta_data(n)
+                time = exact(told, stamp)
+                data = self._sensor.get_frame_handle(n).get_data()
+                kind = KINDS.get(data.get_encoded_image_format())
+                if kind is None:
+                    self._tally["pictures"] += 1
+                    continue
+                members: list[tuple[str, list[bytes]]] = [(kind, [bytes(data.get_encoded_image_data())])]
+                frame_row: dict[str, Any] = {**rows[n], "keyframe": True, "segment": 0}
+                self._nearest(stamp, time, members, frame_row)
+                depth = pictures.depth(stamp)
+                if depth is not None:
+                    members.append(("depth.png", [depth]))
+                annotations = pictures.rows(stamp, told)
+                for identity, box in boxes.get(n, ()):
+                    annotations.setdefault(identity, {"object_id": identity}).update(box)
+                size = pictures.size(data)
+                frame_row["size"] = size
+                common = {"size": size}
+                if frame_row.get("latitude") is not None:
+                    common["location"] = (frame_row["latitude"], frame_row["longitude"])
+                writer.write(Sample(self._name, numbers[n], time, members, frame_row, [*annotations.values()], common))
+                self._tally["camera"] += 1
+                progress("importing from NCore", n + 1, len(self._stamps))
+            if writer.samples:
+                writer.finish(self._metadata(writer.samples), pictures.labels)
+
+    def _numbers(self) -> list[int]:
+        """The frame numbers that `export` put into the metadata of the frames, else 0, 1, 2 and so on."""
+        count = len(self._stamps)
+        told = [self._sensor.get_frame_generic_meta_data(n).get("frame") for n in range(count)]
+        own = all(type(number) is int and 0 <= number <= MAX_FRAME for number in told) and len(set(told)) == count
+        return told if own else list(range(count))
+
+    # ---- where ---------------------------------------------------------------------------------
+    def _pose(self, source: str, target: str, stamps: NDArray[Any]) -> NDArray[np.float64] | None:
+        """(N, 4, 4), or None where nothing joins the two or it does not reach so far."""
+        try:
+            found = self._loader.pose_graph.evaluate_poses(source, target, stamps.astype(np.uint64))
+        except Exception:  # noqa: BLE001  # the library's own kinds of KeyError, assertion and ValueError
+            return None
+        return np.asarray(found, np.float64)
+
+    def _positions(self) -> list[dict[str, Any]]:
+        """Columns of the frames table by picture."""
+        poses = self._pose(RIG, EARTH, self._stamps)
+        rows: list[dict[str, Any]] = [{} for _ in self._stamps]
+        for row, pose in zip(rows, () if poses is None else poses, strict=False):
+            if EARTH_RADIUS[0] < np.linalg.norm(pose[:3, 3]) < EARTH_RADIUS[1]:
+                latitude, longitude, altitude = map(float, geodetic(pose[:3, 3]))
+                turn = world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ pose[:3, :3]
+                row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
+                row["orientation"] = quaternion(turn)
+        self._tally["without a position"] += sum(not row for row in rows)
+        return rows
+
+    def _metadata(self, written: int) -> dict[str, Any]:
+        """Metadata of the frames table."""
+        transforms = []
+        places = {self._camera: self._camera} | {kind: s.sensor_id for kind, s in self._companions.items()}
+        for child, sensor in places.items():
+            pose = self._pose(sensor, RIG, self._stamps[:1])
+            if pose is not None:
+                transforms.append(
+                    {
+                        "parent": BASE,
+                        "child": child,
+                        "translation": list(map(float, pose[0, :3, 3])),
+                        "rotation": list(quaternion(pose[0, :3, :3])),
+                    }
+                )
+        count = len(self._stamps)
+        dropped = {"neither JPEG nor PNG": count - written} if count > written else {}
+        info = camera_info(self._sensor.model_parameters, self._camera)
+        self._tally["camera models"] += info is None
+        return {
+            "sources": [{"file": path.name} for path in self._loader.sequence_paths],
+            "configuration": {},
+            "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
+            "time_base": {"base": "header", "topics": {}},
+            "camera_info": info,
+            "static_transforms": transforms,
+            "counts": {self._camera: {"seen": count, "written": written, "dropped": dropped}},
+        }
+
+    # ---- companions ----------------------------------------------------------------------------
+    def _nearest(self, stamp: int, time: int, members: list[tuple[str, list[bytes]]], row: dict[str, Any]) -> None:
+        """Add the clouds nearest to a picture, and their stamps."""
+        for kind, column in (("lidar", "lidar_points"), ("radar", "radar_targets")):
+            sensor = self._companions.get(kind)
+            if sensor is None:
+                continue
+            stamps = sensor.frames_timestamps_us[:, 1].astype(np.int64)
+            n = int(np.argmin(np.abs(stamps - stamp)))
+            if abs(stamps[n] - stamp) > TOLERANCE:
+                continue
+            if self._clouds.get(kind, (-1, b""))[0] != n:
+                self._clouds[kind] = n, self._cloud(sensor, n, radar=kind == "radar")
+                self._tally[kind] += 1
+            members.append((f"{kind}.pcd", [self._clouds[kind][1]]))
+            row[f"{column}_timestamp"] = exact(sensor.get_frame_generic_meta_data(n), int(stamps[n]))
+            row[f"{column}_skew"] = row[f"{column}_timestamp"] - time
+
+    def _cloud(self, sensor: Any, n: int, *, radar: bool) -> bytes:
+        points = sensor.get_frame_point_cloud(n, motion_compensation=False, with_start_points=False).xyz_m_end
+        valid = sensor.get_frame_ray_bundle_return_valid_mask(n)
+        further: dict[str, NDArray[Any]] = {}
+        for name in sensor.get_frame_generic_data_names(n):
+            further[FIELDS.get(name, name) if radar else name] = sensor.get_frame_generic_data(n, name)
+        if not radar:
+            further.setdefault("intensity", sensor.get_frame_ray_bundle_return_intensity(n))
+        kept = {name: values[valid] for name, values in further.items() if values.shape[:1] == valid.shape}
+        return cloud(points[valid], kept)
+
+    # ---- boxes ---------------------------------------------------------------------------------
+    def _boxes(self) -> dict[int, list[tuple[str, dict[str, Any]]]]:
+        """(object_id, columns) of boxes by picture."""
+        found: dict[int, list[tuple[str, dict[str, Any]]]] = {}
+        for seen in self._loader.get_cuboid_track_observations():
+            n = int(np.argmin(np.abs(self._stamps - seen.timestamp_us))) if len(self._stamps) else -1
+            box = self._box(seen) if n >= 0 and abs(self._stamps[n] - seen.timestamp_us) <= TOLERANCE else None
+            self._tally["cuboids" if box else "cuboids without a picture"] += 1
+            if box:
+                columns = {"label": seen.class_id, "box3d": box}
+                found.setdefault(n, []).append((identity(self._name, seen.track_id), columns))
+        return found
+
+    def _box(self, seen: Any) -> tuple[float, ...] | None:
+        """box3d of a cuboid: the upright hull in optical axes of the sensor that is fused, else of the camera."""
+        target = self._camera if self._fused is None else self._fused.sensor_id
+        axes = np.eye(3) if self._fused is None else np.array(OPTICAL).T
+        try:
+            box = seen.transform(target, seen.reference_frame_timestamp_us, self._loader.pose_graph).bbox3
+        except Exception:  # noqa: BLE001  # the library's own kinds of KeyError, assertion and ValueError
+            return None
+        turn = axes @ about_axes(box.rot)
+        centre, sides = axes @ np.array(box.centroid), np.abs(turn) @ np.array(box.dim)
+        return tuple(map(float, (*centre, *sides))) if np.isfinite([*centre, *sides]).all() else None
+
+
+def exact(told: dict[str, Any], stamp_us: int) -> int:
+    """The stamp in ns that `export` put into the metadata of a frame, else that of NCore."""
+    said = told.get("timestamp_ns")
+    return said if type(said) is int and said // 1000 == stamp_us else stamp_us * 1000
+
+
+def about_axes(angles: Sequence[float]) -> NDArray[np.float64]:
+    """(3, 3) turn about x, then y, then z, each by its angle in rad."""
+    found = np.eye(3)
+    for n, angle in enumerate(angles):
+        axis = np.zeros(3)
+        axis[n] = np.sin(angle / 2)
+        found = rotation([*axis, np.cos(angle / 2)]) @ found
+    return found
+
+
+def quaternion(turn: NDArray[np.float64]) -> tuple[float, ...]:
+    """x, y, z, w of a rotation (3, 3): the eigenvector of Bar-Itzhack's matrix, with w >= 0."""
+    (a, b, c), (d, e, f), (g, h, i) = turn
+    matrix = [
+        [a - e - i, b + d, c + g, h - f],
+        [b + d, e - a - i, f + h, c - g],
+        [c + g, f + h, i - a - e, d - b],
+        [h - f, c - g, d - b, a + e + i],
+    ]
+    found = np.linalg.eigh(matrix)[1][:, -1]
+    return tuple(map(float, found if found[3] >= 0 else -found))
+
+
+def identity(sequence: str, track: str) -> str:
+    """The UUID of a track: its own, else one made of sequence and track."""
+    try:
+        return str(uuid.UUID(track))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{sequence}/{track}"))

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The official library, loaded where it is first needed, and our own components in its terms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from edgefirst_ros.errors import UsageError
+
+INSTALL = (
+    "pip install --no-deps 'nvidia-ncore==19.8.*' && "
+    "pip install 'zarr>=2.18,<3' dataclasses_json cbor2 scipy universal_pathlib typing_extensions"
+)
+"""All that is used here; torch (5 GB) is needed by `ncore.sensors` alone."""
+CUBE = "ai.edgefirst.radar_cube"
+ORIGIN = "ai.edgefirst.dataset"
+PIECE = 1 << 26
+"""Bytes of a chunk: longer texts and tables are stored in several."""
+
+
+@cache
+def library() -> Any:
+    """The names of `ncore.data` and `ncore.data.v4` in one. Raises UsageError where they cannot be imported."""
+    try:
+        import ncore.data
+        import ncore.data.v4
+        from ncore.impl.common.transformations import HalfClosedInterval
+        from upath import UPath
+    except ImportError as error:
+        raise UsageError(f"NCore needs nvidia-ncore 19.8 ({error}); without torch it comes by: {INSTALL}") from error
+
+    class Library:
+        """Namespace."""
+
+    for module in (ncore.data, ncore.data.v4):
+        for name in module.__all__:
+            setattr(Library, name, getattr(module, name))
+    for kind in (HalfClosedInterval, UPath):
+        setattr(Library, kind.__name__, kind)
+    return Library
+
+
+@cache
+def components() -> tuple[Any, Any, Any, Any]:
+    """(cube writer, cube reader, origin writer, origin reader): our custom components.
+
+    `ai.edgefirst.radar_cube` holds frames by their stamp in µs, each the 16-bit grayscale PNG of the dataset (value =
+    int16 + 32768, rows sequence x range, columns antenna x doppler x (re, im)) with what its text says as attributes.
+    `ai.edgefirst.dataset` holds what NCore would change or has no home for: members and tables as bytes, and an index.
+    """
+    writer, reader = library().ComponentWriter, library().ComponentReader
+
+    class CubeWriter(writer):  # type: ignore[misc, valid-type]
+        """Radar cubes, one a frame."""
+
+        @staticmethod
+        def get_component_name() -> str:
+            return CUBE
+
+        @staticmethod
+        def get_component_version() -> str:
+            return "v1"
+
+        def store_cube(self, png: bytes, timestamp_us: int, described: Mapping[str, Any]) -> None:
+            """Put one cube."""
+            frame = self._group.require_group(f"frames/{timestamp_us}")
+            frame.attrs.put({"format": "png", "offset": 32768, **described})
+            _bytes_into(frame, "cube", png)
+
+        def store_timestamps(self, timestamps_us: list[int]) -> None:
+            """Put the stamps of all frames."""
+            self._group.create_dataset("timestamps_us", data=np.array(timestamps_us, np.uint64))
+
+    class CubeReader(reader):  # type: ignore[misc, valid-type]
+        """Radar cubes by their stamps."""
+
+        @staticmethod
+        def get_component_name() -> str:
+            return CUBE
+
+        @staticmethod
+        def supports_component_version(version: str) -> bool:
+            return version == "v1"
+
+        @property
+        def timestamps_us(self) -> Any:
+            """(N,) uint64."""
+            return np.array(self._group["timestamps_us"])
+
+        def get_png(self, timestamp_us: int) -> bytes:
+            """The picture of one cube."""
+            return bytes(np.array(self._group[f"frames/{timestamp_us}/cube"]))
+
+        def get_cube(self, timestamp_us: int) -> Any:
+            """One cube, an `edgefirst_ros.sensors.cube.Cube`: int16 (sequence, range, rx, doppler, 2)."""
+            from edgefirst_ros.sensors.cube import decode_cube
+
+            return decode_cube(self.get_png(timestamp_us))
+
+    class OriginWriter(writer):  # type: ignore[misc, valid-type]
+        """Bytes by key, and an index."""
+
+        @staticmethod
+        def get_component_name() -> str:
+            return ORIGIN
+
+        @staticmethod
+        def get_component_version() -> str:
+            return "v1"
+
+        def store_bytes(self, key: str, data: bytes) -> None:
+            """Put something as it is."""
+            _bytes_into(self._group, f"blobs/{key}", data)
+
+        def store_index(self, index: Mapping[str, Any]) -> None:
+            """Put what tells where everything is."""
+            _bytes_into(self._group, "index", json.dumps(index, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+    class OriginReader(reader):  # type: ignore[misc, valid-type]
+        """The same, read."""
+
+        @staticmethod
+        def get_component_name() -> str:
+            return ORIGIN
+
+        @staticmethod
+        def supports_component_version(version: str) -> bool:
+            return version == "v1"
+
+        def get_bytes(self, key: str) -> bytes:
+            """What was put under a key. Raises KeyError."""
+            return bytes(np.array(self._group[f"blobs/{key}"]))
+
+        def get_index(self) -> dict[str, Any]:
+            """What tells where everything is."""
+            found: dict[str, Any] = json.loads(bytes(np.array(self._group["index"])).decode("utf-8", "surrogatepass"))
+            return found
+
+    return CubeWriter, CubeReader, OriginWriter, OriginReader
+
+
+def _bytes_into(group: Any, name: str, data: bytes) -> None:
+    values = np.frombuffer(data, np.uint8)
+    group.create_dataset(name, data=values, chunks=(min(max(1, len(data)), PIECE),), compressor=None)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Camera labels of NCore as masks, depth and boxes of a dataset."""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.export.ncore.library import library
+from edgefirst_ros.sensors.masks import encode_classes
+
+MILLIMETRES = 1000
+COLUMNS = ("label", "label_index", "box2d", "box2d_score")
+"""What `export` puts into the metadata of a frame for each object_id."""
+
+
+class Pictures:
+    """What is known of the pictures of one camera."""
+
+    def __init__(self, loader: Any, camera: str, name: str, tally: Counter[str]) -> None:
+        lib = library()
+        self._name, self._tally = name, tally
+        self.labels: list[str] | None = None
+        """Names of classes, where masks of classes told them."""
+        self._by_kind: dict[str, Any] = {}
+        for source in loader.query_camera_labels(camera):
+            kind = source.label_descriptor.label_type
+            if kind.category == lib.LabelCategory.SEGMENTATION and kind.qualifier in ("semantic", "instance"):
+                self._by_kind.setdefault(kind.qualifier, source)
+            elif kind == lib.LabelType.DEPTH_Z_M:
+                self._by_kind.setdefault("depth", source)
+            else:
+                tally["labels"] += source.labels_count
+
+    def size(self, data: Any) -> tuple[int, int]:
+        """Width and height of a picture."""
+        width, height = data.get_decoded_image().size
+        return int(width), int(height)
+
+    def _label(self, kind: str, stamp: int) -> Any:
+        source = self._by_kind.get(kind)
+        return source.get_label(stamp) if source is not None and stamp in source.label_timestamps_us else None
+
+    def depth(self, stamp: int) -> bytes | None:
+        """16-bit PNG in mm, 0 where unknown; None without one."""
+        label = self._label("depth", stamp)
+        if label is None:
+            return None
+        metres = np.nan_to_num(label.get_data().astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        self._tally["depth"] += 1
+        return _png(np.clip(np.rint(metres * MILLIMETRES), 0, 65535).astype(np.uint16))
+
+    def rows(self, stamp: int, told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Annotation rows by object_id (the mask of classes by an empty one)."""
+        rows: dict[str, dict[str, Any]] = {}
+        noted = told.get("annotations")
+        for row in noted if isinstance(noted, list) else ():
+            if isinstance(row, dict) and isinstance(row.get("object_id"), str):
+                kept = {name: row[name] for name in COLUMNS if name in row}
+                rows[row["object_id"]] = {"object_id": row["object_id"], **kept}
+        classes = self._label("semantic", stamp)
+        if classes is not None:
+            values = classes.get_data()
+            if values.ndim == 2 and values.min(initial=0) >= 0 and values.max(initial=0) <= 255:
+                rows[""] = {"mask": encode_classes(np.ascontiguousarray(values, np.uint8))}
+                self._tally["classes"] += 1
+                names = classes.generic_meta_data.get("labels")
+                self.labels = self.labels or (list(map(str, names)) if isinstance(names, list) else None)
+            else:
+                self._tally["labels"] += 1
+        instances = self._label("instance", stamp)
+        if instances is not None:
+            self._instances(stamp, instances, rows)
+        return rows
+
+    def _instances(self, stamp: int, label: Any, rows: dict[str, dict[str, Any]]) -> None:
+        values = label.get_data()
+        said = label.generic_meta_data.get("instances")
+        known = {one["value"]: one for one in said if "value" in one} if isinstance(said, list) else {}
+        for value in map(int, np.unique(values)):
+            if value == 0:
+                continue
+            one = known.get(value, {})
+            identity = str(one.get("object_id") or uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}/{stamp}/{value}"))
+            row = rows.setdefault(identity, {"object_id": identity})
+            row |= {name: one[name] for name in ("label", "label_index") if name in one}
+            row["mask"] = _png(values == value)
+            self._tally["instances"] += 1
+
+
+def _png(values: NDArray[Any]) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "PNG", compress_level=1)
+    return file.getvalue()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Point clouds as NCore has them: rays with a direction and a distance, other fields beside them; and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset.names import safe_name
+
+RADAR_NAMES = {"speed": "radial_velocity_m_s", "rcs": "rcs_dBsm", "snr": "snr_dB"}
+"""Fields of radar points -> the names that NVIDIA's own converters use (velocity: positive away)."""
+INTENSITY = ("reflect", "reflectivity", "intensity")
+"""Fields that tell how much light came back."""
+AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class Rays:
+    """Points of one cloud that have a direction."""
+
+    direction: NDArray[np.float32]
+    """(N, 3), length 1."""
+    distance: NDArray[np.float32]
+    """(1, N) m."""
+    intensity: NDArray[np.float32]
+    """(1, N) of the full range of an integer field; 0 where the scale is unknown."""
+    further: dict[str, NDArray[Any]]
+    """(N, ...) other fields by their names in NCore."""
+    left: int
+    """Points without a direction: at the origin, or not finite."""
+
+
+def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
+    """The rays of a structured array of points; None where it has no x, y and z.
+
+    `names` are fields that have other names in NCore. direction * distance in float32 is within one step of the
+    float32 coordinates.
+    """
+    fields = points.dtype.names or ()
+    points = points.reshape(-1)
+    if not set(AXES) <= set(fields) or any(points[axis].ndim > 1 for axis in AXES):
+        return None
+    xyz = np.stack([points[axis].astype(np.float64) for axis in AXES], -1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.linalg.norm(xyz, axis=1).astype(np.float32)
+    kept = np.isfinite(distance) & (distance > np.finfo(np.float32).tiny)
+    xyz, distance, points = xyz[kept], distance[kept], points[kept]
+    # By the rounded distance, so that the product has one rounding less.
+    direction = (xyz / distance[:, None].astype(np.float64)).astype(np.float32)
+    intensity = np.zeros((1, len(points)), np.float32)
+    field = next((name for name in INTENSITY if name in fields and points[name].ndim == 1), None)
+    if field is not None and points[field].dtype.kind == "u":
+        intensity[0] = points[field] / np.float32(np.iinfo(points[field].dtype).max)
+    further: dict[str, NDArray[Any]] = {}
+    for name in fields:
+        if name not in AXES:
+            further.setdefault(names.get(name, safe_name(name)), np.ascontiguousarray(points[name]))
+    return Rays(direction, distance[None], intensity, further, int(len(kept) - kept.sum()))
+
+
+def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:
+    """A PCD file of points (N, 3) and further values (N,) by name, binary; fields of other lengths are left away."""
+    columns = {axis: xyz[:, n].astype("<f4") for n, axis in enumerate(AXES)}
+    for name, values in further.items():
+        kind = values.dtype.kind in "iuf" and values.dtype.itemsize in (
+            (4, 8) if values.dtype.kind == "f" else (1, 2, 4)
+        )
+        if values.shape == (len(xyz),) and kind and name not in columns and not set(name) & set(" #\t"):
+            columns[name] = values.astype(values.dtype.newbyteorder("<"))
+    table = np.empty(len(xyz), [(name, values.dtype) for name, values in columns.items()])
+    for name, values in columns.items():
+        table[name] = values
+    kinds = [values.dtype for values in columns.values()]
+    header = (
+        "VERSION 0.7",
+        f"FIELDS {' '.join(columns)}",
+        f"SIZE {' '.join(str(kind.itemsize) for kind in kinds)}",
+        f"TYPE {' '.join(kind.kind.upper() for kind in kinds)}",
+        f"COUNT {' '.join('1' for _ in kinds)}",
+        f"WIDTH {len(xyz)}",
+        "HEIGHT 1",
+        "VIEWPOINT 0 0 0 1 0 0 0",
+        f"POINTS {len(xyz)}",
+        "DATA binary",
+    )
+    return "".join(f"{line}\n" for line in header).encode() + table.tobytes()

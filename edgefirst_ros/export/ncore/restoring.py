@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCore sequences as an EdgeFirst dataset: those written here exactly as it was, those of others as far as they map."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from isal import isal_zlib
+
+from edgefirst_ros.dataset.names import DatasetPaths, check_name
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.ncore.foreign import bring
+from edgefirst_ros.export.ncore.library import PIECE, components, library
+from edgefirst_ros.export.report import Report
+
+Progress = Callable[[str, int, int], None]
+ENDINGS = (".zarr.itar", ".zarr")
+FIRST, LAST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)
+"""Times that a ZIP can tell."""
+
+
+def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
+    """Write the NCore sequences in `source` as a dataset into `out`, an empty folder.
+
+    `source` is a folder that holds stores at any depth, or one store. With what `export` put beside them (in the
+    group edgefirst) every member and both tables are as they were, byte for byte, whatever became of the other
+    components since. Raises UsageError without the library, DatasetError where nothing can be read.
+    """
+    readers = [_opened(stores) for stores in sequences(source)]
+    origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
+    indices = [None if origin is None else _checked(source, origin) for origin in origins]
+    if any(index is not None and "tables" in index for index in indices):
+        _again(source, readers, origins, indices, out, report, progress)
+    else:
+        bring(readers, out, report, progress)
+
+
+def sequences(source: Path) -> list[list[Path]]:
+    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none."""
+    if _is_store(source):
+        base = source.name.partition(".ncore4")[0]
+        found = [p for p in sorted(source.parent.iterdir()) if _is_store(p) and p.name.partition(".ncore4")[0] == base]
+        return [found]
+    folder = source.parent if source.suffix == ".json" else source
+    if not folder.is_dir():
+        raise DatasetError(f"{source}: no NCore sequence here")
+    grouped: dict[tuple[Path, str], list[Path]] = {}
+    for place, folders, files in os.walk(folder):
+        stores = [Path(place, name) for name in (*folders, *files) if _is_store(Path(place, name))]
+        folders[:] = sorted(name for name in folders if Path(place, name) not in stores)
+        for path in sorted(stores):
+            base = path.name.partition(".ncore4")[0]
+            if source.suffix != ".json" or base == source.stem:
+                grouped.setdefault((path.parent, base), []).append(path)
+    if not grouped:
+        raise DatasetError(f"{source}: no NCore sequence here; looked for stores named *.ncore4*.zarr.itar and *.zarr")
+    return list(grouped.values())
+
+
+def _is_store(path: Path) -> bool:
+    return ".ncore4" in path.name and path.name.endswith(ENDINGS) and path.exists()
+
+
+def _opened(stores: list[Path]) -> Any:
+    lib = library()
+    try:
+        return lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
+    except Exception as error:  # whatever zarr and the library raise on broken stores
+        raise DatasetError(f"{stores[0].parent}: no readable NCore sequence: {error!r}") from error
+
+
+def _checked(source: Path, origin: Any) -> dict[str, Any]:
+    try:
+        index: dict[str, Any] = origin.get_index()
+        check_name(index["dataset"])
+        tables = index.get("tables", {})
+        if index["layout"] not in ("zip", "directory") or not all(_within(name) and "/" not in name for name in tables):
+            raise ValueError(f"layout {index['layout']!r}, tables {sorted(tables)}")
+        for position, name, crc, stamp, home, key, rest in index["members"]:
+            numbers = all(type(number) is int for number in (position, crc, stamp, rest))
+            texts = all(type(text) is str for text in (name, home, key))
+            if not numbers or not texts or not _within(name) or not 0 <= rest <= PIECE or not 0 <= stamp < 1 << 63:
+                raise ValueError(f"member {name!r}")
+        return index
+    except Exception as error:  # also what zarr raises on broken chunks
+        raise DatasetError(f"{source}: what tells of the dataset cannot be read: {error}") from error
+
+
+def _within(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name and "\\" not in name
+
+
+# ---- as it was ---------------------------------------------------------------------------------------
+def _again(
+    source: Path,
+    readers: list[Any],
+    origins: list[Any],
+    indices: list[Any],
+    out: Path,
+    report: Report,
+    progress: Progress,
+) -> None:
+    """Write the dataset as it was exported."""
+    known = [n for n, index in enumerate(indices) if index is not None]
+    whole = next(n for n in known if "tables" in indices[n])
+    name, layout = indices[whole]["dataset"], indices[whole]["layout"]
+    if any((indices[n]["dataset"], indices[n]["layout"]) != (name, layout) for n in known):
+        raise DatasetError(f"{source}: sequences of several datasets; restore each one for itself")
+    paths = DatasetPaths(out, name, layout)
+    paths.folder.mkdir(parents=True, exist_ok=True)
+    for table, key in indices[whole]["tables"].items():
+        (paths.folder / table).write_bytes(_read(source, table, origins[whole].get_bytes, key))
+    entries = sorted((tuple(entry), n) for n in known for entry in indices[n]["members"])
+    homes = {n: _Homes(readers[n], origins[n]) for n in known}
+    with _container(paths) as write:
+        for done, ((_, member, crc, stamp, home, key, rest), n) in enumerate(entries, 1):
+            data = _read(source, member, homes[n].read, home, key) + bytes(rest)
+            if isal_zlib.crc32(data) != crc:
+                raise DatasetError(f"{source}: {member!r} is not what was exported; was a component changed since?")
+            write(member, data, stamp)
+            progress("restoring from NCore", done, len(entries))
+    report.add("members", paths.members.name, number=len(entries))
+    for table in indices[whole]["tables"]:
+        report.add(table, table)
+    others = [reader.sequence_id for n, reader in enumerate(readers) if n not in known]
+    if others:
+        report.add(", ".join(others), "", "not of this dataset: restore each one for itself", len(others))
+
+
+def _read(source: Path, what: str, read: Callable[..., bytes], *key: str) -> bytes:
+    try:
+        return read(*key)
+    except Exception as error:  # whatever zarr raises on missing or broken chunks
+        raise DatasetError(f"{source}: {what!r} cannot be read: {error!r}") from error
+
+
+class _Homes:
+    """Members by where they went."""
+
+    def __init__(self, reader: Any, origin: Any) -> None:
+        self._cameras = reader.open_component_readers(library().CameraSensorComponent.Reader)
+        self._cubes = reader.open_component_readers(components()[1])
+        self._origin = origin
+
+    def read(self, home: str, key: str) -> bytes:
+        """The bytes of a member. Raises KeyError."""
+        if home == "camera":
+            return bytes(self._cameras["camera"].get_frame_data(int(key)).get_encoded_image_data())
+        if home == "cube":
+            return bytes(self._cubes["radar"].get_png(int(key)))
+        return bytes(self._origin.get_bytes(key))
+
+
+@contextmanager
+def _container(paths: DatasetPaths) -> Iterator[Callable[[str, bytes, int], None]]:
+    """What writes (name, bytes, stamp in ns) as a member, whatever its name, into a ZIP or a folder."""
+
+    def into_folder(name: str, data: bytes, stamp: int) -> None:
+        path = paths.members / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, ns=(stamp, stamp))
+
+    if paths.layout == "directory":
+        paths.members.mkdir()
+        yield into_folder
+        return
+    with zipfile.ZipFile(paths.members, "x", zipfile.ZIP_STORED) as archive:
+
+        def into_archive(name: str, data: bytes, stamp: int) -> None:
+            at = min(max(datetime.fromtimestamp(stamp // 1_000_000_000, UTC), FIRST), LAST)
+            entry = zipfile.ZipInfo(name, (at.year, at.month, at.day, at.hour, at.minute, at.second))
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
+
+        yield into_archive

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset as NCore sequences: one a drive, in a folder of its own, with a summary beside its stores."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from isal import isal_zlib
+
+from edgefirst_ros.dataset.forms.table import annotation_path
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.export.drive import Drive, drives
+from edgefirst_ros.export.ncore import checks
+from edgefirst_ros.export.ncore.calibration import camera_model
+from edgefirst_ros.export.ncore.groups import groups_writer
+from edgefirst_ros.export.ncore.labels import Cuboids, Labels, plain
+from edgefirst_ros.export.ncore.library import PIECE, components, library
+from edgefirst_ros.export.ncore.losses import losses
+from edgefirst_ros.export.ncore.points import RADAR_NAMES, rays
+from edgefirst_ros.export.report import Report
+from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, png_chunks
+
+Progress = Callable[[str, int, int], None]
+Store = Literal["itar", "directory"]
+RIG, WORLD, EARTH = "rig", "world", "world_global"
+STAMPS = {
+    "radar.png": ("radar_cube_timestamp",),
+    "radar.pcd": ("radar_targets_timestamp", "radar_clusters_timestamp"),
+    "lidar.pcd": ("lidar_points_timestamp",),
+}
+"""Kind of a member -> columns of the frames table that may have its stamp."""
+MICROSECOND = 1000
+
+
+def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, store: Store = "itar") -> None:
+    """Write each drive of a dataset into OUT/SEQUENCE as an NCore V4 sequence, `out` being an empty folder.
+
+    `store`: one file a component group (.zarr.itar), or a folder of many (.zarr). Raises UsageError without the
+    library, DatasetError where stamps, poses, intrinsics or places of the sensors are missing, or break NCore's rules.
+    """
+    if store not in ("itar", "directory"):
+        raise UsageError(f"store {store!r}; NCore has itar and directory")
+    library()
+    tally: Counter[str] = Counter()
+    done = 0
+    for number, drive in enumerate(drives(dataset)):
+        folder = out / safe_name(drive.name)
+        if folder.exists():
+            raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
+        sequence = _Sequence(drive, folder, store, tally)
+        for n, sample in enumerate(drive.samples):
+            sequence.add(n, sample)
+            done += 1
+            progress("exporting to NCore", done, len(dataset))
+        sequence.finish(whole=number == 0)
+    losses(dataset, report, tally)
+
+
+class _Sequence:
+    """One drive on its way."""
+
+    def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str]) -> None:
+        lib = library()
+        known = np.flatnonzero(drive.located)
+        if len(known) < 2:
+            raise DatasetError(
+                f"{drive.dataset.paths.frames}: {len(known)} samples of {drive.name!r} have position and attitude; "
+                "NCore needs two at least, which come from GPS and IMU messages of the recording"
+            )
+        self._drive, self._folder, self._tally = drive, folder, tally
+        self._container = drive.dataset.container
+        self._positions = {name: n for n, name in enumerate(self._container.names)}
+        self._stamps = drive.stamps // MICROSECOND
+        checks.rising(f"{drive.name!r}: samples", self._stamps)
+        checks.inside(f"{drive.name!r}: samples", int(self._stamps[0]), 0, int(self._stamps[-1]) + 1)
+        self._start, self._stop = int(self._stamps[known[0]]), int(self._stamps[known[-1]]) + 1
+        tally["samples without a pose between others"] += int((~drive.located[known[0] : known[-1]]).sum())
+        described = {"source": "EdgeFirst dataset", "dataset": drive.dataset.paths.name, "sequence": drive.name}
+        self._groups = groups_writer()(
+            lib.UPath(folder),
+            safe_name(drive.name),
+            drive.name,
+            lib.HalfClosedInterval(self._start, self._stop),
+            described,
+            store,
+        )
+        self._tree = checks.Tree()
+        self._poses = self._register(lib.PosesComponent.Writer, "default")
+        self._store_poses(known)
+        self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
+        self._masks = self._register(lib.MasksComponent.Writer, "default")
+        self._origin = self._register(components()[2], "default", "edgefirst")
+        fused = "lidar" if "lidar" in drive.statics else "radar"
+        self._cuboids = Cuboids(fused, tally)
+        metadata = drive.dataset.metadata
+        labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
+        self._labels = Labels(
+            self._register_labels, "camera", labels or [], str(metadata.get("mask_interpretation")), tally
+        )
+        self._sensors: dict[str, Any] = {}
+        self._size: tuple[int, int] | None = None
+        self._last: dict[str, tuple[int, bytes, tuple[str, str]]] = {}
+        self._cubes: list[int] = []
+        self._members: list[tuple[Any, ...]] = []
+        self._blobs = 0
+
+    # ---- what holds for the whole drive ------------------------------------------------------
+    def _register(self, kind: Any, instance: str, group: str | None = None, **more: Any) -> Any:
+        return self._groups.register_component_writer(kind, instance, group, None, **more)
+
+    def _register_labels(self, descriptor: Any) -> Any:
+        writer = library().CameraLabelsComponent.Writer
+        return self._register(writer, descriptor.default_instance_name, descriptor=descriptor)
+
+    def _store_poses(self, known: Any) -> None:
+        """The way of the rig at the located samples, and what they were made from."""
+        drive, stamps = self._drive, self._stamps[known].astype(np.uint64)
+        way, earth = drive.rig_to_world[known], drive.world_to_ecef
+        what = f"{drive.name!r}: rig to world"
+        checks.rigid(what, way)
+        checks.rigid(what, earth)
+        checks.covering(what, stamps, self._start, self._stop)
+        self._tree.join(RIG, WORLD)
+        self._poses.store_dynamic_pose(RIG, WORLD, way, stamps)
+        self._tree.join(WORLD, EARTH)
+        self._poses.store_static_pose(WORLD, EARTH, earth)
+        rows = [drive.rows[n] for n in known]
+        altitudes = [np.nan if row.get("altitude") is None else row["altitude"] for row in rows]
+        self._poses.set_generic_data(
+            {
+                "timestamp_ns": drive.stamps[known],
+                "latitude_deg": drive.geodetic[known, 0],
+                "longitude_deg": drive.geodetic[known, 1],
+                "altitude_m": np.array(altitudes, np.float64),
+                "orientation_xyzw": np.array([row["orientation"] for row in rows], np.float64),
+            }
+        )
+
+    def _place(self, sensor: str) -> None:
+        """The static pose of a sensor; once."""
+        place = self._drive.place(sensor)
+        checks.rigid(f"{sensor} to {RIG}", place)
+        self._tree.join(sensor, RIG)
+        self._poses.store_static_pose(sensor, RIG, place)
+
+    def _sensor(self, kind: str) -> Any:
+        """The writer of a kind of member, begun with its first frame."""
+        if kind not in self._sensors:
+            lib = library()
+            sensor = kind.partition(".")[0]
+            if not any(other.startswith(f"{sensor}.") for other in self._sensors):
+                self._place(sensor)
+            if kind == "radar.png":
+                self._sensors[kind] = self._register(components()[0], sensor, "radar_cube")
+            else:
+                writers = {"camera": lib.CameraSensorComponent, "lidar": lib.LidarSensorComponent}
+                self._sensors[kind] = self._register(writers.get(sensor, lib.RadarSensorComponent).Writer, sensor)
+        return self._sensors[kind]
+
+    # ---- samples -----------------------------------------------------------------------------
+    def add(self, n: int, sample: Sample) -> None:
+        """Put a sample."""
+        stamp = int(self._stamps[n])
+        reached = self._start <= stamp < self._stop
+        self._tally["samples"] += 1
+        self._tally["samples without a pose"] += not reached
+        rows = sample.annotations.to_dicts()
+        for kind, name in self._drive.dataset.members(sample.key).items():
+            data = self._container.read(name)
+            home, key, rest = "", "", 0
+            if kind.startswith("camera."):
+                rest = len(data) - len(data.rstrip(b"\0"))
+                if reached and rest < len(data) and rest <= PIECE:
+                    self._camera(n, kind, data[: len(data) - rest], rows)
+                    self._tally["bytes of NUL"] += rest
+                    home, key = "camera", str(stamp)
+            elif kind in STAMPS:
+                try:
+                    home, key = self._companion(n, kind, data)
+                except EdgeFirstError as error:
+                    raise DatasetError(f"{self._container.path}: {name!r}: {error}") from error
+            elif kind == "depth.png" and reached:
+                self._labels.add_depth(data, stamp)
+            else:
+                self._tally[kind] += 1
+            if not home:
+                home, key, rest = "blob", self._blob(data), 0
+            self._note(name, data, int(self._drive.stamps[n]), home, key, rest)
+        if reached:
+            size = self._drive.rows[n].get("size") or self._size
+            if size:
+                self._labels.add(rows, (size[0], size[1]), stamp)
+            self._boxes(n, rows)
+
+    def _note(self, name: str, data: bytes, stamp: int, home: str, key: str, rest: int = 0) -> None:
+        self._members.append((self._positions[name], name, isal_zlib.crc32(data), stamp, home, key, rest))
+
+    def _blob(self, data: bytes) -> str:
+        self._blobs += 1
+        self._origin.store_bytes(str(self._blobs), data)
+        return str(self._blobs)
+
+    def _camera(self, n: int, kind: str, picture: bytes, rows: list[dict[str, Any]]) -> None:
+        """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
+        row, stamp = self._drive.rows[n], int(self._stamps[n])
+        size = row.get("size") or (check_jpeg if kind == "camera.jpeg" else check_png)(picture)
+        if self._size is None:
+            self._size = (int(size[0]), int(size[1]))
+            model = camera_model(self._drive.camera, self._size)
+            self._intrinsics.store_camera_intrinsics("camera", model)
+            self._masks.store_camera_masks("camera", {})
+        if tuple(size) != self._size:
+            raise DatasetError(
+                f"{self._drive.name!r}: frame {row.get('frame')} has {size[0]} x {size[1]} pixels, those before it "
+                f"{self._size[0]} x {self._size[1]}; a camera of NCore has one size"
+            )
+        meta: dict[str, Any] = {"frame": row.get("frame"), "timestamp_ns": int(self._drive.stamps[n])}
+        told = plain(rows)
+        if told:
+            meta["annotations"] = told
+        both = np.array([stamp, stamp], np.uint64)
+        form = "jpeg" if kind == "camera.jpeg" else "png"
+        self._sensor("camera").store_frame(picture, form, both, {}, meta)
+        self._tally["camera"] += 1
+
+    def _companion(self, n: int, kind: str, data: bytes) -> tuple[str, str]:
+        """Store what a companion measured, once for all samples that have it; returns where its bytes are."""
+        row = self._drive.rows[n]
+        stamps = [row[column] for column in STAMPS[kind] if row.get(column) is not None]
+        at = int(stamps[0] if stamps else self._drive.stamps[n])
+        last = self._last.get(kind)
+        if last is not None and last[:2] == (at, data):
+            return last[2]
+        stamp = at // MICROSECOND
+        fits = self._start <= stamp < self._stop and (last is None or stamp > last[0] // MICROSECOND)
+        where = ("", "")
+        if not fits:
+            self._tally[f"{kind} outside"] += 1
+        elif kind == "radar.png":
+            self._sensor(kind).store_cube(data, stamp, described(data))
+            self._cubes.append(stamp)
+            self._tally[kind] += 1
+            where = "cube", str(stamp)
+        else:
+            self._points(kind, data, at)
+        where = where if where[0] else ("blob", self._blob(data))
+        if fits or last is None:
+            self._last[kind] = (at, data, where)
+        return where
+
+    def _points(self, kind: str, data: bytes, at: int) -> None:
+        """A cloud as rays."""
+        radar = kind == "radar.pcd"
+        found = rays(decode_cloud(data), RADAR_NAMES if radar else {})
+        if found is None:
+            self._tally[f"{kind} without a place"] += 1
+            return
+        what = f"{self._drive.name!r}: {kind} of {at} ns"
+        stamp = at // MICROSECOND
+        checks.inside(what, stamp, self._start, self._stop)
+        checks.rays(what, found.direction, found.distance, found.intensity)
+        each = np.full(len(found.direction), stamp, np.uint64)
+        both, meta = np.array([stamp, stamp], np.uint64), {"timestamp_ns": at}
+        writer = self._sensor(kind)
+        if radar:
+            writer.store_frame(found.direction, each, found.distance, both, found.further, meta)
+        else:
+            writer.store_frame(found.direction, each, None, found.distance, found.intensity, both, found.further, meta)
+        self._tally[kind] += 1
+        self._tally[f"{kind} points left"] += found.left
+        self._tally.update(f"{kind} field {name}" for name in found.further)
+
+    def _boxes(self, n: int, rows: list[dict[str, Any]]) -> None:
+        if not any(row.get("box3d") is not None for row in rows):
+            return
+        column = STAMPS[f"{self._cuboids.sensor}.pcd"][0]
+        measured = self._drive.rows[n].get(column)
+        stamp = int(self._stamps[n]) if measured is None else measured // MICROSECOND
+        if self._start <= stamp < self._stop:
+            self._cuboids.add(rows, f"{self._drive.name}/{self._drive.rows[n].get('frame')}", stamp)
+        else:
+            self._tally["boxes outside"] += sum(row.get("box3d") is not None for row in rows)
+
+    # ---- the end -----------------------------------------------------------------------------
+    def finish(self, *, whole: bool) -> None:
+        """Complete the stores; `whole`: with the tables and all that belongs to no sample."""
+        lib, drive = library(), self._drive
+        if self._cuboids.observations and not any(k.startswith(f"{self._cuboids.sensor}.") for k in self._sensors):
+            self._place(self._cuboids.sensor)
+        writer = self._register(lib.CuboidsComponent.Writer, "default")
+        writer.store_observations(self._cuboids.observations)
+        writer.set_generic_data({"score": np.array(self._cuboids.scores, np.float32)})
+        self._tally["boxes"] += len(self._cuboids.observations)
+        if "radar.png" in self._sensors:
+            self._sensors["radar.png"].store_timestamps(self._cubes)
+        paths = drive.dataset.paths
+        index: dict[str, Any] = {"dataset": paths.name, "layout": paths.layout, "sequence": drive.name}
+        if whole:
+            index["tables"] = self._tables()
+            there = {name for key in _keys(drive.dataset) for name in drive.dataset.members(key).values()}
+            for name in dict.fromkeys(self._container.names):
+                if name not in there:
+                    data = self._container.read(name)
+                    self._note(name, data, int(drive.stamps[0]), "blob", self._blob(data))
+                    self._tally["other files"] += 1
+        index["members"] = self._members
+        self._origin.store_index(index)
+        stores = self._groups.finalize()
+        summary = lib.SequenceComponentGroupsReader(stores).get_sequence_meta().to_dict()
+        path = self._folder / f"{safe_name(drive.name)}.json"
+        path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def _tables(self) -> dict[str, str]:
+        paths = self._drive.dataset.paths
+        tables = [annotation_path(paths.arrow), paths.frames if paths.frames.exists() else None]
+        return {path.name: self._blob(path.read_bytes()) for path in tables if path is not None}
+
+
+def _keys(dataset: Dataset) -> list[Any]:
+    return [sample.key for sample in dataset.samples()]
+
+
+def described(png: bytes) -> dict[str, Any]:
+    """What the picture of a cube says of itself: layout, shape, scales, is_complex, timestamp. Raises DatasetError."""
+    found: dict[str, Any] = {}
+    try:
+        for kind, body in png_chunks(png):
+            if kind == b"IDAT":
+                break
+            keyword, _, value = bytes(body).partition(b"\0") if kind == b"tEXt" else (b"", b"", b"")
+            if keyword.startswith(b"edgefirst:"):
+                found[keyword.removeprefix(b"edgefirst:").decode()] = json.loads(value, parse_constant=str)
+    except ValueError as error:
+        raise DatasetError(f"radar cube cannot be read: {error}") from error
+    return found

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An output folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.errors import DatasetError
+
+FEW = 100
+"""Files of an output that are synced one by one."""
+
+
+@contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """A new folder `out`.partial to write into, which becomes `out` at the end; removed where that fails.
+
+    Raises DatasetError where `out` exists, StorageError where it cannot be written. What a killed export left is
+    replaced.
+    """
+    if os.path.lexists(out):
+        raise DatasetError(f"{out}: exists already; an export goes into a folder of its own, name another one")
+    partial = out.with_name(f"{out.name}.partial")
+    with reporting(partial, "write"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if partial.is_symlink() or partial.is_file():
+            raise DatasetError(f"{partial}: is in the way, and no folder that an export left; remove it")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            yield partial
+            _sync(partial)
+            os.rename(partial, out)
+            _sync_folder(out.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def _sync(folder: Path) -> None:
+    if sum(len(files) for _, _, files in os.walk(folder)) > FEW:  # one call for all is cheaper than one for each
+        os.sync()
+        return
+    for place, _, files in os.walk(folder):
+        for name in files:
+            fd = os.open(os.path.join(place, name), os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        _sync_folder(Path(place))
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""roverd, the format of the red-rover rig: a folder for each drive, in it one for each sensor, a file for each channel.
+
+Source: roverd, "data interface"; formats.md 3.
+"""
+
+from __future__ import annotations
+
+from edgefirst_ros.export.roverd.restoring import restore
+from edgefirst_ros.export.roverd.tracing import export
+
+__all__ = ["export", "restore"]

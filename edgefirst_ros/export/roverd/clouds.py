@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Point clouds as channels, padded to one number of points, and back to the same PCD file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset.container import STORED, Archive, Container
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.zipformat import LOCAL
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.roverd.channels import INDEX, META, STAMPS, RawWriter, Reader
+from edgefirst_ros.sensors.cloud import FIELD_NAME, KEYS, LETTERS, decode_cloud
+
+PLACE = ("x", "y", "z")
+XYZ, LENGTH, HEIGHT = "xyz", "length", "height"
+OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META})
+HEAD = 4096
+"""Bytes in which a header of a PCD file usually ends."""
+_NUMBER = {key: re.compile(rb"^%s (\d{1,9})$" % key, re.MULTILINE) for key in (b"WIDTH", b"HEIGHT", b"POINTS")}
+TEXTS = {
+    STAMPS: "Timestamp, in seconds since the epoch.",
+    XYZ: "Points in the sensor's frame, in metres; zero from `length` on.",
+    LENGTH: "Number of points.",
+    HEIGHT: "Lines of an organised cloud of length / height columns; 1 of any other.",
+}
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A cloud: structured points (N,) and the lines they are organised in."""
+
+    points: NDArray[Any]
+    height: int
+
+
+def read_cloud(pcd: bytes) -> Cloud | None:
+    """The cloud of a PCD file that `write_cloud` gives back byte by byte; None for any other file."""
+    try:
+        points = decode_cloud(pcd)
+    except DatasetError:
+        return None
+    found = _NUMBER[b"HEIGHT"].search(pcd, 0, HEAD)
+    height = int(found[1]) if found else 0
+    if height < 1 or len(points) % height:
+        return None
+    header = _header(points.dtype, len(points), height)
+    if not pcd.startswith(header) or len(pcd) != len(header) + points.nbytes:
+        return None
+    return Cloud(points, height)
+
+
+def write_cloud(cloud: Cloud) -> bytes:
+    """The PCD file of a cloud."""
+    return _header(cloud.points.dtype, len(cloud.points), cloud.height) + cloud.points.tobytes()
+
+
+def _header(record: np.dtype[Any], points: int, height: int) -> bytes:
+    columns = [record[name] for name in record.names or ()]
+    values = (
+        "0.7",
+        " ".join(record.names or ()),
+        " ".join(str(column.base.itemsize) for column in columns),
+        " ".join(LETTERS[column.base.kind] for column in columns),
+        " ".join(str(column.itemsize // column.base.itemsize) for column in columns),
+        points // height,
+        height,
+        "0 0 0 1 0 0 0",
+        points,
+        "binary",
+    )
+    return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
+
+
+def has_channels(record: np.dtype[Any]) -> bool:
+    """Whether points of this kind fit into channels: x, y and z as float32, names that can be those of files."""
+    names = record.names or ()
+    if not set(PLACE) <= set(names) or any(record[axis] != np.dtype("<f4") for axis in PLACE):
+        return False
+    others = [name for name in names if name not in PLACE]
+    taken = {name + INDEX for name in names} | OWN
+    return all(safe_name(name) == name and name not in taken for name in others) and len(
+        {name.casefold() for name in others}
+    ) == len(others)
+
+
+def most_points(container: Container, names: Iterable[str]) -> int:
+    """The most points of any of these PCD files, at least 1, from their headers alone."""
+    entries = {entry.filename: entry for entry in container.entries} if isinstance(container, Archive) else {}
+    most = 1
+    for name in names:
+        size = container.size(name)
+        if isinstance(container, Archive) and entries[name].compress_type == STORED:
+            start = entries[name].header_offset
+            *_, named, extended = LOCAL.unpack(container.pread(LOCAL.size, start))
+            head = container.pread(min(size, HEAD), start + LOCAL.size + named + extended)
+        elif isinstance(container, Archive):
+            head = container.read(name)[:HEAD]
+        else:
+            with open(container.path / name, "rb") as file:
+                head = file.read(HEAD)
+        found = _NUMBER[b"POINTS"].search(head)
+        if found and int(found[1]) <= size:
+            most = max(most, int(found[1]))
+    return most
+
+
+class CloudWriter:
+    """The channels of clouds of one kind while they are written."""
+
+    def __init__(self, folder: Path, record: np.dtype[Any], most: int) -> None:
+        self._others = [name for name in record.names or () if name not in PLACE]
+        self.channels = {
+            XYZ: RawWriter(folder / XYZ, "f4", (most, 3)),
+            LENGTH: RawWriter(folder / LENGTH, "i4", ()),
+            HEIGHT: RawWriter(folder / HEIGHT, "i4", ()),
+        }
+        for name in self._others:
+            column = record[name]
+            self.channels[name] = RawWriter(folder / name, column.base.str[1:], (most, *column.shape))
+
+    def append(self, cloud: Cloud) -> None:
+        """Add a cloud."""
+        points = cloud.points
+        xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
+        for number, axis in enumerate(PLACE):
+            xyz[:, number] = points[axis].view("<u4")
+        self.channels[XYZ].append(xyz.view("<f4"))
+        self.channels[LENGTH].append(len(points))
+        self.channels[HEIGHT].append(cloud.height)
+        for name in self._others:
+            self.channels[name].append(points[name])
+
+
+def _fields(reader: Reader) -> list[str]:
+    """The channels that can be fields of points."""
+    plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
+    return [name for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name]
+
+
+class CloudReader:
+    """Clouds from channels, their fields in the order `fields` (by default x, y, z and the others as described)."""
+
+    def __init__(self, reader: Reader, fields: list[str] | None = None) -> None:
+        self._xyz, self._length = reader.raw(XYZ), reader.raw(LENGTH)
+        if self._xyz.ndim != 3 or self._xyz.shape[2] != 3 or self._xyz.dtype != np.dtype("<f4"):
+            raise DatasetError(f"{reader.folder / XYZ}: has entries of {self._xyz.shape[1:]}, expected (points, 3) f4")
+        most = self._xyz.shape[1]
+        self._height = reader.raw(HEIGHT) if HEIGHT in reader.channels else None
+        others = [name for name in fields or _fields(reader) if name not in PLACE]
+        self._others = {
+            name: values for name in others if (values := reader.raw(name)).ndim > 1 and values.shape[1] == most
+        }
+        kinds: dict[str, Any] = dict.fromkeys(PLACE, ("<f4", ()))
+        kinds |= {name: (values.dtype, values.shape[2:]) for name, values in self._others.items()}
+        try:
+            self._record = np.dtype([(name, *kinds[name]) for name in fields or kinds])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(f"{reader.folder}: has no fields {fields}: {error!r}") from error
+        self._folder = reader.folder
+
+    def __getitem__(self, number: int) -> Cloud:
+        try:
+            length = int(self._length[number])
+            height = 1 if self._height is None else int(self._height[number])
+            if not 0 <= length <= self._xyz.shape[1] or height < 1 or length % height:
+                raise DatasetError(f"{self._folder}: entry {number} has {length} points in {height} lines")
+            points = np.empty(length, self._record)
+            for axis, name in enumerate(PLACE):
+                points[name].view("<u4")[...] = self._xyz[number, :length, axis].view("<u4")
+            for name, values in self._others.items():
+                points[name] = values[number, :length]
+        except (IndexError, TypeError, ValueError) as error:
+            raise DatasetError(f"{self._folder}: entry {number} cannot be read: {error}") from error
+        return Cloud(points, height)

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of roverd that others recorded, as far as a dataset has a place for what they hold."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
+from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_cloud
+from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
+from edgefirst_ros.export.roverd.streams import SEGMENT, VIDEO
+from edgefirst_ros.export.roverd.video import pictures
+from edgefirst_ros.sensors.masks import encode_classes
+from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
+from edgefirst_ros.sensors.picture_file import check_jpeg
+
+Progress = Callable[[str, int, int], None]
+TOLERANCE = 100_000_000
+"""ns between a picture and what belongs to it, at most."""
+HUFFMAN = b"\xff\xc4"
+
+
+@dataclass(frozen=True)
+class _Companion:
+    """A sensor beside the camera: when its entries were measured, and an entry as part of a sample."""
+
+    what: str
+    stamps: NDArray[np.int64]
+    member: Callable[[int], bytes]
+    kind: str = ""
+    column: str = ""
+
+    def nearest(self, stamp: int) -> int | None:
+        """The entry nearest to a stamp (of two the earlier), within the tolerance."""
+        if not len(self.stamps):
+            return None
+        place = int(np.searchsorted(self.stamps, stamp))
+        near = min(
+            (n for n in (place - 1, place) if 0 <= n < len(self.stamps)), key=lambda n: abs(self.stamps[n] - stamp)
+        )
+        return near if abs(int(self.stamps[near]) - stamp) <= TOLERANCE else None
+
+
+def restore_foreign(source: Path, out: Path, report: Report, progress: Progress) -> None:
+    """Make a dataset of the traces below `source`: a sequence each, a sample for each picture of its camera.
+
+    camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
+    lidar.png; _camera/segment a mask of classes: each the nearest entry within 100 ms. imu/rot becomes the orientation
+    and gps/lla the position, interpolated. All else has no place: raw I/Q is no range-Doppler cube. Raises DatasetError
+    where no trace has a camera, or one cannot be read.
+    """
+    traces = sorted(_traces(source))
+    if not traces:
+        raise DatasetError(f"{source}: holds no trace of roverd, that is a folder with a config.yaml")
+    name = safe_name(source.resolve().name)
+    names = _names(traces)
+    said = {
+        "sources": [{"file": trace.name} for trace in traces],
+        "configuration": {"tolerance": TOLERANCE / 1e9},
+        "software": None,
+        "time_base": {"base": "roverd", "topics": {}},
+        "camera_info": None,
+        "static_transforms": [],
+        "counts": {},
+    }
+    companions = ("radar_targets", "lidar_points")
+    with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
+        failing.callback(writer.abort)
+        for trace, sequence in zip(traces, names, strict=True):
+            taken = _Trace(trace)
+            for number, sample in enumerate(taken.samples(sequence)):
+                writer.write(sample)
+                progress(f"importing {sequence}", number + 1, taken.total)
+            taken.tell(report)
+        if not writer.samples:
+            raise DatasetError(f"{source}: no trace has a {VIDEO} of the format mjpg, nothing is written")
+        failing.pop_all()
+        writer.finish(said)
+
+
+def _traces(folder: Path) -> Iterator[Path]:
+    try:
+        if (folder / "config.yaml").exists():
+            yield folder
+            return
+        for entry in sorted(folder.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                yield from _traces(entry)
+    except OSError as error:
+        raise DatasetError(f"{folder}: cannot be listed: {error}") from error
+
+
+def _names(traces: list[Path]) -> list[str]:
+    """A name for each trace, those that are there before with a number."""
+    found: list[str] = []
+    for trace in traces:
+        base = name = safe_name(trace.resolve().name)
+        number = 2
+        while name.casefold() in (other.casefold() for other in found):
+            name, number = safe_name(f"{base}-{number}"), number + 1
+        found.append(name)
+    return found
+
+
+class _Trace:
+    """One trace."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._readers: dict[str, Reader] = {}
+        self._unread: dict[str, str] = {}
+        for path in sorted(folder.glob(f"*/{META}")):
+            try:
+                self._readers[path.parent.name] = Reader(path.parent)
+            except DatasetError as error:  # of a type that nothing here has, as of complex numbers
+                self._unread[path.parent.name] = str(error)
+        self._used: Counter[tuple[str, str]] = Counter()
+        self._taken = 0
+        self._companions = list(self._found())
+        self._fixes, self._turns = FixTrack(), AttitudeTrack()
+        self._motion()
+        camera = self._readers.get("camera")
+        self._video = camera is not None and VIDEO in camera.channels and camera.described(VIDEO)[0] == "mjpg"
+        self._stamps = camera.stamps() if camera is not None and self._video else np.empty(0, np.int64)
+        self.total = len(self._stamps)
+        if (np.diff(self._stamps) <= 0).any():
+            raise DatasetError(f"{folder / 'camera' / STAMPS}: the times do not rise")
+
+    def _found(self) -> Iterator[_Companion]:
+        """What has a place, by the names that roverd and `export` give it."""
+        for sensor, kind, column in (
+            ("radar_points", "radar.pcd", "radar_targets"),
+            ("lidar_points", "lidar.pcd", "lidar_points"),
+        ):
+            reader = self._readers.get(sensor)
+            if reader and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
+                yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), kind, column)
+        for sensor, channel, kind, dtype, make in (
+            ("lidar", "rng", "lidar.png", "<u2", _depth_png),
+            ("_camera", SEGMENT, "", "u1", encode_classes),
+        ):
+            reader = self._readers.get(sensor)
+            if reader and {channel, STAMPS} <= reader.channels.keys():
+                form, found, shape = reader.described(channel)
+                if form == "lzmaf" and found == np.dtype(dtype) and len(shape) == 2:
+                    taken = partial(_frame, reader, channel, make)
+                    yield _companion(f"{sensor}/{channel}", reader, (channel,), taken, kind)
+
+    def _motion(self) -> None:
+        """Take over where the vehicle was and how it was turned."""
+        for stamp, (latitude, longitude, altitude) in self._rows("gps", LLA):
+            if abs(latitude) <= 90 and abs(longitude) <= 180:
+                self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
+        for stamp, angles in self._rows("imu", ROT):
+            if all(map(isfinite, angles)):
+                x, y, z, w = from_euler(np.array(angles))[0].tolist()
+                self._turns.add(stamp, (x, y, z, w))
+        self._fixes.close()
+
+    def _rows(self, sensor: str, channel: str) -> Iterator[tuple[int, list[float]]]:
+        reader = self._readers.get(sensor)
+        if reader and {channel, STAMPS} <= reader.channels.keys():
+            values = reader.raw(channel)
+            if values.shape[1:] == (3,):  # the last ones may lack their stamp, as after a power cut
+                yield from zip(reader.stamps().tolist(), values.astype(np.float64).tolist(), strict=False)
+
+    def samples(self, sequence: str) -> Iterator[Sample]:
+        """A sample for each picture that is a whole JPEG."""
+        if not self._video:
+            return
+        path = self._folder / "camera" / VIDEO
+        for number, jpeg in enumerate(pictures(path)):
+            if number >= self.total:
+                break
+            try:
+                size = check_jpeg(jpeg)
+                if HUFFMAN not in jpeg:
+                    raise MessageError("undecodable", "JPEG without Huffman tables")
+            except MessageError:
+                continue
+            self._taken += 1
+            yield self._sample(sequence, number, jpeg, size)
+
+    def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> Sample:
+        stamp = int(self._stamps[number])
+        members: list[tuple[str, list[bytes]]] = [("camera.jpeg", [jpeg])]
+        row: dict[str, Any] = {"size": size, "keyframe": True, "segment": 0}
+        annotations: list[Mapping[str, object]] = []
+        for companion in self._companions:
+            entry = companion.nearest(stamp)
+            if entry is None:
+                continue
+            data = companion.member(entry)
+            self._used[companion.what, companion.kind] += 1
+            if companion.kind:
+                members.append((companion.kind, [data]))
+                if companion.column:
+                    measured = int(companion.stamps[entry])
+                    row |= {f"{companion.column}_timestamp": measured, f"{companion.column}_skew": measured - stamp}
+            else:
+                annotations.append({"mask": data})
+        position, turn = self._fixes.position(stamp), self._turns.orientation(stamp)
+        if position is not None:
+            row |= {key: getattr(position, key) for key in ("latitude", "longitude", "altitude")}
+            self._used[f"gps/{LLA}", "latitude, longitude, altitude"] += 1
+        if turn is not None:
+            row["orientation"] = turn
+            self._used[f"imu/{ROT}", "orientation"] += 1
+        return Sample(sequence, number, stamp, members, row, annotations, {"size": size})
+
+    def tell(self, report: Report) -> None:
+        """Say what became of each channel."""
+        name = self._folder.name
+        taken = {what for what, _ in self._used}
+        if self._video:
+            lost = (
+                "" if self._taken == self.total else f"{self.total} times: the others have no picture, or no whole JPEG"
+            )
+            report.add(f"{name}/camera/{VIDEO}", "camera.jpeg", lost, self._taken)
+        for (what, kind), number in self._used.items():
+            lost = f"only the nearest to each picture, within {TOLERANCE / 1e9} s"
+            if what in (f"gps/{LLA}", f"imu/{ROT}"):
+                lost = "interpolated to the pictures"
+            report.add(f"{name}/{what}", kind or "mask", lost, number)
+        for sensor, error in self._unread.items():
+            report.add(f"{name}/{sensor}", "", error)
+        for sensor, reader in self._readers.items():
+            for channel in reader.channels:
+                held = sensor in taken or f"{sensor}/{channel}" in taken or (sensor, channel) == ("camera", VIDEO)
+                if channel != STAMPS and not held:
+                    report.add(f"{name}/{sensor}/{channel}", "", "a dataset has no place for it")
+
+
+def _companion(
+    what: str,
+    reader: Reader,
+    channels: tuple[str, ...],
+    member: Callable[[int], bytes],
+    kind: str = "",
+    column: str = "",
+) -> _Companion:
+    """A companion; entries that are not in all of its channels, as after a power cut, are left away."""
+    stamps = reader.stamps()[: min(map(reader.count, channels))]
+    if (np.diff(stamps) < 0).any():
+        raise DatasetError(f"{reader.folder / STAMPS}: the times do not rise")
+    return _Companion(what, stamps, member, kind, column)
+
+
+def _pcd(clouds: CloudReader, number: int) -> bytes:
+    return write_cloud(clouds[number])
+
+
+def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], number: int) -> bytes:
+    return make(reader.frame(channel, number))
+
+
+def _depth_png(depth: NDArray[np.uint16]) -> bytes:
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.fromarray(depth).save(out, "PNG")
+    return out.getvalue()

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of roverd as a dataset again: ours as they were, byte by byte, others as far as they go."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from isal import isal_zlib
+
+from edgefirst_ros.dataset.archive import ArchiveWriter, DirectoryWriter
+from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.roverd.channels import Reader, read_json
+from edgefirst_ros.export.roverd.clouds import CloudReader, write_cloud
+from edgefirst_ros.export.roverd.cubes import restored
+from edgefirst_ros.export.roverd.foreign import restore_foreign
+from edgefirst_ros.export.roverd.streams import CUBE, FIELDS, VIDEO
+from edgefirst_ros.export.roverd.tracing import FILES, FORM, HEAD, LIST, SENSORS, SIDE
+from edgefirst_ros.export.roverd.video import VideoReader
+
+Progress = Callable[[str, int, int], None]
+
+
+def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
+    """Make a dataset in `out`, a folder that is there and empty, of traces that `export` wrote, or of others.
+
+    `source` is the folder of the traces or a trace. What `export` wrote comes back with the same name, layout and
+    tables, each member compared by its CRC-32. Of other traces see `restore_foreign`. Raises DatasetError where
+    something cannot be read or is not what it was, StorageError where it cannot be written.
+    """
+    if (source / SIDE / HEAD).is_file():
+        _Own(source, out).restore(report, progress)
+        return
+    if (source.parent / SIDE / HEAD).is_file() and (source / "config.yaml").is_file():
+        raise DatasetError(f"{source}: is one of several parts; name {source.parent}, which holds all of the dataset")
+    restore_foreign(source, out, report, progress)
+
+
+class _Own:
+    """What `export` wrote."""
+
+    def __init__(self, source: Path, out: Path) -> None:
+        self._source, self._side = source, source / SIDE
+        self._said = read_json(self._side / HEAD)
+        try:
+            if self._said["form"] != FORM:
+                raise DatasetError(f"{self._side / HEAD}: has the form {self._said['form']!r}, expected {FORM!r}")
+            if self._said["layout"] not in ("zip", "directory"):
+                raise DatasetError(f"{self._side / HEAD}: has the layout {self._said['layout']!r}")
+            self._paths = DatasetPaths(out, check_name(self._said["name"]), self._said["layout"])
+            self._tables = [Path(self._said[key]).name for key in ("annotations", "frames") if self._said[key]]
+        except (KeyError, TypeError) as error:
+            raise DatasetError(f"{self._side / HEAD}: cannot be read: {error!r}") from error
+        self._sources: dict[tuple[str, str], _Source] = {}
+
+    def restore(self, report: Report, progress: Progress) -> None:
+        paths = self._paths
+        with reporting(paths.folder, "create"):
+            paths.folder.mkdir(exist_ok=True)
+        container = ArchiveWriter(paths.container) if paths.layout == "zip" else DirectoryWriter(paths.members)
+        kinds: Counter[str] = Counter()
+        try:
+            total = sum(1 for _ in self._lines())
+            for number, line in enumerate(self._lines()):
+                try:
+                    key, stamp = (line["sequence"], line["frame"]), line["timestamp"]
+                    for kind, noted in line["members"].items():
+                        name = member_name(*key, kind)
+                        container.add(name, [self._member(name, kind, key[0], *noted)], stamp)
+                        kinds[kind] += 1
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise DatasetError(f"{self._side / LIST}: sample {number} cannot be read: {error!r}") from error
+                progress(f"importing {paths.name}", number + 1, total)
+            container.close()
+        finally:
+            container.abandon()
+        for table in self._tables:
+            with reporting(paths.folder / table, "write"):
+                shutil.copyfile(self._side / table, paths.folder / table)
+            report.add(table, table)
+        for kind, number in kinds.items():
+            report.add(kind, paths.container.name, "", number)
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        path = self._side / LIST
+        try:
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    yield json.loads(line)
+        except (OSError, ValueError, RecursionError) as error:
+            raise DatasetError(f"{path}: cannot be read: {error}") from error
+
+    def _member(
+        self, name: str, kind: str, sequence: str, size: int, crc: int, sensor: str = "", entry: int = 0, note: int = 0
+    ) -> bytes:
+        if sensor:
+            key = sequence, kind
+            if key not in self._sources:
+                if SENSORS[kind][0] != sensor:
+                    raise DatasetError(f"{self._side / LIST}: {kind} comes from {sensor!r}")
+                self._sources[key] = _Source(self._source / sequence / sensor, kind)
+            data = self._sources[key].member(entry, note)
+        else:
+            path = self._side / FILES / name
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise DatasetError(f"{path}: cannot be read: {error}") from error
+        if (len(data), isal_zlib.crc32(data)) != (size, crc):
+            where = f"{self._source / sequence / sensor}, entry {entry}" if sensor else f"{self._side / FILES / name}"
+            raise DatasetError(
+                f"{where}: {name} is not what it was when it was exported: the trace was changed since, or other "
+                "versions of the libraries that pack pictures are in use"
+            )
+        return data
+
+
+class _Source:
+    """The entries of a sensor as members."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self._folder, self._kind = folder, kind
+        self._last: tuple[int, bytes] = (-1, b"")
+        self._reader = Reader(folder)
+        if kind == "camera.jpeg":
+            self._video = VideoReader(folder / VIDEO)
+        elif kind == "radar.png":
+            self._said = read_json(folder / "radar.json")
+        else:
+            self._clouds = CloudReader(self._reader, read_json(folder / FIELDS))
+
+    def member(self, entry: int, note: int) -> bytes:
+        """The bytes of an entry's member."""
+        if entry != self._last[0]:
+            self._last = entry, self._made(entry, note)
+        return self._last[1]
+
+    def _made(self, entry: int, note: int) -> bytes:
+        if self._kind == "camera.jpeg":
+            return self._video[entry]
+        if self._kind == "radar.png":
+            return restored(self._reader.frame(CUBE, entry), self._said, note)
+        return write_cloud(self._clouds[entry])

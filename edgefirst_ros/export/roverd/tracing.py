@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset as traces of roverd: what has a home goes into sensors, all else under `_edgefirst`.
+
+OUT/SEQUENCE/           a trace: config.yaml, edgefirst.schema.yaml, a folder a sensor
+OUT/_edgefirst/         tables as files, members without a home, and where each of the others is
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from isal import isal_zlib
+
+import edgefirst_ros
+from edgefirst_ros.dataset.forms.table import annotation_path
+from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.names import member_name
+from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.drive import Drive, drives
+from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.roverd.channels import write_json
+from edgefirst_ros.export.roverd.clouds import most_points
+from edgefirst_ros.export.roverd.motion import write_motion, write_places
+from edgefirst_ros.export.roverd.streams import (
+    BYTES,
+    CameraStream,
+    CloudStream,
+    CubeStream,
+    Ready,
+    SegmentStream,
+    Stream,
+)
+
+Progress = Callable[[str, int, int], None]
+SIDE, HEAD, LIST, FILES = "_edgefirst", "dataset.json", "samples.jsonl", "members"
+"""The folder beside the traces, and what is in it."""
+FORM = "edgefirst_ros roverd 1"
+SENSORS = {
+    "camera.jpeg": ("camera", ()),
+    "radar.png": ("radar", ("radar_cube",)),
+    "radar.pcd": ("radar_points", ("radar_targets", "radar_clusters")),
+    "lidar.pcd": ("lidar_points", ("lidar_points",)),
+}
+"""Kind of a member: its sensor, and the columns of the frames table that tell its stamp."""
+SEMANTIC = "_camera"
+
+
+@dataclass(slots=True)
+class Found:
+    """A member: its bytes as read, and as an entry of its sensor."""
+
+    kind: str
+    data: bytes
+    crc: int
+    ready: Ready | None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the members of a dataset."""
+
+    members: dict[Key, dict[str, list[Any]]] = field(default_factory=dict)
+    """By sample and kind: size, CRC-32, and where there is one the sensor, the entry and a note."""
+    stamps: dict[Key, int] = field(default_factory=dict)
+    entries: Counter[str] = field(default_factory=Counter)
+    """Entries by sensor."""
+    files: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Members kept as files, by kind and reason."""
+
+
+def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> None:
+    """Write the traces of a dataset into `out`, a folder that is there and empty.
+
+    Raises DatasetError where stamps are missing or something cannot be read, StorageError where it cannot be written.
+    """
+    tally = Tally()
+    side = out / SIDE
+    side.mkdir()
+    for drive in drives(dataset):
+        if drive.name.casefold() == SIDE:
+            raise DatasetError(f"{dataset.container.path}: a sequence cannot have the name {drive.name!r} in this form")
+        member_name(drive.name, 0, "camera.jpeg")  # refuses what cannot name a folder
+        with ExitStack() as closing:
+            _Trace(drive, out, tally, closing).write(progress)
+    annotations = annotation_path(dataset.paths.arrow)
+    for table in (annotations, dataset.paths.frames):
+        if table is not None:
+            shutil.copyfile(table, side / table.name)
+    write_json(
+        side / HEAD,
+        {
+            "form": FORM,
+            "name": dataset.paths.name,
+            "layout": dataset.paths.layout,
+            "software": edgefirst_ros.__version__,
+        }
+        | {"annotations": annotations.name if annotations else None, "frames": dataset.paths.frames.name},
+    )
+    with (side / LIST).open("x", encoding="utf-8") as file:
+        for key in dict.fromkeys(key for key in _stored_order(dataset) if key in tally.members):
+            line = {"sequence": key.name, "frame": key.frame, "timestamp": tally.stamps[key]}
+            file.write(json.dumps(line | {"members": tally.members[key]}, ensure_ascii=False) + "\n")
+    _tell(dataset, tally, report)
+
+
+def _stored_order(dataset: Dataset) -> Iterator[Key]:
+    """The samples as their members lie in the container."""
+    places = {name: key for key in (s.key for s in dataset.samples()) for name in dataset.members(key).values()}
+    return (places[name] for name in dataset.container.names if name in places)
+
+
+class _Trace:
+    """One drive."""
+
+    def __init__(self, drive: Drive, out: Path, tally: Tally, closing: ExitStack) -> None:
+        self._drive, self._tally = drive, tally
+        self._folder = out / drive.name
+        self._folder.mkdir()
+        self._files = out / SIDE / FILES
+        container = drive.dataset.container
+        found: dict[str, list[str]] = {}
+        for sample in drive.samples:
+            for kind, name in drive.dataset.members(sample.key).items():
+                found.setdefault(kind, []).append(name)
+        seconds = (int(drive.stamps[-1]) - int(drive.stamps[0])) / 1e9
+        camera = CameraStream(self._folder / "camera", (len(drive) - 1) / seconds if seconds else 1.0)
+        self._streams: dict[str, Stream] = {"camera.jpeg": camera, "radar.png": CubeStream(self._folder / "radar")}
+        for kind in ("radar.pcd", "lidar.pcd"):
+            most = most_points(container, found.get(kind, ()))
+            self._streams[kind] = CloudStream(self._folder / SENSORS[kind][0], most)
+        self._segments = SegmentStream(self._folder / SEMANTIC)
+        for stream in (*self._streams.values(), self._segments):
+            closing.callback(stream.abandon)
+        self._camera = camera
+        self._pictures: list[Sample] = []
+        """The sample of each picture in the video."""
+
+    def write(self, progress: Progress) -> None:
+        """Write the trace; `tally` is told of the members."""
+        threads = len(os.sched_getaffinity(0))
+        waiting: deque[tuple[Sample, Future[list[Found]]]] = deque()
+        before: dict[str, int] = {}
+        total = len(self._drive)
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                for number, sample in enumerate(self._drive.samples):
+                    stamps = {kind: _stamp(sample, kind) for kind in self._streams}
+                    fresh = {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
+                    before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
+                    waiting.append((sample, pool.submit(self._prepare, sample, fresh)))
+                    if len(waiting) > 2 * threads:
+                        self._take(*waiting.popleft())
+                    progress(f"exporting {self._drive.name}", number, total)
+                while waiting:
+                    self._take(*waiting.popleft())
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+        self._finish()
+        progress(f"exporting {self._drive.name}", total, total)
+
+    def _prepare(self, sample: Sample, fresh: set[str]) -> list[Found]:
+        """Read a sample: its members, and last its mask of classes, of the kind SEMANTIC. Threads share this."""
+        found = []
+        for kind in self._drive.dataset.members(sample.key):
+            data = sample.read(kind)
+            ready = self._streams[kind].ready(data) if kind in fresh else None
+            found.append(Found(kind, data, isal_zlib.crc32(data), ready))
+        mask = _class_mask(sample)
+        if mask is not None:
+            found.append(Found(SEMANTIC, mask, 0, self._segments.ready(mask)))
+        return found
+
+    def _take(self, sample: Sample, future: Future[list[Found]]) -> None:
+        """Write what was made of a sample."""
+        noted = self._tally.members.setdefault(sample.key, {})
+        self._tally.stamps[sample.key] = int(sample.row["timestamp"])
+        for found in future.result():
+            if found.kind == SEMANTIC:
+                self._segments.add(int(sample.row["timestamp"]), found.data, found.ready)
+                continue
+            noted[found.kind] = [len(found.data), found.crc]
+            stream = self._streams.get(found.kind)
+            entry = stream.add(_stamp(sample, found.kind), found.data, found.ready) if stream else None
+            if entry is None:
+                self._keep(sample, found.kind, found.data)
+            else:
+                noted[found.kind] += [SENSORS[found.kind][0], *entry]
+                if found.kind == "camera.jpeg":
+                    self._pictures.append(sample)
+
+    def _keep(self, sample: Sample, kind: str, data: bytes) -> None:
+        """Keep a member as a file."""
+        path = self._files / member_name(sample.name, sample.frame or 0, kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        if kind not in self._streams:
+            self._tally.files[kind, ""] += 1
+
+    def _finish(self) -> None:
+        """Complete the sensors, and describe the trace."""
+        drive = self._drive
+        channels: dict[str, list[str]] = {}
+        for kind, stream in self._streams.items():
+            name = SENSORS[kind][0]
+            channels[name] = stream.close()
+            self._tally.entries[name] += len(stream.stamps)
+            for reason, number in stream.kept.items():
+                self._tally.files[kind, reason] += number
+        for number in self._camera.changed():
+            sample = self._pictures[number]
+            self._keep(sample, "camera.jpeg", sample.read("camera.jpeg"))
+            del self._tally.members[sample.key]["camera.jpeg"][2:]
+            self._tally.files["camera.jpeg", BYTES] += 1
+        channels[SEMANTIC] = self._segments.close()
+        self._tally.entries[SEMANTIC] += len(self._segments.stamps)
+        self._tally.files[SEMANTIC, ""] += sum(self._segments.kept.values())
+        channels |= write_motion(drive, self._folder, self._tally.entries)
+        write_places(drive, self._folder)
+        known = {name: names for name, names in channels.items() if names}
+        schema = "".join(f"{json.dumps(name)}: {json.dumps(names)}\n" for name, names in known.items())
+        (self._folder / "edgefirst.schema.yaml").write_text(schema, encoding="utf-8")
+        said = {
+            "name": drive.name,
+            "dataset": drive.dataset.paths.name,
+            "software": f"edgefirst_ros {edgefirst_ros.__version__}",
+            "sensors": [name for name in known if not name.startswith("_")],
+        }
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())  # JSON is YAML
+        (self._folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+def _stamp(sample: Sample, kind: str) -> int:
+    """When a member was measured, ns: as the frames table says of a companion, else the sample's own time."""
+    row = sample.row
+    for column in SENSORS[kind][1]:
+        stamp = row.get(f"{column}_timestamp")
+        if stamp is not None:
+            return int(stamp)
+    return int(row["timestamp"])
+
+
+def _class_mask(sample: Sample) -> bytes | None:
+    """The PNG of a sample's mask of classes: a row of its own, without label and object."""
+    rows = sample.annotations
+    needed = [name for name in ("mask", "label", "object_id", "box2d") if name in rows.columns]
+    if "mask" not in needed:
+        return None
+    for row in rows.select(needed).iter_rows(named=True):
+        if isinstance(row["mask"], bytes) and all(row[name] is None for name in needed[1:]):
+            return row["mask"]
+    return None
+
+
+# ---- the report ----------------------------------------------------------------------------------
+def _tell(dataset: Dataset, tally: Tally, report: Report) -> None:
+    """Say what became of every sensor and column."""
+    entries, files = tally.entries, Counter({key: number for key, number in tally.files.items() if number})
+    stamps = "stamps to 0.1 us (exact in the tables)"
+    lost = f"a message of several samples is one entry; {stamps}"
+    for kind, (name, where, what) in {
+        "camera.jpeg": ("camera", "camera/video.avi", stamps),
+        "radar.png": ("radar", "radar/cube, radar/radar.json", lost),
+        "radar.pcd": ("radar_points", "radar_points/", lost),
+        "lidar.pcd": ("lidar_points", "lidar_points/", lost),
+    }.items():
+        if entries[name]:
+            report.add(kind, where, what, entries[name])
+    for (kind, reason), number in sorted(files.items()):
+        if kind == SEMANTIC:
+            report.add("mask of classes", "", "more than one size, no 8-bit PNG: in the table alone", number)
+        else:
+            told = reason or "no sensor of roverd holds it"
+            report.add(kind, f"{SIDE}/{FILES}/", f"not read by roverd: {told}", number)
+    frames = dataset.frames
+    columns = set(frames.columns) if frames is not None else set()
+    if entries["gps"]:
+        report.add(
+            "latitude, longitude, altitude",
+            "gps/lla",
+            "interpolated to the pictures, as in the dataset",
+            entries["gps"],
+        )
+    if entries["imu"]:
+        report.add("orientation", "imu/rot", "as Euler angles, float32", entries["imu"])
+        report.add(
+            "acceleration, angular velocity",
+            "",
+            "not in the dataset: no imu/acc, imu/avel; roverd's class IMU wants them",
+        )
+    if entries["pose"]:
+        report.add(
+            "position with orientation", "_radar/pose.npz", "velocity and acceleration are differences", entries["pose"]
+        )
+    if entries[SEMANTIC]:
+        report.add("mask of classes", f"{SEMANTIC}/segment", "", entries[SEMANTIC])
+    homes = {"latitude", "longitude", "altitude", "orientation"}
+    report.add(", ".join(sorted(columns - homes)), f"{SIDE}/{dataset.paths.frames.name}", "not read by roverd")
+    path = annotation_path(dataset.paths.arrow)
+    if path is not None:
+        report.add(", ".join(dataset.annotations.columns), f"{SIDE}/{path.name}", "not read by roverd")
+    strangers = len(dataset.container.names) - sum(map(len, tally.members.values()))
+    if strangers:
+        report.add("files that belong to no sample", "", "not taken along", strangers)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sequence as exports want it, and what is said where something is missing."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.drive import drives
+from edgefirst_ros.export.output import staged
+from edgefirst_ros.synthetic import Recipe
+from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
+
+SMALL = {"seconds": 1.5, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
+SMALL["topics"] = frozenset({"camera", "camera/info", "gps", "imu", "lidar/points", "tf_static"})
+
+
+@pytest.fixture(scope="module")
+def path(recording, tmp_path_factory):
+    return convert(recording(**SMALL), tmp_path_factory.mktemp("drive"), name="drive").paths.container
+
+
+@pytest.fixture
+def changed(path):
+    """Function that gives the dataset with columns of its frames, or metadata, put in others' place."""
+
+    def change(metadata=None, **columns):
+        dataset = Dataset(path)
+        dataset.frames = dataset.frames.with_columns(**columns)
+        dataset.metadata = dataset.metadata | (metadata or {})
+        return dataset
+
+    return change
+
+
+def test_stamps_and_poses_are_those_of_the_scene(path):
+    (drive,) = drives(Dataset(path))
+    scene = Scene(Recipe(**SMALL))
+    assert len(drive) == 15
+    assert (np.diff(drive.stamps) == 100_000_000).all()
+    assert drive.located.sum() == 14  # the first frame lies before the first fix
+    first, last = drive.rig_to_world[drive.located][[0, -1]]
+    yaw = scene.yaw(int(drive.stamps[-1]))
+    assert first[:3, 3] == pytest.approx((0, 0, 0))
+    assert np.linalg.norm(last[:3, 3]) == pytest.approx(13, abs=0.05)  # 1.3 s at 10 m/s, on a sphere as it is made
+    assert np.arctan2(last[1, 0], last[0, 0]) == pytest.approx(yaw, abs=1e-3)
+
+
+def test_places_of_the_sensors(path):
+    (drive,) = drives(Dataset(path))
+    assert drive.place("camera")[:3, 3] == pytest.approx(CAMERA)
+    assert drive.place("camera")[:3, :3] @ [0, 0, 1] == pytest.approx((1, 0, 0))  # it looks forward
+    assert drive.boxes[:3, 3] == pytest.approx(LIDAR)
+    right, down, forward = drive.boxes[:3, :3].T
+    assert [*right, *down, *forward] == [0, -1, 0, 0, 0, -1, 1, 0, 0]
+    assert drive.box_stamps.tolist() == Dataset(path).frames["lidar_points_timestamp"].to_list()
+
+
+def test_transforms_are_joined_in_any_order(changed):
+    chain = [
+        {"parent": "mast", "child": "radar", "translation": [1, 0, 0], "rotation": [0, 0, 0, 1]},
+        {"parent": "base_link", "child": "mast", "translation": [0, 0, 2], "rotation": [0, 0, 1, 1]},
+        {"parent": "nowhere", "child": "else", "translation": [0, 0, 0], "rotation": [0, 0, 0, 1]},
+    ]
+    (drive,) = drives(changed({"static_transforms": chain}))
+    assert drive.place("radar")[:3, 3] == pytest.approx((0, 1, 2))
+    assert drive.fused == "radar"
+    with pytest.raises(DatasetError, match=r"'lidar'.*only to mast, radar"):
+        drive.place("lidar")
+
+
+def test_samples_come_in_the_order_of_their_stamps(changed):
+    (drive,) = drives(changed(timestamp=pl.col("timestamp").reverse()))
+    assert (np.diff(drive.stamps) > 0).all()
+    assert [sample.frame for sample in drive.samples] == list(range(14, -1, -1))
+
+
+def test_two_stamps_alike_are_refused(changed):
+    with pytest.raises(DatasetError, match=r"two samples of .* have the stamp 7"):
+        drives(changed(timestamp=pl.lit(7, pl.Int64)))
+
+
+def test_no_stamps_are_refused(changed):
+    with pytest.raises(DatasetError, match=r"15 samples of .* have no stamp"):
+        drives(changed(timestamp=pl.lit(None, pl.Int64)))
+
+
+def test_no_table_of_frames_is_refused(path, tmp_path):
+    for suffix in (".zip", ".arrow"):
+        (tmp_path / f"drive{suffix}").write_bytes(path.with_suffix(suffix).read_bytes())
+    with pytest.raises(DatasetError, match=r"drive\.frames\.arrow: not there"):
+        drives(Dataset(tmp_path / "drive.zip"))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"latitude": pl.lit(None, pl.Float64), "longitude": pl.lit(None, pl.Float64)},
+        {"orientation": pl.lit(None, pl.Array(pl.Float64, 4))},
+    ],
+    ids=["position", "attitude"],
+)
+def test_no_pose_is_refused(changed, columns):
+    (drive,) = drives(changed(**columns))
+    assert not drive.located.any()
+    for ask in (lambda: drive.rig_to_ecef, lambda: drive.world_to_ecef, lambda: drive.rig_to_world):
+        with pytest.raises(DatasetError, match="both a position and an attitude"):
+            ask()
+
+
+def test_unknown_altitudes_are_no_jumps(changed):
+    heights = [None, 30.0, None, None, 36.0, *[None] * 10]
+    (drive,) = drives(changed(altitude=pl.Series(heights, dtype=pl.Float64)))
+    assert drive.geodetic[1:7, 2] == pytest.approx([30, 32, 34, 36, 36, 36])
+    (drive,) = drives(changed(altitude=pl.lit(None, pl.Float64)))
+    assert (drive.geodetic[1:, 2] == 0).all()
+
+
+def test_no_transforms_are_refused(changed):
+    (drive,) = drives(changed({"static_transforms": []}))
+    with pytest.raises(DatasetError, match="no static transform from base_link to 'lidar', only to none"):
+        drive.place("lidar")
+
+
+def test_no_intrinsics_are_refused(changed):
+    (drive,) = drives(changed({"camera_info": None}))
+    with pytest.raises(DatasetError, match="no camera_info"):
+        drive.place("camera")
+
+
+# ---- the output --------------------------------------------------------------------------------
+def test_an_output_is_there_whole_or_not_at_all(tmp_path):
+    with staged(tmp_path / "new" / "out") as folder:
+        (folder / "file").write_text("x")
+        assert not (tmp_path / "new" / "out").exists()
+    assert (tmp_path / "new" / "out" / "file").read_text() == "x"
+    with pytest.raises(ZeroDivisionError), staged(tmp_path / "other") as folder:
+        (folder / "file").write_text(str(1 / 0))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
+
+
+def test_what_is_there_already_is_kept(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "file.partial").write_text("mine")
+    for name in ("out", "link", "file"):
+        with pytest.raises(DatasetError, match=r"exists already|in the way"), staged(tmp_path / name):
+            pass
+    assert (tmp_path / "file.partial").read_text() == "mine"
+
+
+def test_what_a_killed_export_left_is_replaced(tmp_path):
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "old").write_text("x")
+    with staged(tmp_path / "out") as folder:
+        (folder / "new").write_text("y")
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["new"]

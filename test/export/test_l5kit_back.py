@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""L5Kit: the way back, and arrays against the library whose form they have."""
+
+import json
+import math
+import shutil
+import uuid
+
+import numpy as np
+import polars as pl
+import pytest
+from l5kit_truth import official
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group
+from edgefirst_ros.synthetic import START
+
+
+def test_boxes_come_back(boxed, exported, tmp_path):
+    done = restore(exported, "l5kit", tmp_path / "back")
+    arrow = done.out / "both.arrow"
+    assert read_annotations(arrow).metadata["box3d_normalized"] == "false"
+    kept = boxed.frames.filter(pl.col("latitude").is_not_null()).select("name", "frame")
+    wanted = (
+        boxed.annotations.drop_nulls("box3d").join(kept, ["name", "frame"], "semi").sort("name", "frame", "object_id")
+    )
+    found = pl.read_ipc(arrow).drop_nulls("box3d").sort("name", "frame", "object_id")
+    for column in ("name", "frame", "object_id", "timestamp", "box3d_score"):
+        assert found[column].to_list() == wanted[column].to_list(), column
+    assert found["label"].cast(str).to_list() == wanted["label"].cast(str).to_list()
+    assert np.abs(found["box3d"].to_numpy() - wanted["box3d"].to_numpy()).max() < 2e-5
+
+
+def test_frames_without_boxes_come_back_empty(boxed_path, tmp_path):
+    dataset = Dataset(boxed_path)
+    dataset.annotations = dataset.annotations.filter(pl.col("frame") != 7)
+    export(dataset, "l5kit", tmp_path / "out")
+    restore(tmp_path / "out", "l5kit", tmp_path / "back")
+    rows = pl.read_ipc(tmp_path / "back" / "both.arrow").filter(pl.col("frame") == 7)
+    assert rows["box3d"].null_count() == len(rows) == 2
+
+
+def foreign(path):
+    """A store that the official writer makes: a bus 30 degrees to the left of the vehicle, which looks north."""
+    l5kit = official()
+    store = l5kit.ChunkedDataset(str(path)).initialize("w", 1, 1, 1, 0)
+    store.scenes[0] = np.array(([0, 1], "host-a013", START, START), l5kit.SCENE_DTYPE)
+    north = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
+    store.frames[0] = np.array((START, [0, 1], [0, 0], [100, 200, 10], north), l5kit.FRAME_DTYPE)
+    shares = np.zeros(17)
+    shares[[1, 6]] = 0.25, 0.75
+    yaw = math.radians(90 + 30)
+    store.agents[0] = np.array(([95, 220], [10, 2, 3], yaw, [0, 5], 7, shares), l5kit.AGENT_DTYPE)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:zarr dataset path")
+def test_agents_of_another_origin(tmp_path):
+    pytest.importorskip("numcodecs")
+    store = foreign(tmp_path / "sample.zarr")
+    restore(store, "l5kit", tmp_path / "back")
+    (row,) = pl.read_ipc(tmp_path / "back" / "sample.arrow").iter_rows(named=True)
+    assert (row["name"], row["frame"], row["timestamp"]) == ("host-a013_2026_01_15_12_00_00", 0, START)
+    assert (row["label"], row["box3d_score"]) == ("bus", 0.75)
+    assert row["object_id"] == str(uuid.uuid5(uuid.NAMESPACE_URL, "host-a013_2026_01_15_12_00_00/7"))
+    # 20 m ahead, 5 m to the left; half its height above the ground. Around it lies a box that is not turned.
+    half = math.sqrt(3) / 2
+    assert row["box3d"] == pytest.approx([-5, -1.5, 20, 10 / 2 + 2 * half, 3, 10 * half + 2 / 2], abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:zarr dataset path")
+def test_blosc_without_its_library_is_said(tmp_path, monkeypatch):
+    store = foreign(tmp_path / "sample.zarr")
+    monkeypatch.setitem(__import__("sys").modules, "numcodecs", None)
+    with pytest.raises(UsageError, match="pip install numcodecs"):
+        restore(store, "l5kit", tmp_path / "back")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["sample.zarr"]
+
+
+def spoilt(exported, folder, change):
+    shutil.copytree(exported, folder)
+    change(folder)
+    return folder
+
+
+def rewritten(name, **values):
+    def change(folder):
+        path = folder / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda folder: (folder / "scenes.zarr" / ".zgroup").unlink(), "no folder with scenes.zarr"),
+        (lambda folder: (folder / "scenes.zarr" / "agents" / "0").write_bytes(b"garbage"), "0: cannot be unpacked"),
+        (lambda folder: (folder / "scenes.zarr" / "agents" / "0").unlink(), "agents/0: cannot read"),
+        (lambda folder: (folder / "scenes.zarr" / "frames" / ".zarray").write_text("{"), "is no JSON"),
+        (rewritten("scenes.zarr/frames/.zarray", dtype=[["a", "<i8"]]), "has records of"),
+        (rewritten("scenes.zarr/frames/.zarray", dtype="<i8"), "is no array of records"),
+        (rewritten("scenes.zarr/agents/.zarray", shape=[5]), "has 5 records"),
+        (rewritten("scenes.zarr/agents/.zarray", chunks=[10**12]), "no plain array"),
+        (rewritten("scenes.zarr/agents/.zarray", order="F"), "no plain array"),
+        (rewritten("edgefirst.json", scenes=[]), "tells of 0 scenes"),
+        (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [0]}] * 2), "has 1 frames of 'a'"),
+        (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": ["x"]}] * 2), "not what an export leaves"),
+        (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [1 << 64]}] * 2), "not what an export leaves"),
+        (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [], "axes": "x"}] * 2), "not what an export"),
+        (rewritten("edgefirst.json", scenes=5), "not what an export leaves"),
+        (lambda folder: (folder / "tracks.arrow").write_bytes(b"no table"), r"tracks\.arrow: "),
+        (lambda folder: (folder / "tracks.arrow").unlink(), r"tracks\.arrow: cannot read"),
+    ],
+)  # fmt: skip
+def test_what_is_broken_is_refused(exported, tmp_path, change, says):
+    source = spoilt(exported, tmp_path / "source", change)
+    with pytest.raises(DatasetError, match=says):
+        restore(source, "l5kit", tmp_path / "back")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["source"]
+
+
+def test_time_that_runs_backwards_is_refused(exported, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    source = spoilt(exported, tmp_path / "source", lambda folder: None)
+    frames = zarr.open(str(source / "scenes.zarr" / "frames"), mode="r+")
+    frames[:] = frames[:][::-1]
+    with pytest.raises(DatasetError, match="do not follow each other in time"):
+        restore(source, "l5kit", tmp_path / "back")
+
+
+# ---- arrays ------------------------------------------------------------------------------------
+KIND = np.dtype([("a", "<i8"), ("b", "<f4", (3,)), ("c", "<U4")])
+
+
+@pytest.mark.parametrize("lengths", [[], [1], [4], [3, 1, 4], [9], [2, 2, 2, 13]])
+def test_arrays_are_those_of_the_official_library(tmp_path, lengths):
+    zarr = pytest.importorskip("zarr")
+    write_group(tmp_path / "group", {"x": [1]})
+    writer = Writer(tmp_path / "group" / "array", KIND, 4)
+    rng = np.random.default_rng(0)
+    parts = []
+    for length in lengths:
+        part = np.zeros(length, KIND)
+        part["a"], part["b"] = rng.integers(-9, 9, length), rng.normal(size=(length, 3))
+        part["c"] = [f"é{n}" for n in range(length)]
+        parts.append(part)
+        writer.append(part)
+    writer.close()
+    whole = np.concatenate([np.zeros(0, KIND), *parts])
+    group = zarr.open_group(str(tmp_path / "group"), mode="r")
+    assert dict(group.attrs) == {"x": [1]}
+    assert group["array"].dtype == KIND
+    assert (group["array"][:] == whole).all()
+    reader = Reader(tmp_path / "group" / "array")
+    assert len(reader) == len(whole)
+    assert (reader.read(0, len(whole)) == whole).all()
+    assert [record.tobytes() for record in reader.each()] == [record.tobytes() for record in whole]
+
+
+@pytest.mark.parametrize("name", ["Zlib", "GZip", "Blosc", None])
+def test_chunks_of_other_packers_are_read(tmp_path, name):
+    zarr, numcodecs = pytest.importorskip("zarr"), pytest.importorskip("numcodecs")
+    whole = np.zeros(11, KIND)
+    whole["a"] = np.arange(11)
+    packer = getattr(numcodecs, name)() if name else None
+    zarr.save_array(str(tmp_path / "array"), whole, chunks=(4,), compressor=packer)
+    reader = Reader(tmp_path / "array")
+    assert (reader.read(2, 11) == whole[2:]).all()
