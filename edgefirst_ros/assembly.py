@@ -148,8 +148,10 @@ class Assembly:
     def abandon(self) -> None:
         """Stop all threads."""
         if self._pictures is not None:
-            self._pictures.close()
+            self._pictures.close()  # who waits for a picture waits no more
         self._choosing.stop()
+        if self._pictures is not None:
+            self._pictures.close()  # what was opened since
         self._writing.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
 

@@ -26,11 +26,11 @@ NO_ATTITUDE = "no attitude"
 LOSS = frozenset(
     {
         *(UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT),
-        *(OVERLOAD, ON_THE_WAY, LATE, OTHER_TYPE, INTERRUPTED, DISK),
+        *(OVERLOAD, ON_THE_WAY, OTHER_TYPE, INTERRUPTED, DISK),
     }
 )
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
-NO_LOSS = frozenset({BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, NO_FIX, NO_ATTITUDE})
+NO_LOSS = frozenset({BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, LATE, NO_FIX, NO_ATTITUDE})
 
 
 @dataclass(slots=True)

@@ -52,11 +52,11 @@ def test_nearest(soak):
 PROCESS = """
     import os, sys, time
     fault, name, kept = sys.argv[1], sys.argv[2], []
+    block = b"x" * 100_000
     with open(name, "wb") as file:
         for step in range(200):
-            block = b"x" * (100_000 + step)
             if fault == "memory":
-                kept.append(block)
+                kept.append(bytearray(block))
             if fault == "descriptors" and step == 150:
                 kept.append(os.dup(0))
             file.write(block)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.claim import claim_folder, reporting
 from edgefirst_ros.errors import DatasetError
 
 FEW = 100
@@ -18,28 +18,28 @@ FEW = 100
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A new folder `out`.partial to write into, which becomes `out` at the end; removed where that fails.
+    """A new folder beside `out` to write into, which becomes `out` at the end; removed where that fails.
 
-    Raises DatasetError where `out` exists, StorageError where it cannot be written. What a killed export left is
-    replaced.
+    Raises DatasetError where `out` exists or another export to it is under way, StorageError where it cannot be
+    written. What a killed export left is replaced: no other program gives its folders that name.
     """
     if os.path.lexists(out):
         raise DatasetError(f"{out}: exists already; an export goes into a folder of its own, name another one")
-    partial = out.with_name(f"{out.name}.partial")
-    with reporting(partial, "write"):
+    partial = out.with_name(f".{out.name}.edgefirst-export")
+    with reporting(partial, "create"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        if partial.is_symlink() or partial.is_file():
-            raise DatasetError(f"{partial}: is in the way, and no folder that an export left; remove it")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
-            yield partial
+        lock = claim_folder(partial)
+    try:
+        yield partial
+        with reporting(partial, "write"):
             _sync(partial)
             os.rename(partial, out)
             _sync_folder(out.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    finally:
+        os.close(lock)
 
 
 def _sync(folder: Path) -> None:

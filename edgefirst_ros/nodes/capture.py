@@ -157,7 +157,6 @@ class CaptureNode(LifecycleNode):
     def _begin(self) -> None:
         """Give the topics their parts, once there is a camera (or the reference topic that is asked for)."""
         topics = graph_topics(self)
-        settled = self._settling.look(topics, time.monotonic())
         try:
             roles = choose_topics(topics, self.settings)
         except EdgeFirstError as error:
@@ -165,7 +164,7 @@ class CaptureNode(LifecycleNode):
             waits = isinstance(error, RecordingError) or self.settings.reference_topic is not None
             self._tell(f"waiting: {error}" if waits else str(error))
             return
-        if not settled:
+        if not self._settling.look(topics, time.monotonic(), guessed=bool(roles.notes)):
             return
         roles = expect_topics(roles, self.settings)
         for note in roles.notes:

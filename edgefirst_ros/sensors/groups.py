@@ -2,7 +2,8 @@
 """Video of which all pictures or all keyframes are wanted: groups decoded side by side, given out as asked for.
 
 A group begins with a unit behind which nothing refers to what came before it, so each has a `VideoReader` of its own,
-and the pictures are those that one reader would give for the whole stream.
+and the pictures are those that one reader would give for the whole stream. Only where parameter sets are damaged the one
+may withhold a picture that the other gives.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.bitstream import Tracker, Unit, parameter_sets
-from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, LARGEST_PREFIX, VideoReader, tracker_of
+from edgefirst_ros.sensors.bitstream import START_CODE, Tracker, Unit, nal_units, parameter_sets
+from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader, tracker_of
 
 MOST_THREADS = 8
 """Each holds a decoder and the pictures it is ahead by."""
 AHEAD_BYTES = 48 << 20
-"""Of decoded pictures that a group holds while others are asked for: 16 of 1920 x 1080."""
+"""Of decoded pictures a thread, that are held while others are asked for: 16 of 1920 x 1080."""
+LARGEST_SETS = 1 << 16
+"""Bytes of parameter sets with which a group begins."""
 AHEAD_UNITS = 32
 """Units a thread that are taken in before their pictures are waited for: what belongs to them is held for so long."""
 SHORTEST = 8
@@ -64,6 +67,7 @@ class GroupReader:
         self._last: _Group | None = None
         self._sets = b""  # parameter sets of all units so far
         self._waiting_bytes = 0
+        self._held = 0  # bytes of pictures found, of all groups
         self._asked: _Group | None = None  # the group whose picture is waited for
         self._given_up = False
 
@@ -97,15 +101,15 @@ class GroupReader:
 
     def _keep_sets(self, data: bytes) -> None:
         sets = parameter_sets(data, self.codec)
-        self._sets = (self._sets.replace(sets, b"") + sets)[-LARGEST_PREFIX:] if sets else self._sets
+        self._sets = (self._sets.replace(sets, b"") + sets)[-LARGEST_SETS:] if sets else self._sets
 
     def _begin(self, number: int) -> _Group:
         self._end()
         group = self._last = _Group()
-        if self._sets:
-            group.units.append((number - 1, self._sets))
-            group.skipped.add(number - 1)
-            self._waiting_bytes += len(self._sets)
+        for nal in nal_units(self._sets):  # one by one: a broken one must not hide those behind it
+            group.units.append((number - 1, b"\x00" + START_CODE + nal))
+            self._waiting_bytes += 1 + len(START_CODE) + len(nal)
+        group.skipped.add(number - 1)
         self._pool.submit(self._decode, group)
         return group
 
@@ -153,6 +157,7 @@ class GroupReader:
     def _out(self, group: _Group, number: int) -> Any:
         found = group.found.pop(number)
         group.held -= _size(found)
+        self._held -= _size(found)
         self._changed.notify_all()
         return found
 
@@ -209,12 +214,16 @@ class GroupReader:
     def _give(self, group: _Group, number: int, found: Any) -> None:
         """Put a picture where it can be asked for, once there is room."""
         with self._changed:
-            while group.held > AHEAD_BYTES and not self._given_up and self._can_wait(group):
+            while self._is_full(group) and not self._given_up and self._can_wait(group):
                 self._changed.wait()
             if number not in group.skipped:
                 group.found[number] = found
                 group.held += _size(found)
+                self._held += _size(found)
                 self._changed.notify_all()
+
+    def _is_full(self, group: _Group) -> bool:
+        return group.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads
 
     def _can_wait(self, group: _Group) -> bool:
         """Whether the picture that is waited for, if any, comes without this group going on."""

@@ -176,11 +176,14 @@ def _arrive(state: TopicState, deliver: Deliver, data: bytes, info: dict[str, An
 class Settling:
     """Tells when the topics can get their parts: a node hears of them one after the other, in any order.
 
-    A camera that is one only by its type must not be taken just because the other one is not known yet.
+    A camera that is one only by its type must not be taken just because the other one is not known yet; what the
+    network loses of that comes again only after some seconds.
     """
 
     QUIET = 1.0
     """s without a topic that came or went."""
+    QUIET_TO_GUESS = 5.0
+    """The same where a part would be given by the type alone."""
     LONGEST = 10.0
     """s in all, where topics never cease to come and go."""
 
@@ -188,13 +191,14 @@ class Settling:
         self._topics: dict[str, str] | None = None
         self._began = self._changed = 0.0
 
-    def look(self, topics: dict[str, str], now: float) -> bool:
+    def look(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
         """Whether they have settled; `topics` are all there are at `now`, s of time.monotonic()."""
         if self._topics is None:
             self._began = now
         if topics != self._topics:
             self._topics, self._changed = topics, now
-        return now - self._changed >= self.QUIET or now - self._began >= self.LONGEST
+        quiet = self.QUIET_TO_GUESS if guessed else self.QUIET
+        return now - self._changed >= quiet or now - self._began >= self.LONGEST
 
 
 def graph_topics(node: Node) -> dict[str, str]:

@@ -23,3 +23,12 @@ def test_topics_that_never_cease_to_come_and_go() -> None:
     settling = Settling()
     looks = [settling.look({f"/{n}": VIDEO}, n / 2) for n in range(22)]
     assert looks.index(True) == 20
+
+
+def test_a_part_by_the_type_alone_takes_longer() -> None:
+    settling = Settling()
+    topics = {"/rear/video": "foxglove_msgs/msg/CompressedVideo"}
+    assert not settling.look(topics, 100.0, guessed=True)
+    assert not settling.look(topics, 104.9, guessed=True)
+    assert settling.look(topics, 104.9)
+    assert settling.look(topics, 105.1, guessed=True)

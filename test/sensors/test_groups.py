@@ -10,13 +10,13 @@ import av
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import KINDS, plainly, planes, read, stream
+from streams import KINDS, encode, plainly, planes, read, stream
 from test_camera import damaged
 
 from edgefirst_ros.sensors import groups
-from edgefirst_ros.sensors.bitstream import H264, H265
+from edgefirst_ros.sensors.bitstream import H264, H265, parameter_sets
 from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.groups import GroupReader
+from edgefirst_ros.sensors.groups import GroupReader, _size
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +48,10 @@ def test_whole_streams(kind, threads, lag):
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32), st.sampled_from([0, 3, 20, 99]))
 def test_any_damage_loss_and_choice(kind, seed, lag):
     made, rng = stream(kind), random.Random(seed)
-    messages = dict(enumerate(made.units))
+    messages, altered = dict(enumerate(made.units)), False
     for n in rng.sample(range(len(made.units)), rng.choice([0, 1, 3])):
         messages[n] = damaged(made.units[n], rng)
+        altered |= parameter_sets(messages[n], made.codec) != parameter_sets(made.units[n], made.codec)
     for n in rng.sample(range(len(made.units)), rng.choice([0, 1, 3])):
         messages[n] = None
     for n in rng.sample(range(len(made.units)), rng.choice([0, 2])):
@@ -61,8 +62,10 @@ def test_any_damage_loss_and_choice(kind, seed, lag):
     assert found.keys() == one.keys()
     # What a decoder makes of damage that it does not notice depends on what it did before.
     unnoticed = {n for n, picture in one.items() if not isinstance(picture, str) and picture != made.pictures[n]}
+    if altered:  # with wrong parameter sets it also depends on earlier ones what comes out, but not what it shows
+        unnoticed |= {n for n in found if isinstance(found[n], str) or isinstance(one[n], str)}
     assert [n for n in found if n not in unnoticed and found[n] != one[n]] == []
-    assert [n for n in unnoticed if isinstance(found[n], str)] == []
+    assert altered or [n for n in unnoticed if isinstance(found[n], str)] == []
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "refresh" not in kind])
@@ -106,7 +109,7 @@ def test_groups_are_decoded_side_by_side(monkeypatch):
 
 
 def test_what_is_held_is_bounded(monkeypatch):
-    """Nobody asks: of each group one picture more than there is room for is held, and no group beyond the threads'."""
+    """Nobody asks: no more than one picture a thread beyond what there is room for, and no group beyond the threads'."""
     made = stream("h264", 120)
     size = len(plainly("h264", dict(enumerate(made.units[:2])))[0][0])
     monkeypatch.setattr(groups, "AHEAD_BYTES", 3 * size)
@@ -116,11 +119,39 @@ def test_what_is_held_is_bounded(monkeypatch):
     for _ in range(100):
         threading.Event().wait(0.01)
         held = {id(group): len(group.found) for group in reader._of.values() if group.found}
-    assert sorted(held.values()) == [4, 4]
+    assert 6 <= sum(held.values()) <= 8
+    assert len(held) == 2
     assert planes(reader.picture(0)) == made.pictures[0]
     reader.close()
     with pytest.raises(ValueError, match="closed"):
         reader.picture(119, last=True)
+
+
+def test_all_groups_together_hold_no_more():
+    """Every unit a keyframe, and nobody asks: finished groups must not make room for further ones."""
+    packets = encode("h264", "keyint=1:threads=1", 60)
+    reader = GroupReader("h264", 2)
+    for number, (_, data) in enumerate(packets):
+        reader.push(number, data)
+    for _ in range(100):
+        threading.Event().wait(0.01)
+    held = sum(_size(found) for group in set(reader._of.values()) for found in group.found.values())
+    assert held < 2 * 40_000 + 3 * 20_000
+    assert all(not isinstance(reader.picture(number, last=True), str) for number in range(60))
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", ["h264-once", "h265-once"])
+def test_a_broken_parameter_set_does_not_hide_those_behind_it(kind):
+    made = stream(kind)
+    broken = parameter_sets(made.units[0], made.codec)[:7]
+    messages = {-2: broken, **dict(enumerate(made.units))}
+    one = read(VideoReader(made.codec), messages, [-2, *made.shown])
+    reader = GroupReader(made.codec, 2)
+    found = read(reader, messages, [-2, *made.shown])
+    reader.close()
+    assert found == one
+    assert {n: picture for n, picture in found.items() if n >= 0} == dict(enumerate(made.pictures))
 
 
 def test_a_fault_in_a_thread_is_raised_where_the_picture_is_asked_for(monkeypatch):

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An output is there whole or not at all, and nothing of others is touched."""
+
+import os
+
+import pytest
+
+from edgefirst_ros.errors import DatasetError, InUseError
+from edgefirst_ros.export.output import staged
+
+
+def test_the_output_appears_at_the_end(tmp_path):
+    out = tmp_path / "a" / "out"
+    with staged(out) as folder:
+        (folder / "x").write_text("1")
+        assert not out.exists()
+    assert (out / "x").read_text() == "1"
+    assert os.listdir(tmp_path / "a") == ["out"]
+
+
+def test_nothing_is_left_of_what_fails(tmp_path):
+    with pytest.raises(KeyboardInterrupt), staged(tmp_path / "out") as folder:
+        (folder / "x").write_text("1")
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_unfinished_dataset_of_that_name_stays(tmp_path):
+    """A conversion to a folder is made in NAME.partial."""
+    (tmp_path / "drive.partial").mkdir()
+    (tmp_path / "drive.partial" / "drive_000.camera.jpeg").write_text("1")
+    with staged(tmp_path / "drive") as folder:
+        (folder / "x").write_text("1")
+    assert (tmp_path / "drive.partial" / "drive_000.camera.jpeg").read_text() == "1"
+
+
+def test_two_at_once(tmp_path):
+    with (
+        staged(tmp_path / "out") as folder,
+        pytest.raises(InUseError, match="another writer"),
+        staged(tmp_path / "out"),
+    ):
+        pass
+    assert folder.name not in os.listdir(tmp_path)
+    with pytest.raises(DatasetError, match="exists already"), staged(tmp_path / "out"):
+        pass
+
+
+def test_what_a_killed_one_left_is_replaced(tmp_path):
+    with staged(tmp_path / "out") as folder:
+        name = folder.name
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "old").write_text("1")
+    with staged(tmp_path / "other" / "out"), staged(tmp_path / "again") as folder:
+        pass
+    (tmp_path / "out").rename(tmp_path / "moved")
+    with staged(tmp_path / "out") as folder:
+        assert os.listdir(folder) == []
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path):
+    with staged(tmp_path / "out") as folder:
+        name = folder.name
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (tmp_path / name).symlink_to(tmp_path / "moved")
+    with pytest.raises(DatasetError), staged(tmp_path / "out"):
+        pass
+    assert (tmp_path / "moved").is_dir()
