@@ -2,8 +2,8 @@
 """Video of which all pictures or all keyframes are wanted: groups decoded side by side, given out as asked for.
 
 A group begins with a unit behind which nothing refers to what came before it, so each has a `VideoReader` of its own,
-and the pictures are those that one reader would give for the whole stream. Only where parameter sets are damaged the one
-may withhold a picture that the other gives.
+and the pictures are those that one reader would give for the whole stream. Only where parameter sets are damaged the
+one may withhold a picture that the other gives.
 """
 
 from __future__ import annotations

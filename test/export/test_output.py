@@ -19,9 +19,13 @@ def test_the_output_appears_at_the_end(tmp_path):
 
 
 def test_nothing_is_left_of_what_fails(tmp_path):
-    with pytest.raises(KeyboardInterrupt), staged(tmp_path / "out") as folder:
-        (folder / "x").write_text("1")
-        raise KeyboardInterrupt
+    def interrupted():
+        with staged(tmp_path / "out") as folder:
+            (folder / "x").write_text("1")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert os.listdir(tmp_path) == []
 
 

@@ -109,7 +109,7 @@ def test_groups_are_decoded_side_by_side(monkeypatch):
 
 
 def test_what_is_held_is_bounded(monkeypatch):
-    """Nobody asks: no more than one picture a thread beyond what there is room for, and no group beyond the threads'."""
+    """Nobody asks: one picture a thread beyond what there is room for at most, and no group beyond the threads'."""
     made = stream("h264", 120)
     size = len(plainly("h264", dict(enumerate(made.units[:2])))[0][0])
     monkeypatch.setattr(groups, "AHEAD_BYTES", 3 * size)

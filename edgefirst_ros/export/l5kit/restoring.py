@@ -9,8 +9,8 @@ as far as the objects stand on that plane.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from edgefirst_ros.export.l5kit.zarr2 import Reader, Records, read_json
 from edgefirst_ros.export.report import Report
 
 Row = dict[str, object]
+MOST = {"frames": 1 << 20, "agents": 1 << 16}
+"""Frames of a scene (9 h at 30 Hz) and agents of a frame that are read; more are refused."""
 
 
 @dataclass
@@ -51,6 +53,8 @@ class _Scene:
 class _Tally:
     rows: int = 0
     broken: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+    """Where the last interval of each array ended."""
 
 
 def restore(source: Path, out: Path, report: Report, progress: Callable[[str, int, int], None]) -> None:
@@ -158,7 +162,7 @@ def _name(record: np.void, number: int) -> str:
 def _rows(
     scene: _Scene, record: np.void, arrays: Mapping[str, Reader], tally: _Tally, *, scored: bool
 ) -> Iterator[Row]:
-    frames = arrays["frames"].read(*map(int, record["frame_index_interval"]))
+    frames = _interval(arrays, "frames", record["frame_index_interval"], tally)
     for known in (scene.frames, scene.measured):
         if known is not None and len(known) != len(frames):
             raise DatasetError(f"{SIDE}: has {len(known)} frames of {scene.name!r}, its scene has {len(frames)}")
@@ -171,7 +175,7 @@ def _rows(
     for n, frame in enumerate(frames):
         common: Row = {"name": scene.name, "frame": n if scene.frames is None else scene.frames[n]}
         common["timestamp"] = int(frame["timestamp"])
-        agents = arrays["agents"].read(*map(int, frame["agent_index_interval"]))
+        agents = _interval(arrays, "agents", frame["agent_index_interval"], tally)
         boxes = _boxes(agents, int(measured[n] - stamps[n]) / 1e9, ground[n], axes[n])
         sound = np.isfinite(boxes).all(1)
         tally.broken += int((~sound).sum())
@@ -180,6 +184,19 @@ def _rows(
         for agent, box in zip(agents[sound], boxes[sound], strict=True):
             tally.rows += 1
             yield common | {"box3d": box.tolist()} | _told(scene, agent, scored=scored)
+
+
+def _interval(arrays: Mapping[str, Reader], name: str, interval: Iterable[int], tally: _Tally) -> Records:
+    """The records of a scene or frame. Each belongs to one alone, so that no more comes out than there is."""
+    (start, stop), end = map(int, interval), tally.ends.get(name, 0)
+    if stop > start:
+        if start < end or stop - start > MOST[name]:
+            raise DatasetError(
+                f"{arrays[name].path}: {start} to {stop} are asked for in one; they must begin at {end} or later, and "
+                f"be up to {MOST[name]}"
+            )
+        tally.ends[name] = stop
+    return arrays[name].read(start, stop)
 
 
 def _boxes(agents: Records, later: float, ground: Floats, axes: Floats) -> Floats:

@@ -8,6 +8,7 @@ second one cannot have the third. Source: Zarr storage specification, version 2.
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ MAX_CHUNK = 1 << 28
 """Bytes; larger chunks are refused."""
 MAX_TEXT = 1 << 26
 """Bytes; larger files of metadata are refused."""
+CODECS = (None, "blosc", "zlib", "gzip")
+"""All that is unpacked: L5Kit's and ours. Some of the others call what the chunk names."""
 WINDOW = zlib.MAX_WBITS | 32
 """Either header, zlib's or gzip's."""
 
@@ -98,12 +101,15 @@ class Reader:
             self.dtype = np.dtype([(name, kind, *map(tuple, rest)) for name, kind, *rest in found["dtype"]])
             plain = (found["zarr_format"], found["order"], found.get("filters") or None) == (2, "C", None)
             self._codec = (found["compressor"] or {"id": None})["id"]
-        except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, SyntaxError) as error:
             raise DatasetError(f"{path}: is no array of records: {error!r}") from error
         size = chunk * self.dtype.itemsize if isinstance(chunk, int) else 0
-        if not plain or self.dtype.hasobject or not isinstance(length, int) or not 0 < size <= MAX_CHUNK:
+        counted = isinstance(length, int) and length <= sys.maxsize
+        if not plain or self.dtype.hasobject or not counted or not 0 < size <= MAX_CHUNK:
             raise DatasetError(f"{path}: is no plain array of records with chunks up to {MAX_CHUNK} bytes")
-        self._length, self._chunk, self._compressor = max(0, length), int(chunk), found["compressor"]
+        if self._codec not in CODECS:
+            raise DatasetError(f"{path}: is packed with {self._codec!r}; what is read is {CODECS}")
+        self._length, self._chunk = max(0, int(length)), int(chunk)
         self._at: tuple[int, Records] = (-1, np.zeros(0, self.dtype))
 
     def __len__(self) -> int:
@@ -150,9 +156,10 @@ class Reader:
             raise UsageError(
                 f"{self.path}: is packed with {self._codec}; python3 -m pip install numcodecs gives what unpacks it"
             ) from error
-        if self._codec == "blosc" and len(data) >= 8 and int.from_bytes(data[4:8], "little") != size:
-            raise DatasetError(f"{self.path}: a chunk says that it has another size than the array")
-        return bytes(numcodecs.get_codec(self._compressor).decode(data))
+        # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
+        if [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)] != [size, len(data)]:
+            raise DatasetError(f"{self.path}: a chunk says that it has another size than it has, or than the array")
+        return bytes(numcodecs.Blosc().decode(data))
 
 
 def read_json(path: Path) -> Any:

@@ -19,7 +19,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import BASE, OPTICAL
 from edgefirst_ros.export.geodesy import geodetic, rotation, world_to_ecef
 from edgefirst_ros.export.ncore.calibration import camera_info
-from edgefirst_ros.export.ncore.library import library
+from edgefirst_ros.export.ncore.library import library, reading
 from edgefirst_ros.export.ncore.pictures import Pictures
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
 from edgefirst_ros.export.report import Report
@@ -38,10 +38,13 @@ def bring(readers: list[Any], out: Path, report: Report, progress: Progress) -> 
     """Write a dataset for each camera of each sequence into `out`. Raises DatasetError where there is no camera."""
     tally: Counter[str] = Counter()
     for reader in readers:
-        loader = _loader(reader)
+        with reading(f"NCore sequence {reader.sequence_id!r}"):
+            loader = _loader(reader)
         for camera in loader.camera_ids:
             name = loader.sequence_id if len(loader.camera_ids) == 1 else f"{loader.sequence_id}-{camera}"
-            _Import(loader, camera, safe_name(name), tally).write(out, progress)
+            with reading(name):
+                taken = _Import(loader, camera, safe_name(name), tally)
+            taken.write(out, progress)
         for ids in (loader.lidar_ids[1:], loader.radar_ids[1:]):
             for sensor in ids:
                 report.add(sensor, "", "a dataset has one lidar and one radar")
@@ -57,6 +60,7 @@ def bring(readers: list[Any], out: Path, report: Report, progress: Progress) -> 
 _LINES = (
     ("camera", "camera.jpeg, camera.png", ""),
     ("pictures", "", "neither JPEG nor PNG"),
+    ("broken pictures", "", "no picture can be read there"),
     ("without a position", "frames", "world_global is not there, or is not ECEF: neither position nor attitude"),
     ("lidar", "lidar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
     ("radar", "radar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
@@ -66,6 +70,7 @@ _LINES = (
     ("classes", "mask", ""),
     ("depth", "depth.png", "whole mm up to 65.535 m"),
     ("labels", "", "camera labels of other kinds, or with values over 255"),
+    ("broken labels", "", "they cannot be read"),
     ("camera models", "", "f-theta and windshields are unknown to ROS: no camera_info"),
 )
 
@@ -84,10 +89,7 @@ def _loader(reader: Any) -> Any:
         if name is None and argument in ("poses", "intrinsics"):
             raise DatasetError(f"NCore sequence {reader.sequence_id!r} has no component {argument}")
         named[f"{argument}_component_group_name"] = name
-    try:
-        return lib.SequenceLoaderV4(reader, **named)
-    except Exception as error:  # assertions of the library, whatever zarr raises
-        raise DatasetError(f"NCore sequence {reader.sequence_id!r} cannot be read: {error!r}") from error
+    return lib.SequenceLoaderV4(reader, **named)
 
 
 class _Import:
@@ -111,36 +113,50 @@ class _Import:
 
     def write(self, out: Path, progress: Progress) -> None:
         """Write its dataset."""
-        rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
-        pictures = Pictures(self._loader, self._camera, self._name, self._tally)
+        with reading(self._name):
+            rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
+            pictures = Pictures(self._loader, self._camera, self._name, self._tally)
         with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points")) as writer:
-            for n, stamp in enumerate(map(int, self._stamps)):
-                told = self._sensor.get_frame_generic_meta_data(n)
-                time = exact(told, stamp)
-                data = self._sensor.get_frame_handle(n).get_data()
-                kind = KINDS.get(data.get_encoded_image_format())
-                if kind is None:
-                    self._tally["pictures"] += 1
-                    continue
-                members: list[tuple[str, list[bytes]]] = [(kind, [bytes(data.get_encoded_image_data())])]
-                frame_row: dict[str, Any] = {**rows[n], "keyframe": True, "segment": 0}
-                self._nearest(stamp, time, members, frame_row)
-                depth = pictures.depth(stamp)
-                if depth is not None:
-                    members.append(("depth.png", [depth]))
-                annotations = pictures.rows(stamp, told)
-                for identity, box in boxes.get(n, ()):
-                    annotations.setdefault(identity, {"object_id": identity}).update(box)
-                size = pictures.size(data)
-                frame_row["size"] = size
-                common = {"size": size}
-                if frame_row.get("latitude") is not None:
-                    common["location"] = (frame_row["latitude"], frame_row["longitude"])
-                writer.write(Sample(self._name, numbers[n], time, members, frame_row, [*annotations.values()], common))
+            for n in range(len(self._stamps)):
+                with reading(f"{self._name}: picture {n}"):
+                    sample = self._sample(n, numbers[n], rows[n], boxes.get(n, ()), pictures)
+                    if sample is None:
+                        continue
+                    writer.write(sample)
                 self._tally["camera"] += 1
                 progress("importing from NCore", n + 1, len(self._stamps))
             if writer.samples:
-                writer.finish(self._metadata(writer.samples), pictures.labels)
+                with reading(self._name):
+                    metadata = self._metadata(writer.samples)
+                writer.finish(metadata, pictures.labels)
+
+    def _sample(
+        self, n: int, number: int, row: dict[str, Any], boxes: Sequence[tuple[str, dict[str, Any]]], pictures: Pictures
+    ) -> Sample | None:
+        """What belongs to a picture; None where it is none."""
+        stamp, told = int(self._stamps[n]), self._sensor.get_frame_generic_meta_data(n)
+        time = exact(told, stamp)
+        data = self._sensor.get_frame_handle(n).get_data()
+        kind = KINDS.get(data.get_encoded_image_format())
+        if kind is None:
+            self._tally["pictures"] += 1
+            return None
+        size = pictures.size(data)
+        if size is None:
+            return None
+        members: list[tuple[str, list[bytes]]] = [(kind, [bytes(data.get_encoded_image_data())])]
+        frame_row: dict[str, Any] = {**row, "keyframe": True, "segment": 0, "size": size}
+        self._nearest(stamp, time, members, frame_row)
+        depth = pictures.depth(stamp)
+        if depth is not None:
+            members.append(("depth.png", [depth]))
+        annotations = pictures.rows(stamp, told)
+        for identity, box in boxes:
+            annotations.setdefault(identity, {"object_id": identity}).update(box)
+        common: dict[str, object] = {"size": size}
+        if frame_row.get("latitude") is not None:
+            common["location"] = (frame_row["latitude"], frame_row["longitude"])
+        return Sample(self._name, number, time, members, frame_row, [*annotations.values()], common)
 
     def _numbers(self) -> list[int]:
         """The frame numbers that `export` put into the metadata of the frames, else 0, 1, 2 and so on."""
@@ -187,7 +203,7 @@ class _Import:
                     }
                 )
         count = len(self._stamps)
-        dropped = {"neither JPEG nor PNG": count - written} if count > written else {}
+        dropped = {"neither JPEG nor PNG, or broken": count - written} if count > written else {}
         info = camera_info(self._sensor.model_parameters, self._camera)
         self._tally["camera models"] += info is None
         return {

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 
 INSTALL = (
     "pip install --no-deps 'nvidia-ncore==19.8.*' && "
@@ -21,6 +23,40 @@ CUBE = "ai.edgefirst.radar_cube"
 ORIGIN = "ai.edgefirst.dataset"
 PIECE = 1 << 26
 """Bytes of a chunk: longer texts and tables are stored in several."""
+MOST = 1 << 30
+"""Bytes of the largest array that is read in one."""
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn whatever the library, zarr and Pillow raise on broken stores inside into a DatasetError."""
+    try:
+        yield
+    except EdgeFirstError:
+        raise
+    except Exception as error:
+        raise DatasetError(f"{what} cannot be read: {error!r}") from error
+
+
+def check_arrays(reader: Any) -> None:
+    """Raise ValueError where an array of a sequence is packed otherwise than NCore packs, or is too large to be read.
+
+    zarr unpacks with whatever a store names, also with what executes it, and allocates what an array is said to have.
+    """
+    for group, _ in reader._component_stores.values():  # all metadata, consolidated: zarr looks at no others
+        for key, said in group.store.meta_store.items():
+            if not key.endswith(".zarray"):
+                continue
+            dtype, sides, pieces = np.dtype(said["dtype"]), said["shape"], said["chunks"]
+            codec = said["compressor"]
+            if dtype.hasobject or said["filters"] or (codec is not None and codec["id"] != "blosc"):
+                raise ValueError(f"{key}: packed with {codec!r}, filters {said['filters']!r}, of {dtype}")
+            if not all(type(side) is int and side >= 0 for side in (*sides, *pieces)):
+                raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r}")
+            # What is read piece by piece is as large as its pieces, which must be there.
+            own = key.startswith((f"{CUBE}/", f"{ORIGIN}/")) and codec is None
+            if max(math.prod(pieces), 0 if own else math.prod(sides)) * dtype.itemsize > MOST:
+                raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r} of {dtype} are more than {MOST} bytes")
 
 
 @cache
@@ -90,11 +126,11 @@ def components() -> tuple[Any, Any, Any, Any]:
         @property
         def timestamps_us(self) -> Any:
             """(N,) uint64."""
-            return np.array(self._group["timestamps_us"])
+            return np.array(_there(self._group["timestamps_us"]))
 
         def get_png(self, timestamp_us: int) -> bytes:
             """The picture of one cube."""
-            return bytes(np.array(self._group[f"frames/{timestamp_us}/cube"]))
+            return bytes(np.array(_there(self._group[f"frames/{timestamp_us}/cube"])))
 
         def get_cube(self, timestamp_us: int) -> Any:
             """One cube, an `edgefirst_ros.sensors.cube.Cube`: int16 (sequence, range, rx, doppler, 2)."""
@@ -134,14 +170,25 @@ def components() -> tuple[Any, Any, Any, Any]:
 
         def get_bytes(self, key: str) -> bytes:
             """What was put under a key. Raises KeyError."""
-            return bytes(np.array(self._group[f"blobs/{key}"]))
+            return bytes(np.array(_there(self._group[f"blobs/{key}"])))
 
         def get_index(self) -> dict[str, Any]:
             """What tells where everything is."""
-            found: dict[str, Any] = json.loads(bytes(np.array(self._group["index"])).decode("utf-8", "surrogatepass"))
+            text = bytes(np.array(_there(self._group["index"])))
+            found: dict[str, Any] = json.loads(text.decode("utf-8", "surrogatepass"))
             return found
 
     return CubeWriter, CubeReader, OriginWriter, OriginReader
+
+
+def _there(array: Any) -> Any:
+    """An array, all of whose chunks are there, so that it is no larger than its store. Raises KeyError."""
+    if array.ndim != 1:
+        raise KeyError(f"{array.path} with one dimension")
+    for number in range(array.nchunks):
+        if f"{array.path}/{number}" not in array.chunk_store:
+            raise KeyError(f"{array.path}/{number}")
+    return array
 
 
 def _bytes_into(group: Any, name: str, data: bytes) -> None:

@@ -37,21 +37,33 @@ class Pictures:
             else:
                 tally["labels"] += source.labels_count
 
-    def size(self, data: Any) -> tuple[int, int]:
-        """Width and height of a picture."""
-        width, height = data.get_decoded_image().size
+    def size(self, data: Any) -> tuple[int, int] | None:
+        """Width and height of a picture; None where it is none."""
+        try:
+            width, height = data.get_decoded_image().size
+        except Exception:  # noqa: BLE001  # Pillow's own kinds of OSError, SyntaxError, ValueError and more
+            self._tally["broken pictures"] += 1
+            return None
         return int(width), int(height)
 
     def _label(self, kind: str, stamp: int) -> Any:
         source = self._by_kind.get(kind)
         return source.get_label(stamp) if source is not None and stamp in source.label_timestamps_us else None
 
+    def _values(self, label: Any) -> NDArray[Any] | None:
+        """What a label holds; None without one, or where it cannot be read."""
+        try:
+            return None if label is None else np.asarray(label.get_data())
+        except Exception:  # noqa: BLE001  # as above, and what zarr raises on broken chunks
+            self._tally["broken labels"] += 1
+            return None
+
     def depth(self, stamp: int) -> bytes | None:
         """16-bit PNG in mm, 0 where unknown; None without one."""
-        label = self._label("depth", stamp)
-        if label is None:
+        values = self._values(self._label("depth", stamp))
+        if values is None:
             return None
-        metres = np.nan_to_num(label.get_data().astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        metres = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         self._tally["depth"] += 1
         return _png(np.clip(np.rint(metres * MILLIMETRES), 0, 65535).astype(np.uint16))
 
@@ -64,8 +76,8 @@ class Pictures:
                 kept = {name: row[name] for name in COLUMNS if name in row}
                 rows[row["object_id"]] = {"object_id": row["object_id"], **kept}
         classes = self._label("semantic", stamp)
-        if classes is not None:
-            values = classes.get_data()
+        values = self._values(classes)
+        if values is not None:
             if values.ndim == 2 and values.min(initial=0) >= 0 and values.max(initial=0) <= 255:
                 rows[""] = {"mask": encode_classes(np.ascontiguousarray(values, np.uint8))}
                 self._tally["classes"] += 1
@@ -74,12 +86,12 @@ class Pictures:
             else:
                 self._tally["labels"] += 1
         instances = self._label("instance", stamp)
-        if instances is not None:
-            self._instances(stamp, instances, rows)
+        values = self._values(instances)
+        if values is not None:
+            self._instances(stamp, instances, values, rows)
         return rows
 
-    def _instances(self, stamp: int, label: Any, rows: dict[str, dict[str, Any]]) -> None:
-        values = label.get_data()
+    def _instances(self, stamp: int, label: Any, values: NDArray[Any], rows: dict[str, dict[str, Any]]) -> None:
         said = label.generic_meta_data.get("instances")
         known = {one["value"]: one for one in said if "value" in one} if isinstance(said, list) else {}
         for value in map(int, np.unique(values)):

@@ -16,7 +16,7 @@ from isal import isal_zlib
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ncore.foreign import bring
-from edgefirst_ros.export.ncore.library import PIECE, components, library
+from edgefirst_ros.export.ncore.library import PIECE, check_arrays, components, library, reading
 from edgefirst_ros.export.report import Report
 
 Progress = Callable[[str, int, int], None]
@@ -33,7 +33,8 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     components since. Raises UsageError without the library, DatasetError where nothing can be read.
     """
     readers = [_opened(stores) for stores in sequences(source)]
-    origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
+    with reading(f"{source}: the NCore sequence"):
+        origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
     indices = [None if origin is None else _checked(source, origin) for origin in origins]
     if any(index is not None and "tables" in index for index in indices):
         _again(source, readers, origins, indices, out, report, progress)
@@ -70,7 +71,9 @@ def _is_store(path: Path) -> bool:
 def _opened(stores: list[Path]) -> Any:
     lib = library()
     try:
-        return lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
+        reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
+        check_arrays(reader)
+        return reader
     except Exception as error:  # whatever zarr and the library raise on broken stores
         raise DatasetError(f"{stores[0].parent}: no readable NCore sequence: {error!r}") from error
 
@@ -118,7 +121,8 @@ def _again(
     for table, key in indices[whole]["tables"].items():
         (paths.folder / table).write_bytes(_read(source, table, origins[whole].get_bytes, key))
     entries = sorted((tuple(entry), n) for n in known for entry in indices[n]["members"])
-    homes = {n: _Homes(readers[n], origins[n]) for n in known}
+    with reading(f"{source}: the NCore sequence"):
+        homes = {n: _Homes(readers[n], origins[n]) for n in known}
     with _container(paths) as write:
         for done, ((_, member, crc, stamp, home, key, rest), n) in enumerate(entries, 1):
             data = _read(source, member, homes[n].read, home, key) + bytes(rest)

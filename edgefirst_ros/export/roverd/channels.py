@@ -6,14 +6,16 @@ Source: roverd, "data interface", Channel; formats.md 3; The .xz File Format 1.2
 
 from __future__ import annotations
 
+import errno
 import json
 import lzma
 import math
 import os
+import stat
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from isal import isal_zlib
@@ -29,6 +31,12 @@ INDEX = "_i"
 KINDS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"})
 LARGEST = 1 << 28
 """Bytes of the largest entry that is read."""
+MOST = 1 << 24
+"""Stamps of a sensor that are read: 23 h at 200 Hz."""
+TEXT = 1 << 26
+"""Bytes of the largest file of JSON that is read."""
+MEMORY = 1 << 28
+"""Bytes that unpacking may take; the highest level of xz takes 65 MiB."""
 SPARSE = 1 << 16
 """Padding from this many bytes on is left as a hole."""
 PLAIN = 1 << 16
@@ -135,10 +143,28 @@ def write_json(path: Path, value: object) -> None:
     path.write_text(json_text(value) + "\n", encoding="utf-8")
 
 
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading; a link is none. Raises OSError."""
+    # A trace may come from anybody: a link would take other files of this machine along, a device has no end.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "no regular file")
+    return os.fdopen(fd, "rb")
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The bytes of a regular file. Raises OSError, also where they are more than `most`."""
+    with open_file(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"has more than {most} bytes")
+        return file.read(most)
+
+
 def read_json(path: Path) -> Any:
     """The value in a file of JSON. Raises DatasetError."""
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_file(path, TEXT))
     except (OSError, ValueError, RecursionError) as error:
         raise DatasetError(f"{path}: cannot be read as JSON: {error}") from error
 
@@ -170,9 +196,12 @@ class Reader:
         if form != "raw":
             raise DatasetError(f"{path}: has the format {form!r}, expected 'raw'")
         size = dtype.itemsize * math.prod(shape)
+        if size > LARGEST:
+            raise DatasetError(f"{path}: has entries of {size} bytes, up to {LARGEST} are read")
         try:
-            count = path.stat().st_size // size
-            return np.memmap(path, dtype, "r", 0, (count, *shape)) if count else np.empty((0, *shape), dtype)
+            with open_file(path) as file:
+                count = os.fstat(file.fileno()).st_size // size
+                return np.memmap(file, dtype, "r", 0, (count, *shape)) if count else np.empty((0, *shape), dtype)
         except (OSError, ValueError) as error:
             raise DatasetError(f"{path}: cannot be read: {error}") from error
 
@@ -188,6 +217,8 @@ class Reader:
     def stamps(self) -> NDArray[np.int64]:
         """(N,) ns since the epoch. Raises DatasetError where they are no times."""
         seconds = self.raw(STAMPS)
+        if len(seconds) > MOST:
+            raise DatasetError(f"{self.folder / STAMPS}: has {len(seconds)} stamps, up to {MOST} are read")
         if seconds.ndim != 1 or not np.isfinite(seconds).all() or (np.abs(seconds) > 2**33).any():
             raise DatasetError(f"{self.folder / STAMPS}: these are no seconds since the epoch")
         return np.rint(seconds.astype(np.float64) * 1e9).astype(np.int64)
@@ -200,14 +231,14 @@ class Reader:
         if form != "lzmaf" or size > LARGEST:
             raise DatasetError(f"{path}: format {form!r} with entries of {size} bytes, expected 'lzmaf'")
         try:
-            with path.with_name(name + INDEX).open("rb") as index, path.open("rb") as file:
+            with open_file(path.with_name(name + INDEX)) as index, open_file(path) as file:
                 index.seek(8 * number)
                 begin, end = struct.unpack("<2Q", index.read(16))
-                if not begin < end <= min(path.stat().st_size, begin + 2 * LARGEST):
+                if not begin < end <= min(os.fstat(file.fileno()).st_size, begin + 2 * LARGEST):
                     raise DatasetError(f"{path}: entry {number} is said to reach from {begin} to {end}")
                 file.seek(begin)
-                data = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(file.read(end - begin), size + 1)
-        except (OSError, struct.error, lzma.LZMAError) as error:
+                data = lzma.LZMADecompressor(lzma.FORMAT_XZ, MEMORY).decompress(file.read(end - begin), size + 1)
+        except (OSError, ValueError, OverflowError, struct.error, lzma.LZMAError) as error:
             raise DatasetError(f"{path}: entry {number} cannot be read: {error}") from error
         if len(data) != size:
             raise DatasetError(f"{path}: entry {number} does not have {size} bytes")

@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.container import STORED, Archive, Container
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.zipformat import LOCAL
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.roverd.channels import INDEX, META, STAMPS, RawWriter, Reader
+from edgefirst_ros.export.roverd.channels import INDEX, LARGEST, META, STAMPS, RawWriter, Reader
 from edgefirst_ros.sensors.cloud import FIELD_NAME, KEYS, LETTERS, decode_cloud
 
 PLACE = ("x", "y", "z")
@@ -164,6 +164,8 @@ class CloudReader:
             self._record = np.dtype([(name, *kinds[name]) for name in fields or kinds])
         except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(f"{reader.folder}: has no fields {fields}: {error!r}") from error
+        if self._record.itemsize * most > LARGEST:  # files can be sparse
+            raise DatasetError(f"{reader.folder}: clouds of up to {most} points are more than {LARGEST} bytes each")
         self._folder = reader.folder
 
     def __getitem__(self, number: int) -> Cloud:
@@ -177,6 +179,6 @@ class CloudReader:
                 points[name].view("<u4")[...] = self._xyz[number, :length, axis].view("<u4")
             for name, values in self._others.items():
                 points[name] = values[number, :length]
-        except (IndexError, TypeError, ValueError) as error:
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise DatasetError(f"{self._folder}: entry {number} cannot be read: {error}") from error
         return Cloud(points, height)

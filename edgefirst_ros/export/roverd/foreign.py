@@ -177,7 +177,8 @@ class _Trace:
         if reader and {channel, STAMPS} <= reader.channels.keys():
             values = reader.raw(channel)
             if values.shape[1:] == (3,):  # the last ones may lack their stamp, as after a power cut
-                yield from zip(reader.stamps().tolist(), values.astype(np.float64).tolist(), strict=False)
+                stamps = reader.stamps()
+                yield from zip(stamps.tolist(), values[: len(stamps)].astype(np.float64).tolist(), strict=False)
 
     def samples(self, sequence: str) -> Iterator[Sample]:
         """A sample for each picture that is a whole JPEG."""

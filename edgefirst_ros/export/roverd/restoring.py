@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from isal import isal_zlib
 
 from edgefirst_ros.dataset.archive import ArchiveWriter, DirectoryWriter
 from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.forms.table import SUFFIXES
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.report import Report
-from edgefirst_ros.export.roverd.channels import Reader, read_json
+from edgefirst_ros.export.roverd.channels import Reader, open_file, read_file, read_json
 from edgefirst_ros.export.roverd.clouds import CloudReader, write_cloud
 from edgefirst_ros.export.roverd.cubes import restored
 from edgefirst_ros.export.roverd.foreign import restore_foreign
@@ -26,6 +28,8 @@ from edgefirst_ros.export.roverd.tracing import FILES, FORM, HEAD, LIST, SENSORS
 from edgefirst_ros.export.roverd.video import VideoReader
 
 Progress = Callable[[str, int, int], None]
+LINE, MEMBER, TABLE = 1 << 20, 1 << 30, 1 << 34
+"""Bytes of the largest line, member and table that is read."""
 
 
 def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
@@ -55,8 +59,11 @@ class _Own:
             if self._said["layout"] not in ("zip", "directory"):
                 raise DatasetError(f"{self._side / HEAD}: has the layout {self._said['layout']!r}")
             self._paths = DatasetPaths(out, check_name(self._said["name"]), self._said["layout"])
-            self._tables = [Path(self._said[key]).name for key in ("annotations", "frames") if self._said[key]]
-        except (KeyError, TypeError) as error:
+            self._tables = [self._said[key] for key in ("annotations", "frames") if self._said[key]]
+            known = [self._paths.frames.name, *(f"{self._paths.name}{suffix}" for suffix in SUFFIXES)]
+            if not all(table in known for table in self._tables):
+                raise DatasetError(f"{self._side / HEAD}: has the tables {self._tables}, known are {known}")
+        except (KeyError, TypeError, UsageError) as error:
             raise DatasetError(f"{self._side / HEAD}: cannot be read: {error!r}") from error
         self._sources: dict[tuple[str, str], _Source] = {}
 
@@ -75,24 +82,37 @@ class _Own:
                         name = member_name(*key, kind)
                         container.add(name, [self._member(name, kind, key[0], *noted)], stamp)
                         kinds[kind] += 1
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                     raise DatasetError(f"{self._side / LIST}: sample {number} cannot be read: {error!r}") from error
                 progress(f"importing {paths.name}", number + 1, total)
             container.close()
         finally:
             container.abandon()
         for table in self._tables:
-            with reporting(paths.folder / table, "write"):
-                shutil.copyfile(self._side / table, paths.folder / table)
+            self._copy(table)
             report.add(table, table)
         for kind, number in kinds.items():
             report.add(kind, paths.container.name, "", number)
 
+    def _copy(self, table: str) -> None:
+        path = self._side / table
+        try:
+            source = open_file(path)
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be read: {error}") from error
+        target = self._paths.folder / table
+        with source, reporting(target, "write"), target.open("xb") as file:
+            if os.fstat(source.fileno()).st_size > TABLE:
+                raise DatasetError(f"{path}: has more than {TABLE} bytes")
+            shutil.copyfileobj(source, file, 1 << 20)
+
     def _lines(self) -> Iterator[dict[str, Any]]:
         path = self._side / LIST
         try:
-            with path.open(encoding="utf-8") as file:
-                for line in file:
+            with open_file(path) as file:
+                while line := file.readline(LINE + 1):
+                    if len(line) > LINE:
+                        raise ValueError(f"a line has more than {LINE} bytes")
                     yield json.loads(line)
         except (OSError, ValueError, RecursionError) as error:
             raise DatasetError(f"{path}: cannot be read: {error}") from error
@@ -110,7 +130,7 @@ class _Own:
         else:
             path = self._side / FILES / name
             try:
-                data = path.read_bytes()
+                data = read_file(path, min(size, MEMBER))
             except OSError as error:
                 raise DatasetError(f"{path}: cannot be read: {error}") from error
         if (len(data), isal_zlib.crc32(data)) != (size, crc):

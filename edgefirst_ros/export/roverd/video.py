@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.export.roverd.channels import open_file
 
 RATE_LIMIT = 10_000
 """Largest denominator of a picture rate."""
@@ -59,13 +60,13 @@ def pictures(path: Path) -> Iterator[bytes]:
     import av
 
     try:
-        with av.open(str(path), format="avi") as file:
+        with open_file(path), av.open(str(path), format="avi") as file:
             if not file.streams.video or file.streams.video[0].codec_context.name != "mjpeg":
                 raise DatasetError(f"{path}: holds no MJPEG video")
             for packet in file.demux(video=0):
                 if packet.size:
                     yield bytes(packet)
-    except av.FFmpegError as error:
+    except (OSError, av.FFmpegError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
 
 

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCore V4: sequences that are broken, or made to harm whoever reads them."""
+
+import io
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import restore
+
+v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+from edgefirst_ros.export.ncore import library  # noqa: E402
+
+US = 1_700_000_000_000_000
+
+
+def png(width=8, height=6):
+    file = io.BytesIO()
+    Image.new("L", (width, height)).save(file, "PNG")
+    return file.getvalue()
+
+
+def bomb():
+    """A picture that says that it has 2^16 x 2^16 pixels. PNG 11.2.1: width and height lie from byte 16 on."""
+    return png()[:16] + (1 << 16).to_bytes(4, "big") * 2 + png()[24:]
+
+
+def sequence(folder, pictures, spoil=None, own=False):
+    """A sequence with a camera, or with our own store; `spoil` is called with the group before the end."""
+    lib = library.library()
+    writer = v4.SequenceComponentGroupsWriter(
+        lib.UPath(folder), "x", "x", lib.HalfClosedInterval(US, US + 1_000_001), {}, "directory"
+    )
+    new = writer.register_component_writer
+    if own:
+        made = new(library.components()[2], "default", "edgefirst")
+        made.store_bytes("1", b"table")
+        entries = [(0, "x", 0, 0, "blob", "1", 0)]
+        made.store_index({"dataset": "x", "layout": "zip", "tables": {"x.arrow": "1"}, "members": entries})
+    else:
+        way = np.repeat(np.eye(4)[None], 2, 0)
+        poses = new(v4.PosesComponent.Writer, "default")
+        poses.store_dynamic_pose("rig", "world", way, np.array([US, US + 1_000_000], np.uint64))
+        poses.store_static_pose("left", "rig", np.eye(4))
+        model = lib.OpenCVPinholeCameraModelParameters(
+            resolution=np.array([8, 6], np.uint64),
+            shutter_type=lib.ShutterType.GLOBAL,
+            principal_point=np.array([4.5, 3.5], "f4"),
+            focal_length=np.array([5, 6], "f4"),
+            radial_coeffs=np.zeros(6, "f4"),
+            tangential_coeffs=np.zeros(2, "f4"),
+            thin_prism_coeffs=np.zeros(4, "f4"),
+        )
+        new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", model)
+        made = new(v4.CameraSensorComponent.Writer, "left")
+        for n, picture in enumerate(pictures):
+            at = US + 100_000 * (n + 1)
+            made.store_frame(picture, "png", np.array([at - 9, at], np.uint64), {}, {})
+    if spoil is not None:
+        spoil(made._group)
+    writer.finalize()
+    return folder
+
+
+@pytest.mark.parametrize("broken", [b"no picture", bomb(), b"\x89PNG\r\n\x1a\n"])
+def test_a_picture_that_cannot_be_read_is_counted(tmp_path, broken):
+    done = restore(sequence(tmp_path / "in", [png(), broken, png()]), "ncore", tmp_path / "out")
+    assert {line.what: line.number for line in done.report.lines}["broken pictures"] == 1
+    (path,) = (tmp_path / "out").glob("*.zip")
+    assert [s.timestamp for s in Dataset(path).samples()] == [(US + 100_000) * 1000, (US + 300_000) * 1000]
+
+
+def test_no_picture_at_all_is_said(tmp_path):
+    with pytest.raises(DatasetError, match="no camera with JPEG or PNG pictures"):
+        restore(sequence(tmp_path / "in", [b"no picture"]), "ncore", tmp_path / "out")
+
+
+class Touch:
+    """What creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("place", ["compressor", "filters"])
+@pytest.mark.parametrize("own", [True, False])
+def test_nothing_in_a_store_is_executed(tmp_path, place, own):
+    from numcodecs import Pickle
+
+    def spoil(group):
+        name = "blobs/1" if own else f"frames/{US + 100_000}/image"
+        del group[name]
+        how = {"compressor": Pickle()} if place == "compressor" else {"compressor": None, "filters": [Pickle()]}
+        group.create_dataset(name, shape=(5,), chunks=(5,), dtype="u1", **how).attrs["format"] = "png"
+        group.chunk_store[f"{group.path}/{name}/0"] = pickle.dumps(Touch(tmp_path / "touched"))
+
+    with pytest.raises(DatasetError, match="packed with"):
+        restore(sequence(tmp_path / "in", [png()], spoil, own=own), "ncore", tmp_path / "out")
+    assert not (tmp_path / "touched").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "says"),
+    [
+        ("blobs/1", {"shape": (1 << 28,), "chunks": (1 << 26,)}, "KeyError.*blobs/1/0'"),
+        ("blobs/1", {"shape": (1 << 40,), "chunks": (1 << 26,)}, "KeyError.*blobs/1/0'"),
+        ("blobs/1", {"shape": (1 << 40,), "chunks": (1 << 40,)}, "are more than"),
+        ("blobs/1", {"shape": (1 << 14, 1 << 14), "chunks": (1, 1)}, "with one dimension"),
+        ("index", {"shape": (1 << 28,), "chunks": (1 << 26,)}, "index/0'"),
+        ("further", {"shape": (1 << 31,), "chunks": (1 << 26,), "compressor": "default"}, "are more than"),
+    ],
+)
+def test_an_array_is_no_larger_than_its_store(tmp_path, name, kind, says):
+    def spoil(group):
+        if name in group:
+            del group[name]
+        group.create_dataset(name, dtype="u1", **({"compressor": None} | kind))
+
+    with pytest.raises(DatasetError, match=says):
+        restore(sequence(tmp_path / "in", (), spoil, own=True), "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_components_without_a_version_are_refused(tmp_path, own, monkeypatch):
+    source = sequence(tmp_path / "in", [png()], own=own)
+
+    def without(*_):
+        raise KeyError("component_version")
+
+    monkeypatch.setattr(v4.SequenceComponentGroupsReader, "open_component_readers", without)
+    with pytest.raises(DatasetError, match="cannot be read: KeyError"):
+        restore(source, "ncore", tmp_path / "out")
+
+
+def test_stamps_that_are_missing(tmp_path):
+    def spoil(group):
+        del group[f"frames/{US + 100_000}"]
+
+    with pytest.raises(DatasetError, match="cannot be read: KeyError"):
+        restore(sequence(tmp_path / "in", [png()], spoil), "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_who_ends_an_import_is_told_nothing_else(tmp_path):
+    def end(*_):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        restore(sequence(tmp_path / "in", [png()]), "ncore", tmp_path / "out", progress=end)

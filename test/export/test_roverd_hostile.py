@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traces of roverd that are made to harm whoever reads them."""
+
+import io
+import json
+import lzma
+import os
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.roverd.channels import LARGEST, Reader
+from edgefirst_ros.export.roverd.clouds import CloudReader
+
+POINTS = (
+    b"VERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 2\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
+    b"POINTS 2\nDATA binary\n" + np.arange(6, dtype="<f4").tobytes()
+)
+
+
+@pytest.fixture
+def traces(tmp_path):
+    """The export of a dataset of two samples, one of which has a member that is kept as a file."""
+    picture = io.BytesIO()
+    Image.new("RGB", (16, 16), (200, 90, 10)).save(picture, "JPEG")
+    with DatasetWriter(tmp_path / "dataset", "odd") as writer:
+        for n, data in enumerate((picture.getvalue(), picture.getvalue()[:-2])):
+            writer.write(Sample("host", n, 10**18 + n * 10**8, [("camera.jpeg", [data]), ("lidar.pcd", [POINTS])]))
+        writer.finish({})
+    return export(Dataset(tmp_path / "dataset" / "odd.zip"), "roverd", tmp_path / "traces").out
+
+
+def said(traces, **values):
+    path = traces / "_edgefirst" / "dataset.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def linked(path, target):
+    path.unlink()
+    path.symlink_to(target)
+
+
+def swapped(path):
+    """A link to a copy elsewhere, so that the content alone tells nothing."""
+    copy = path.with_name("elsewhere")
+    copy.write_bytes(path.read_bytes())
+    linked(path, copy)
+
+
+def fifo(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def sparse(path, size):
+    path.unlink()
+    with path.open("xb") as file:
+        file.truncate(size)
+
+
+def test_it_comes_back(traces, tmp_path):
+    restore(traces, "roverd", tmp_path / "back")
+    for table in ("odd.arrow", "odd.frames.arrow", "odd.zip"):
+        assert (tmp_path / "back" / table).read_bytes() == (tmp_path / "dataset" / table).read_bytes()
+
+
+SIDE, FILE, CLOUDS = "_edgefirst", "_edgefirst/members/host/host_001.camera.jpeg", "host/lidar_points"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: said(t, annotations="a\0b"),
+        lambda t: said(t, annotations="odd.zip"),
+        lambda t: said(t, frames="x.zip"),
+        lambda t: said(t, frames="../odd.arrow"),
+        lambda t: said(t, frames=["odd.arrow"]),
+        lambda t: said(t, name="a/b"),
+        lambda t: said(t, name="a\0"),
+        lambda t: said(t, name=5),
+        lambda t: swapped(t / SIDE / "dataset.json"),
+        lambda t: linked(t / SIDE / "samples.jsonl", "/dev/zero"),
+        lambda t: linked(t / SIDE / "odd.arrow", "/dev/zero"),
+        lambda t: linked(t / FILE, "/dev/zero"),
+        lambda t: linked(t / CLOUDS / "meta.json", "/dev/zero"),
+        lambda t: linked(t / CLOUDS / "length", "/dev/zero"),
+        lambda t: swapped(t / SIDE / "odd.arrow"),
+        lambda t: swapped(t / FILE),
+        lambda t: swapped(t / CLOUDS / "xyz"),
+        lambda t: swapped(t / "host/camera/video.avi"),
+        lambda t: fifo(t / SIDE / "odd.frames.arrow"),
+        lambda t: fifo(t / "host/camera/video.avi"),
+        lambda t: sparse(t / SIDE / "odd.arrow", 1 << 35),
+        lambda t: sparse(t / SIDE / "samples.jsonl", 1 << 35),
+        lambda t: sparse(t / FILE, 1 << 35),
+        lambda t: sparse(t / CLOUDS / "meta.json", 1 << 35),
+    ],
+)
+def test_nothing_but_what_an_export_leaves_is_read(traces, tmp_path, change):
+    change(traces)
+    with pytest.raises(DatasetError) as failed:
+        restore(traces, "roverd", tmp_path / "back")
+    assert failed.value.exit_code == 1
+    assert not (tmp_path / "back").exists()
+
+
+def sensor(folder, **channels):
+    """The channels of a sensor: (format, type, shape, data or size of a sparse file)."""
+    folder.mkdir()
+    (folder / "meta.json").write_text(
+        json.dumps({n: {"format": f, "type": t, "shape": s} for n, (f, t, s, _) in channels.items()})
+    )
+    for name, (*_, data) in channels.items():
+        (folder / name).write_bytes(b"" if isinstance(data, int) else data)
+        if isinstance(data, int):
+            os.truncate(folder / name, data)
+    return Reader(folder)
+
+
+@pytest.mark.parametrize("length", [np.inf, -np.inf, np.nan])
+def test_a_length_that_is_no_number_is_refused(tmp_path, length):
+    one = ("raw", "f8", [], np.array([length]).tobytes())
+    clouds = CloudReader(sensor(tmp_path / "a", xyz=("raw", "f4", [2, 3], bytes(24)), length=one))
+    with pytest.raises(DatasetError, match="entry 0 cannot be read"):
+        clouds[0]
+
+
+def test_clouds_larger_than_any_are_refused(tmp_path):
+    side = LARGEST // 12
+    whole = {"xyz": ("raw", "f4", [side, 3], 12 * side), "length": ("raw", "u4", [], np.uint32(side).tobytes())}
+    CloudReader(sensor(tmp_path / "a", **whole))
+    with pytest.raises(DatasetError, match="clouds of up to"):
+        CloudReader(sensor(tmp_path / "b", **whole, further=("raw", "u1", [side], side)))
+    whole["xyz"] = ("raw", "f4", [side + 1, 3], 12 * (side + 1))
+    with pytest.raises(DatasetError, match="xyz: has entries of 268435464 bytes"):
+        CloudReader(sensor(tmp_path / "c", **whole))
+
+
+def test_stamps_without_end_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="ts: has 1073741824 stamps"):
+        sensor(tmp_path / "a", ts=("raw", "f8", [], 1 << 33)).stamps()
+
+
+def test_an_xz_that_asks_for_more_memory_than_any_level_is_refused(tmp_path):
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
+    packed = bytearray(lzma.compress(bytes(8), lzma.FORMAT_XZ, filters=filters))
+    assert packed[12:17] == bytes([2, 0, 0x21, 1, 0])  # The .xz File Format 3.1, 5.3.1: one filter, LZMA2, 4 KiB
+    packed[16] = 40  # 4 GiB less one byte
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    reader = sensor(tmp_path / "a", cube=("lzmaf", "u1", [8], bytes(packed)))
+    np.array([0, len(packed)], "<u8").tofile(tmp_path / "a" / "cube_i")
+    with pytest.raises(DatasetError, match="Memory usage limit"):
+        reader.frame("cube", 0)
+
+
+@pytest.mark.parametrize("number", [-1, 10**30, 5])
+def test_entries_that_are_not_there(tmp_path, number):
+    reader = sensor(tmp_path / "a", cube=("lzmaf", "u1", [8], b""))
+    (tmp_path / "a" / "cube_i").write_bytes(bytes(8))
+    with pytest.raises(DatasetError, match="cannot be read"):
+        reader.frame("cube", number)
