@@ -10,6 +10,11 @@ from shared_data import SHARED
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
 
+def pytest_collection_modifyitems(items):
+    """The longest test first: at the end the other processes would wait for the one that has it."""
+    items.sort(key=lambda item: item.name != "test_every_damaged_variant")
+
+
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory):
     """Function that gives the path of a synthetic recording made after a recipe."""

@@ -8,7 +8,6 @@ import pytest
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import drives
-from edgefirst_ros.export.output import staged
 from edgefirst_ros.synthetic import Recipe
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
 
@@ -127,32 +126,3 @@ def test_no_intrinsics_are_refused(changed):
     (drive,) = drives(changed({"camera_info": None}))
     with pytest.raises(DatasetError, match="no camera_info"):
         drive.place("camera")
-
-
-# ---- the output --------------------------------------------------------------------------------
-def test_an_output_is_there_whole_or_not_at_all(tmp_path):
-    with staged(tmp_path / "new" / "out") as folder:
-        (folder / "file").write_text("x")
-        assert not (tmp_path / "new" / "out").exists()
-    assert (tmp_path / "new" / "out" / "file").read_text() == "x"
-    with pytest.raises(ZeroDivisionError), staged(tmp_path / "other") as folder:
-        (folder / "file").write_text(str(1 / 0))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
-
-
-def test_what_is_there_already_is_kept(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "file.partial").write_text("mine")
-    for name in ("out", "link", "file"):
-        with pytest.raises(DatasetError, match=r"exists already|in the way"), staged(tmp_path / name):
-            pass
-    assert (tmp_path / "file.partial").read_text() == "mine"
-
-
-def test_what_a_killed_export_left_is_replaced(tmp_path):
-    (tmp_path / "out.partial").mkdir()
-    (tmp_path / "out.partial" / "old").write_text("x")
-    with staged(tmp_path / "out") as folder:
-        (folder / "new").write_text("y")
-    assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["new"]

@@ -53,13 +53,21 @@ def test_two_at_once(tmp_path):
 def test_what_a_killed_one_left_is_replaced(tmp_path):
     with staged(tmp_path / "out") as folder:
         name = folder.name
+    (tmp_path / "out").rename(tmp_path / "moved")
     (tmp_path / name).mkdir()
     (tmp_path / name / "old").write_text("1")
-    with staged(tmp_path / "other" / "out"), staged(tmp_path / "again") as folder:
-        pass
-    (tmp_path / "out").rename(tmp_path / "moved")
     with staged(tmp_path / "out") as folder:
+        assert folder.name == name
         assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_what_is_there_already_is_kept(tmp_path, kind):
+    out = tmp_path / "out"
+    out.mkdir() if kind == "folder" else out.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DatasetError, match="exists already"), staged(out):
+        pass
+    assert os.listdir(tmp_path) == ["out"]
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path):
