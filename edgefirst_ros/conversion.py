@@ -23,6 +23,7 @@ from edgefirst_ros.dataset.placing import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError
 from edgefirst_ros.pipeline import Pipeline, count_unused
+from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.resumption import finished, take_over
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
@@ -30,9 +31,6 @@ from edgefirst_ros.skews import Skews
 from edgefirst_ros.sources.mcap import sha256
 from edgefirst_ros.split import Splitter
 from edgefirst_ros.survey import Survey, walk
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and of how much; what it raises ends the conversion."""
 
 
 @dataclass(slots=True)
@@ -94,7 +92,7 @@ def convert(
         return _finished(places, paths, settings)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(places, settings, len(paths), overwrite, progress or _quiet)
+    run = _Run(places, settings, len(paths), overwrite, progress or quiet)
     with run.stack:
         for path, sequence in zip(paths, sequences, strict=True):
             run.recording(path, sequence)
@@ -292,10 +290,6 @@ class _Run:
         first = next(iter(self._time_bases.values()))
         time_base = first if len(self._time_bases) == 1 else {**first, "sequences": self._time_bases}
         return frames_metadata(self._settings, sources, time_base, self._calibration, counts.plain())
-
-
-def _quiet(what: str, done: int, of: int) -> None:
-    pass
 
 
 def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings) -> Outcome:

@@ -14,7 +14,7 @@ import edgefirst_ros
 
 ROOT = Path(edgefirst_ros.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-BASE = {"errors", "config", "messages"}
+BASE = {"errors", "config", "messages", "progress"}
 SENSORS = {*BASE, "sensors"}
 LOWER = {*SENSORS, "sources", "sync", "dataset", "counts", "stage", "skews", "split", "topics", "survey"}
 MAY_IMPORT = {
@@ -22,13 +22,14 @@ MAY_IMPORT = {
     "config": {"errors"},
     "messages": {"errors"},
     "sensors": SENSORS,
-    "dataset": {"errors", "config", "counts", "dataset"},
+    "dataset": {"errors", "config", "counts", "dataset", "progress"},
     "sources": {*BASE, "sources", "topics"},
     "sync": {*BASE, "sync"},
     "split": {*BASE},
     "skews": set(),
     "stage": {*BASE},
     "memory": set(),
+    "progress": set(),
     "topics": {*BASE},
     "counts": SENSORS,
     "survey": LOWER,

@@ -17,7 +17,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.archive import ArchiveWriter, Container, DirectoryWriter
 from edgefirst_ros.dataset.claim import reopen_folder, reporting
 from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints
-from edgefirst_ros.dataset.names import KINDS, DatasetPaths, Member, member_name, parse_member, safe_name
+from edgefirst_ros.dataset.names import KIND_OF, KINDS, DatasetPaths, Member, member_name, parse_member, safe_name
 from edgefirst_ros.dataset.rowlog import is_plain_file, read_log
 from edgefirst_ros.dataset.scan import Lost, scan
 from edgefirst_ros.dataset.seen import FrameSet, keys_of
@@ -26,13 +26,6 @@ from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
-KIND_OF = {
-    "radar_cube": "radar.png",
-    "radar_targets": "radar.pcd",
-    "radar_clusters": "radar.pcd",
-    "lidar_points": "lidar.pcd",
-}
-"""Companion with columns in the frames table -> kind of its member."""
 _UNNAMED = "/.partial"
 """End of the name of a file that is no member yet."""
 

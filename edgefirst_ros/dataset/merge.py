@@ -8,7 +8,7 @@ import json
 import os
 import unicodedata
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,25 +18,16 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.container import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, safe_name
+from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.uniting import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.dataset.zipformat import LOCAL, Deflated
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and of how much."""
-
-KIND_OF = {
-    "radar_cube": "radar.png",
-    "radar_targets": "radar.pcd",
-    "radar_clusters": "radar.pcd",
-    "lidar_points": "lidar.pcd",
-}
-"""Columns of a companion -> kind of its member."""
 COMMENT, EXIF = 0x9286, 0x8769
 """EXIF tags of the comment and of the directory it is in."""
 ASCII = b"ASCII\0\0\0"

@@ -27,6 +27,13 @@ KINDS = (
     "depth.png",
 )
 """The kinds of members. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
+KIND_OF = {
+    "radar_cube": "radar.png",
+    "radar_targets": "radar.pcd",
+    "radar_clusters": "radar.pcd",
+    "lidar_points": "lidar.pcd",
+}
+"""Companion with columns in the frames table -> kind of its member."""
 
 MAX_FRAME = 2**32 - 1
 MAX_NAME_BYTES = 180  # leaves room for "_FRAME.camera.jpeg" and ".frames.arrow.journal" below the usual 255

@@ -19,8 +19,8 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.archive import ArchiveWriter
 from edgefirst_ros.dataset.claim import reporting
 from edgefirst_ros.dataset.journal import read_journal, remade_path
-from edgefirst_ros.dataset.leftover import KIND_OF, Found, Leftover, expected_kinds
-from edgefirst_ros.dataset.names import DatasetPaths, parse_member
+from edgefirst_ros.dataset.leftover import Found, Leftover, expected_kinds
+from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.rebuild import REFERENCE, Rebuilt, recounted
 from edgefirst_ros.dataset.scan import Lost

@@ -6,6 +6,8 @@ Source: EdgeFirst Annotation Schema 2026.04, "Geometry: Polygon"; EdgeFirst Data
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -97,3 +99,14 @@ def without_broken(polygons: pa.Array) -> tuple[pa.Array, int]:
     left = np.bincount(np.repeat(np.arange(len(counts)), counts)[good], minlength=len(counts))
     kept = lists(sizes[good], pa.array(values[good[of_ring]], pa.float32()))
     return lists(left, kept, is_valid(polygons) & ((left > 0) | (counts == 0))), int((~good).sum())
+
+
+def separated(values: Iterable[float | None]) -> list[list[float]]:
+    """Rings of a polygon of 2025.10: x, y, x, y, with NaN between rings."""
+    found: list[list[float]] = [[]]
+    for value in values:
+        if value is None or math.isnan(value):
+            found.append([])
+        else:
+            found[-1].append(value)
+    return [ring for ring in found if ring]

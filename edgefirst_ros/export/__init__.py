@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.output import staged
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
@@ -20,8 +21,6 @@ __all__ = ["Exported", "Report", "export", "restore"]
 
 SYSTEMS = ("ncore", "l5kit", "roverd")
 REPORT = "export-report.json"
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much is done, and of how much; what it raises ends the export."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def export(
     if store is not None and to != "ncore":
         raise UsageError(f"a kind of store is for ncore alone, not for {to}")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    place, report, tell = Path(os.path.abspath(out)), Report(to), progress or _quiet
+    place, report, tell = Path(os.path.abspath(out)), Report(to), progress or quiet
     with staged(place) as folder:
         if to == "l5kit":
             from edgefirst_ros.export import l5kit
@@ -87,7 +86,7 @@ def restore(
     Of l5kit it is annotations alone. Raises as `export`.
     """
     _known(system)
-    given, place, report, tell = Path(source), Path(os.path.abspath(out)), Report(system), progress or _quiet
+    given, place, report, tell = Path(source), Path(os.path.abspath(out)), Report(system), progress or quiet
     if not given.exists():
         raise DatasetError(f"{given}: not there")
     with staged(place) as folder:
@@ -110,7 +109,3 @@ def restore(
 def _known(system: str) -> None:
     if system not in SYSTEMS:
         raise UsageError(f"{system!r} is no form that is known here; known are {', '.join(SYSTEMS)}")
-
-
-def _quiet(what: str, done: int, of: int) -> None:
-    """Tell nobody."""

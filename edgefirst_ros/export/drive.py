@@ -179,3 +179,8 @@ def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
             f"{dataset.paths.frames}: two samples of {name!r} have the stamp {twice}; a time must be one"
         )
     return Drive(dataset, name, [samples[n] for n in order], stamps, [rows[n] for n in order])
+
+
+def is_class_mask(row: Mapping[str, Any]) -> bool:
+    """Whether the mask of an annotation is one of classes: a row of its own, without label and object."""
+    return isinstance(row.get("mask"), bytes) and all(row.get(name) is None for name in ("label", "object_id", "box2d"))

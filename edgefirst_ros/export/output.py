@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgefirst_ros.dataset.claim import claim_folder, reporting
+from edgefirst_ros.dataset.placing import sync_folder
 from edgefirst_ros.errors import DatasetError
 
 FEW = 100
@@ -34,7 +35,7 @@ def staged(out: Path) -> Iterator[Path]:
         with reporting(partial, "write"):
             _sync(partial)
             os.rename(partial, out)
-            _sync_folder(out.parent)
+            sync_folder(out.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -53,12 +54,4 @@ def _sync(folder: Path) -> None:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-        _sync_folder(Path(place))
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        sync_folder(Path(place))

@@ -50,7 +50,7 @@ class _Report:
         node.create_timer(PERIOD, self.tick)
 
     def progress(self, what: str, done: int, of: int) -> None:
-        """Take what `conversion.Progress` tells; from any thread."""
+        """Take what `progress.Progress` tells; from any thread."""
         if what != self._what:
             self._count += what.startswith("reading")
             self._since = time.monotonic()

@@ -90,6 +90,11 @@ def parameter_sets(data: bytes, codec: str) -> bytes:
     return found
 
 
+def with_sets(known: bytes, newer: bytes, most: int) -> bytes:
+    """Parameter sets with newer ones behind them, equal ones once; of all the last `most` bytes."""
+    return (known.replace(newer, b"") + newer)[-most:] if newer else known
+
+
 class Tracker:
     """Follows one stream in decode order and judges each unit by the headers of all before it."""
 

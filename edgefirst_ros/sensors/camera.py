@@ -23,6 +23,7 @@ from edgefirst_ros.sensors.bitstream import (
     Tracker,
     Unit,
     parameter_sets,
+    with_sets,
 )
 
 NO_OUTPUT = "the decoder gave no picture"
@@ -80,11 +81,18 @@ class VideoReader:
     what the decoder complains about can be laid at the door of the unit it was given. `alone`: only keyframes are
     wanted, so nothing behind one is needed to bring it out. `decoder`: software, v4l2m2m (the hardware's, or software
     where it cannot be opened, which `note` then says), or auto (the same without a word). Units whose parameter sets
-    announce more than `limits.picture_pixels` pixels count as damaged: nothing is allocated for them.
+    announce more than `limits.picture_pixels` pixels count as damaged: nothing is allocated for them. `sets`: parameter
+    sets of what came before.
     """
 
     def __init__(
-        self, codec: str, *, alone: bool = False, decoder: str = "software", limits: Limits = DEFAULT_LIMITS
+        self,
+        codec: str,
+        *,
+        alone: bool = False,
+        decoder: str = "software",
+        limits: Limits = DEFAULT_LIMITS,
+        sets: bytes = b"",
     ) -> None:
         import av
 
@@ -105,7 +113,7 @@ class VideoReader:
         self._pictures: dict[int, Any] = {}
         self._faults: dict[int, str] = {}
         self._skipped: set[int] = set()  # fed, and not wanted
-        self._prefix = b""  # parameter sets of units that are not fed
+        self._prefix = sets  # parameter sets of units that are not fed
         self._entry = self._entry_before = -1
         self._heading = False  # more leading pictures of the last entry may come
         self._interrupted = False  # units were lost since the last one pushed
@@ -119,9 +127,9 @@ class VideoReader:
         self._tracker.lost()
         self._interrupted = True
 
-    def push(self, number: int, data: bytes) -> Unit:
-        """Take the next access unit in decode order; numbers must rise."""
-        unit = self._tracker.unit(data)
+    def push(self, number: int, data: bytes, unit: Unit | None = None) -> Unit:
+        """Take the next access unit in decode order; numbers must rise. `unit`: its headers, where they were read."""
+        unit = unit or self._tracker.unit(data)
         if unit.fault != NO_PICTURE:
             self._heading = (unit.entry and not unit.closed) or (self._heading and unit.leading)
         if unit.fault is not None:
@@ -209,7 +217,7 @@ class VideoReader:
             self._lost = False
         self._prime(waiting.sets)
         for sets in (waiting.sets, parameter_sets(waiting.data, self.codec)):
-            self._sets = (self._sets.replace(sets, b"") + sets)[-LARGEST_PREFIX:] if sets else self._sets
+            self._sets = with_sets(self._sets, sets, LARGEST_PREFIX)
         self._inside[number] = unit
         if waiting.skipped:
             self._skipped.add(number)

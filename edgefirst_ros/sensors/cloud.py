@@ -80,17 +80,40 @@ def encode_cloud(
     body = message.data.view()
     step = sum(field.size for field in fields)
     packed = step == message.point_step and (message.height <= 1 or message.row_step == message.width * step)
+    header = _header([*fields, *extra], message.width, message.height, data)
     if data == "binary" and packed and not extra and not message.is_bigendian:
-        return [_header(message, fields, data), body[: points * step]]
+        return [header, body[: points * step]]
     table = np.empty(points, _record([*fields, *extra]))
     if points:
         _fill(table, message, fields)
     for field in extra:
         table[field.name] = np.nan
-    header = _header(message, [*fields, *extra], data)
     if data == "ascii":
         return [header, _text(table)]
     return [header, _compressed(table) if data == "binary_compressed" else table.view(np.uint8).data]
+
+
+def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
+    """The header of a binary PCD file of points of a structured type without padding, viewed from the origin."""
+    columns = [(name, record[name].base, record[name]) for name in record.names or ()]
+    fields = [_Field(name, base.str[1:], 0, whole.itemsize // base.itemsize) for name, base, whole in columns]
+    return _header(fields, width, height, "binary")
+
+
+def _header(fields: list[_Field], width: int, height: int, data: Form) -> bytes:
+    values = (
+        "0.7",
+        " ".join(field.name for field in fields),
+        " ".join(field.kind[1] for field in fields),
+        " ".join(LETTERS[field.kind[0]] for field in fields),
+        " ".join(str(field.count) for field in fields),
+        width,
+        height,
+        "0 0 0 1 0 0 0",
+        width * height,
+        data,
+    )
+    return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
 
 
 def decode_cloud(pcd: bytes) -> NDArray[Any]:
@@ -165,22 +188,6 @@ def _fill(table: NDArray[Any], message: PointCloud2, fields: list[_Field]) -> No
 
 def _record(fields: list[_Field]) -> np.dtype[Any]:
     return np.dtype([(f.name, "<" + f.kind) if f.count == 1 else (f.name, "<" + f.kind, (f.count,)) for f in fields])
-
-
-def _header(message: PointCloud2, fields: list[_Field], data: Form) -> bytes:
-    values = (
-        "0.7",
-        " ".join(field.name for field in fields),
-        " ".join(field.kind[1] for field in fields),
-        " ".join(LETTERS[field.kind[0]] for field in fields),
-        " ".join(str(field.count) for field in fields),
-        message.width,
-        message.height,
-        "0 0 0 1 0 0 0",
-        message.width * message.height,
-        data,
-    )
-    return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
 
 
 def _columns(table: NDArray[Any]) -> Iterator[NDArray[Any]]:

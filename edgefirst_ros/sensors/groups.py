@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.bitstream import START_CODE, Tracker, Unit, nal_units, parameter_sets
+from edgefirst_ros.sensors.bitstream import Tracker, Unit, parameter_sets, with_sets
 from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader, tracker_of
 
 MOST_THREADS = 8
@@ -35,7 +35,7 @@ class _Group:
     """What is to be decoded by one reader, and what came out."""
 
     def __init__(self) -> None:
-        self.units: deque[tuple[int, bytes] | None] = deque()  # None: something is lost here
+        self.units: deque[tuple[int, bytes, Unit] | None] = deque()  # None: something is lost here
         self.found: dict[int, Any] = {}
         self.skipped: set[int] = set()
         self.taken_in = 0
@@ -84,33 +84,23 @@ class GroupReader:
         """Take the next access unit in decode order; numbers must rise."""
         unit = self._tracker.unit(data)
         group = self._last
-        if self._alone and not unit.keyframe:
-            self._keep_sets(data)
-            return unit
-        shortest = SHORTEST_ALONE if self._alone else SHORTEST
-        if group is None or (unit.entry and unit.closed and group.taken_in >= shortest):
-            group = self._begin(number)
-        self._keep_sets(data)
-        with self._changed:
-            group.units.append((number, data))
-            group.taken_in += 1
-            self._waiting_bytes += len(data)
-            self._of[number] = group
-            self._changed.notify_all()
+        if unit.keyframe or not self._alone:
+            shortest = SHORTEST_ALONE if self._alone else SHORTEST
+            if group is None or (unit.entry and unit.closed and group.taken_in >= shortest):
+                group = self._begin()
+            with self._changed:
+                group.units.append((number, data, unit))
+                group.taken_in += 1
+                self._waiting_bytes += len(data)
+                self._of[number] = group
+                self._changed.notify_all()
+        self._sets = with_sets(self._sets, parameter_sets(data, self.codec), LARGEST_SETS)
         return unit
 
-    def _keep_sets(self, data: bytes) -> None:
-        sets = parameter_sets(data, self.codec)
-        self._sets = (self._sets.replace(sets, b"") + sets)[-LARGEST_SETS:] if sets else self._sets
-
-    def _begin(self, number: int) -> _Group:
+    def _begin(self) -> _Group:
         self._end()
         group = self._last = _Group()
-        for nal in nal_units(self._sets):  # one by one: a broken one must not hide those behind it
-            group.units.append((number - 1, b"\x00" + START_CODE + nal))
-            self._waiting_bytes += 1 + len(START_CODE) + len(nal)
-        group.skipped.add(number - 1)
-        self._pool.submit(self._decode, group)
+        self._pool.submit(self._decode, group, self._sets)
         return group
 
     def _end(self) -> None:
@@ -169,9 +159,9 @@ class GroupReader:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     # ---- in the threads that decode --------------------------------------------------------
-    def _decode(self, group: _Group) -> None:
+    def _decode(self, group: _Group, sets: bytes) -> None:
         try:
-            self._work(group, VideoReader(self.codec, alone=self._alone, limits=self._limits))
+            self._work(group, VideoReader(self.codec, alone=self._alone, limits=self._limits, sets=sets))
         except BaseException as error:  # noqa: BLE001  it is raised where the picture is asked for
             with self._changed:
                 group.error = error

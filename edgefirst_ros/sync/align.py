@@ -102,7 +102,6 @@ class Aligner(Generic[F, C]):
         self.lookahead = lookahead
         self._reach = max((_reach(s) for s in streams.values()), default=0)
         self._swept = 0
-        self._newest: dict[tuple[str, int], int] = {}  # of each stream and group
         self._left: dict[int, tuple[int, int, int]] = {}  # of each group: segment, first and last stamp that left
         self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
         self._buffers: dict[tuple[str, int], _Buffer[C]] = {}
@@ -124,14 +123,15 @@ class Aligner(Generic[F, C]):
         """
         _, first, last = self._left.get(group, (0, 0, 0))
         stamp += self.streams[name].offset
-        return first <= stamp < last and stamp >= self._newest.get((name, group), stamp) - JUMP_BACK
+        buffer = self._buffers.get((name, group))
+        newest = buffer.keys[-1][0] if buffer and buffer.keys else stamp
+        return first <= stamp < last and stamp >= newest - JUMP_BACK
 
     def add(self, name: str, stamp: int, arrived: int, item: C, group: int = 0) -> None:
         """Take a message of a companion stream; `stamp` without the stream's offset."""
         self._order += 1
         companion = Companion(stamp + self.streams[name].offset, self._order, item)
         self._buffers.setdefault((name, group), _Buffer()).add(companion, arrived)
-        self._newest[name, group] = max(companion.stamp, self._newest.get((name, group), companion.stamp))
 
     def release(self, now: int | None) -> Iterator[Aligned[F, C]]:
         """Frames whose companions must all have come by `now`; all that are left for None."""

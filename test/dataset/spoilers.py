@@ -3,6 +3,7 @@
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import handmade_dataset as made
@@ -46,11 +47,14 @@ def member(name, data):
     return spoil
 
 
-def column(name, value, row=0):
+def cell(table, name, value, row=0):
     def spoil(parts):
-        parts.annotations[row][name] = value
+        getattr(parts, table)[row][name] = value
 
     return spoil
+
+
+column, frames_column = partial(cell, "annotations"), partial(cell, "frames")
 
 
 def column_type(name, kind):
@@ -61,25 +65,14 @@ def column_type(name, kind):
     return spoil
 
 
-def frames_column(name, value, row=0):
+def said(of, name, value):
     def spoil(parts):
-        parts.frames[row][name] = value
+        getattr(parts, of)[name] = value
 
     return spoil
 
 
-def metadata(name, value):
-    def spoil(parts):
-        parts.annotation_metadata[name] = value
-
-    return spoil
-
-
-def frames_metadata(name, value):
-    def spoil(parts):
-        parts.frames_metadata[name] = value
-
-    return spoil
+metadata, frames_metadata = partial(said, "annotation_metadata"), partial(said, "frames_metadata")
 
 
 def counts(**camera):

@@ -98,10 +98,10 @@ def test_groups_are_decoded_side_by_side(monkeypatch):
     made, both = stream("h264"), threading.Barrier(2, timeout=20)
     inside = VideoReader.push
 
-    def push(self, number, data):
+    def push(self, number, *unit):
         if number in (13, 25):  # the second unit of two groups that follow one another
             both.wait()
-        return inside(self, number, data)
+        return inside(self, number, *unit)
 
     monkeypatch.setattr(VideoReader, "push", push)
     monkeypatch.setattr(groups, "AHEAD_UNITS", 32)
@@ -155,7 +155,7 @@ def test_a_broken_parameter_set_does_not_hide_those_behind_it(kind):
 
 
 def test_a_fault_in_a_thread_is_raised_where_the_picture_is_asked_for(monkeypatch):
-    def push(self, number, data):
+    def push(self, *unit):
         raise MemoryError("no more")
 
     monkeypatch.setattr(VideoReader, "push", push)

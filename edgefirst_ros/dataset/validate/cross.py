@@ -9,16 +9,11 @@ from typing import Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
 from edgefirst_ros.sensors.detections import PARTS
 
-KIND_OF = {
-    "radar_cube": "radar.png",
-    "radar_targets": "radar.pcd",
-    "radar_clusters": "radar.pcd",
-    "lidar_points": "lidar.pcd",
-}
 LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.rings import separated
 from edgefirst_ros.dataset.validate.columns import is_readable, is_same
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
@@ -105,7 +106,7 @@ def rings(subject: Subject) -> Iterator[tuple[str, str]]:
     """In 2025.10 polygons are in `mask`, separated by NaN."""
     for row in subject.annotation_rows("polygon", "mask"):
         mask = row.get("mask")
-        for ring in [*(row.get("polygon") or ()), *(_separated(mask) if isinstance(mask, list) else ())]:
+        for ring in [*(row.get("polygon") or ()), *(separated(mask) if isinstance(mask, list) else ())]:
             values = ring or []
             if len(values) < 6 or len(values) % 2 or not _finite(values):
                 yield place_of(row), f"a ring of {len(values)} values, or not all of them finite"
@@ -289,14 +290,3 @@ def _masks(subject: Subject) -> Iterator[tuple[dict[str, Any], bytes]]:
     for row in subject.annotation_rows("mask", "box2d"):
         if isinstance(row.get("mask"), bytes):
             yield row, row["mask"]
-
-
-def _separated(values: list[float | None]) -> list[list[float]]:
-    """Polygons of 2025.10: rings with NaN between them."""
-    found: list[list[float]] = [[]]
-    for value in values:
-        if value is None or math.isnan(value):
-            found.append([])
-        else:
-            found[-1].append(value)
-    return [ring for ring in found if ring]

@@ -9,7 +9,7 @@ as far as the objects stand on that plane.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE, SIDE, STORE, TR
 from edgefirst_ros.export.l5kit.labels import LABELS, NOTHING, name_of
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Records, read_json
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress
 
 Row = dict[str, object]
 MOST = {"frames": 1 << 20, "agents": 1 << 16}
@@ -57,7 +58,7 @@ class _Tally:
     """Where the last interval of each array ended."""
 
 
-def restore(source: Path, out: Path, report: Report, progress: Callable[[str, int, int], None]) -> None:
+def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
     """Write the annotations in `source` (NAME.zarr, or a folder with scenes.zarr) to NAME.arrow in the folder `out`.
 
     Boxes are in metres in optical axes (x right, y down, z forward) of the sensor they came from, else of base_link.

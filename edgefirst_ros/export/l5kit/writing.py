@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from edgefirst_ros.export.l5kit.form import ARRAYS, FORMAT_VERSION, FRAME, PLACE
 from edgefirst_ros.export.l5kit.labels import LABELS, official
 from edgefirst_ros.export.l5kit.zarr2 import Writer, write_group
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +45,7 @@ def export(
     dataset: Dataset,
     out: Path,
     report: Report,
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
     labels: Mapping[str, str] | None = None,
 ) -> None:
     """Write a dataset into the empty folder `out`. `labels`: classes of L5Kit by label, over the usual ones.

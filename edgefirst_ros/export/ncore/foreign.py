@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from edgefirst_ros.export.ncore.library import library, reading
 from edgefirst_ros.export.ncore.pictures import Pictures
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 RIG, EARTH = "rig", "world_global"
 TOLERANCE = 100_000
 """How far a companion may be from a picture, µs."""

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.export.drive import OPTICAL
+from edgefirst_ros.dataset.reader import MAX_PIXELS
+from edgefirst_ros.dataset.rings import separated
+from edgefirst_ros.export.drive import OPTICAL, is_class_mask
 from edgefirst_ros.export.ncore.library import library
 
 Row = Mapping[str, Any]
@@ -20,7 +22,6 @@ MILLIMETRE = 0.001
 """Scale of a 16-bit depth picture, m."""
 HALF = {"binary": 0, "confidence": 0.5, "sigmoid": 0.5, "logits": 0.5}
 """By mask_interpretation, the part of the largest value above which a pixel belongs to an instance."""
-MAX_PIXELS = 1 << 26
 KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "iscrowd", "ignore")
 """Columns that go into the metadata of a camera frame."""
 
@@ -51,9 +52,7 @@ class Labels:
         classes: bytes | None = None
         for row in rows:
             mask = row.get("mask")
-            if isinstance(mask, bytes) and not any(
-                row.get(name) is not None for name in ("label", "object_id", "box2d")
-            ):
+            if isinstance(mask, bytes) and is_class_mask(row):
                 classes = mask if self._fits(mask, size) else None
                 continue
             shape = self._shape(row, size)
@@ -138,14 +137,8 @@ def _picture(png: bytes) -> NDArray[Any] | None:
 
 
 def _rings(flat: Any) -> list[list[float]]:
-    """Rings of a mask of 2025.10: x, y, x, y, with NaN between rings."""
-    rings: list[list[float]] = [[]]
-    for value in flat:
-        if value is None or math.isnan(value):
-            rings.append([])
-        else:
-            rings[-1].append(value)
-    return [ring for ring in rings if len(ring) >= 6 and len(ring) % 2 == 0]
+    """Rings of a mask of 2025.10 that are whole."""
+    return [ring for ring in separated(flat) if len(ring) >= 6 and len(ring) % 2 == 0]
 
 
 def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[np.bool_]:

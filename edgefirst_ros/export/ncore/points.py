@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.sensors.cloud import pcd_header
 
 RADAR_NAMES = {"speed": "radial_velocity_m_s", "rcs": "rcs_dBsm", "snr": "snr_dB"}
 """Fields of radar points -> the names that NVIDIA's own converters use (velocity: positive away)."""
@@ -75,17 +76,4 @@ def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:
     table = np.empty(len(xyz), [(name, values.dtype) for name, values in columns.items()])
     for name, values in columns.items():
         table[name] = values
-    kinds = [values.dtype for values in columns.values()]
-    header = (
-        "VERSION 0.7",
-        f"FIELDS {' '.join(columns)}",
-        f"SIZE {' '.join(str(kind.itemsize) for kind in kinds)}",
-        f"TYPE {' '.join(kind.kind.upper() for kind in kinds)}",
-        f"COUNT {' '.join('1' for _ in kinds)}",
-        f"WIDTH {len(xyz)}",
-        "HEIGHT 1",
-        "VIEWPOINT 0 0 0 1 0 0 0",
-        f"POINTS {len(xyz)}",
-        "DATA binary",
-    )
-    return "".join(f"{line}\n" for line in header).encode() + table.tobytes()
+    return pcd_header(table.dtype, len(table), 1) + table.tobytes()

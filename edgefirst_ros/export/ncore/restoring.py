@@ -18,8 +18,8 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ncore.foreign import bring
 from edgefirst_ros.export.ncore.library import PIECE, check_arrays, components, library, reading
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 ENDINGS = (".zarr.itar", ".zarr")
 FIRST, LAST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)
 """Times that a ZIP can tell."""
@@ -119,13 +119,16 @@ def _again(
     paths = DatasetPaths(out, name, layout)
     paths.folder.mkdir(parents=True, exist_ok=True)
     for table, key in indices[whole]["tables"].items():
-        (paths.folder / table).write_bytes(_read(source, table, origins[whole].get_bytes, key))
+        with reading(f"{source}: {table!r}"):
+            data = origins[whole].get_bytes(key)
+        (paths.folder / table).write_bytes(data)
     entries = sorted((tuple(entry), n) for n in known for entry in indices[n]["members"])
     with reading(f"{source}: the NCore sequence"):
         homes = {n: _Homes(readers[n], origins[n]) for n in known}
     with _container(paths) as write:
         for done, ((_, member, crc, stamp, home, key, rest), n) in enumerate(entries, 1):
-            data = _read(source, member, homes[n].read, home, key) + bytes(rest)
+            with reading(f"{source}: {member!r}"):
+                data = homes[n].read(home, key) + bytes(rest)
             if isal_zlib.crc32(data) != crc:
                 raise DatasetError(f"{source}: {member!r} is not what was exported; was a component changed since?")
             write(member, data, stamp)
@@ -136,13 +139,6 @@ def _again(
     others = [reader.sequence_id for n, reader in enumerate(readers) if n not in known]
     if others:
         report.add(", ".join(others), "", "not of this dataset: restore each one for itself", len(others))
-
-
-def _read(source: Path, what: str, read: Callable[..., bytes], *key: str) -> bytes:
-    try:
-        return read(*key)
-    except Exception as error:  # whatever zarr raises on missing or broken chunks
-        raise DatasetError(f"{source}: {what!r} cannot be read: {error!r}") from error
 
 
 class _Homes:

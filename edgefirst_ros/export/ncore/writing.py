@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,10 +24,10 @@ from edgefirst_ros.export.ncore.library import PIECE, components, library
 from edgefirst_ros.export.ncore.losses import losses
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, rays
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, png_chunks
 
-Progress = Callable[[str, int, int], None]
 Store = Literal["itar", "directory"]
 RIG, WORLD, EARTH = "rig", "world", "world_global"
 STAMPS = {

@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.zipformat import LOCAL
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.roverd.channels import INDEX, LARGEST, META, STAMPS, RawWriter, Reader
-from edgefirst_ros.sensors.cloud import FIELD_NAME, KEYS, LETTERS, decode_cloud
+from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header
 
 PLACE = ("x", "y", "z")
 XYZ, LENGTH, HEIGHT = "xyz", "length", "height"
@@ -51,7 +51,7 @@ def read_cloud(pcd: bytes) -> Cloud | None:
     height = int(found[1]) if found else 0
     if height < 1 or len(points) % height:
         return None
-    header = _header(points.dtype, len(points), height)
+    header = pcd_header(points.dtype, len(points) // height, height)
     if not pcd.startswith(header) or len(pcd) != len(header) + points.nbytes:
         return None
     return Cloud(points, height)
@@ -59,24 +59,8 @@ def read_cloud(pcd: bytes) -> Cloud | None:
 
 def write_cloud(cloud: Cloud) -> bytes:
     """The PCD file of a cloud."""
-    return _header(cloud.points.dtype, len(cloud.points), cloud.height) + cloud.points.tobytes()
-
-
-def _header(record: np.dtype[Any], points: int, height: int) -> bytes:
-    columns = [record[name] for name in record.names or ()]
-    values = (
-        "0.7",
-        " ".join(record.names or ()),
-        " ".join(str(column.base.itemsize) for column in columns),
-        " ".join(LETTERS[column.base.kind] for column in columns),
-        " ".join(str(column.itemsize // column.base.itemsize) for column in columns),
-        points // height,
-        height,
-        "0 0 0 1 0 0 0",
-        points,
-        "binary",
-    )
-    return "".join(f"{key} {value}\n" for key, value in zip(KEYS, values, strict=True)).encode()
+    header = pcd_header(cloud.points.dtype, len(cloud.points) // cloud.height, cloud.height)
+    return header + cloud.points.tobytes()
 
 
 def has_channels(record: np.dtype[Any]) -> bool:

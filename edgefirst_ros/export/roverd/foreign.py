@@ -25,11 +25,11 @@ from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_c
 from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
 from edgefirst_ros.export.roverd.streams import SEGMENT, VIDEO
 from edgefirst_ros.export.roverd.video import pictures
+from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.masks import encode_classes
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
 from edgefirst_ros.sensors.picture_file import check_jpeg
 
-Progress = Callable[[str, int, int], None]
 TOLERANCE = 100_000_000
 """ns between a picture and what belongs to it, at most."""
 HUFFMAN = b"\xff\xc4"

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from edgefirst_ros.export.roverd.foreign import restore_foreign
 from edgefirst_ros.export.roverd.streams import CUBE, FIELDS, VIDEO
 from edgefirst_ros.export.roverd.tracing import FILES, FORM, HEAD, LIST, SENSORS, SIDE
 from edgefirst_ros.export.roverd.video import VideoReader
+from edgefirst_ros.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 LINE, MEMBER, TABLE = 1 << 20, 1 << 30, 1 << 34
 """Bytes of the largest line, member and table that is read."""
 

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import Drive, drives
+from edgefirst_ros.export.drive import Drive, drives, is_class_mask
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import write_json
 from edgefirst_ros.export.roverd.clouds import most_points
@@ -40,8 +40,8 @@ from edgefirst_ros.export.roverd.streams import (
     SegmentStream,
     Stream,
 )
+from edgefirst_ros.progress import Progress
 
-Progress = Callable[[str, int, int], None]
 SIDE, HEAD, LIST, FILES = "_edgefirst", "dataset.json", "samples.jsonl", "members"
 """The folder beside the traces, and what is in it."""
 FORM = "edgefirst_ros roverd 1"
@@ -256,8 +256,9 @@ def _class_mask(sample: Sample) -> bytes | None:
     if "mask" not in needed:
         return None
     for row in rows.select(needed).iter_rows(named=True):
-        if isinstance(row["mask"], bytes) and all(row[name] is None for name in needed[1:]):
-            return row["mask"]
+        if is_class_mask(row):
+            mask: bytes = row["mask"]
+            return mask
     return None
 
 
