@@ -54,8 +54,8 @@ class _Job:
     work: Work
     picture: Picture | None
     keyframe: bool
-    encoded: Future[tuple[bytes, str | None]] | None
-    """Bytes of the picture, and how degraded it is where that is asked for."""
+    encoded: Callable[[], tuple[bytes, str | None]] | None
+    """Gives the bytes of the picture, and how degraded it is where that is asked for."""
     rows: Future[Rows] | None
 
 
@@ -96,6 +96,7 @@ class Assembly:
                 decoder=settings.decoder,
                 limits=settings.limits,
                 threads=settings.workers if side_by_side else 1,
+                ahead=not skip,  # of samples that are there already the pictures' sizes are enough
             )
         self._waiting: deque[Work] = deque()
         self._bucket: tuple[int, int] | None = None
@@ -229,7 +230,11 @@ class Assembly:
         """Begin to encode a sample."""
         self._counts[self._roles.reference].written += 1
         there, self._skip = self._skip > 0, max(0, self._skip - 1)
-        encoded = self._submit(functools.partial(self._picture, picture)) if picture and not there else None
+        encoded = None
+        if picture is not None and not there:
+            of_picture = functools.partial(self._picture, picture)
+            by_itself = picture.ready and not self._settings.degradation
+            encoded = of_picture if by_itself else self._submit(of_picture).result
         if work.own is not None and not there:
             sensor, item = work.own
             item.encoded = self._submit(functools.partial(self._encode, sensor, item))
@@ -280,7 +285,7 @@ class Assembly:
         common: dict[str, object] = {}
         if picture is not None:
             if job.encoded is not None:
-                data, degradation = job.encoded.result()
+                data, degradation = job.encoded()
                 members.append((picture.kind, self._with_exif(work, picture, data)))
                 common |= {"degradation": degradation} if degradation is not None else {}
             row["size"] = common["size"] = list(picture.size)

@@ -219,6 +219,8 @@ class Pipeline:
         result = self._results.get(frame.item.join)
         if result is not None and not result.settled:
             return False
+        if frame.arrived + self._lookahead > now:
+            return False  # whatever the tracks have
         tracks = self._track(frame.group)
         horizon = max(tracks.fixes.horizon(frame.stamp), tracks.attitudes.horizon(frame.stamp), frame.stamp)
         return frame.arrived + horizon - frame.stamp + self._lookahead <= now

@@ -68,6 +68,7 @@ def colours(frame: Any) -> Any:
         "bt709" if int(frame.colorspace) == 1 or (int(frame.colorspace) == 2 and frame.width >= 1280) else "smpte170m"
     )
     graph = Graph()
+    graph.threads = 1
     source = graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 1000))
     same = "primaries=bt709:iprimaries=bt709:trc=bt709:itrc=bt709"
     given = f"ispace={matrix}:irange=tv:{same}:space=smpte170m:range=pc:format=yuv420p"

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Video of which all pictures or all keyframes are wanted: groups decoded side by side, given out as asked for.
+"""Video of which all pictures or all keyframes are wanted: groups coded side by side, given out as asked for.
 
 A group begins with a unit behind which nothing refers to what came before it, so each has a `VideoReader` of its own,
 and the pictures are those that one reader would give for the whole stream. Only where parameter sets are damaged the
 one may withhold a picture that the other gives.
+
+A picture is encoded by the thread that decoded it, while it lies in the cache of its core.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
@@ -20,7 +24,7 @@ from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader, tracker_o
 MOST_THREADS = 8
 """Each holds a decoder and the pictures it is ahead by."""
 AHEAD_BYTES = 48 << 20
-"""Of decoded pictures a thread, that are held while others are asked for: 16 of 1920 x 1080."""
+"""Of pictures a thread, that are held while others are asked for: 16 of 1920 x 1080 where they are not encoded."""
 LARGEST_SETS = 1 << 16
 """Bytes of parameter sets with which a group begins."""
 AHEAD_UNITS = 32
@@ -29,6 +33,15 @@ SHORTEST = 8
 """Units a group has at least, so that a stream of keyframes does not become as many decoders."""
 SHORTEST_ALONE = 2
 """The same where only keyframes are decoded: seconds may lie between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A picture as the bytes of its file."""
+
+    width: int
+    height: int
+    data: bytes
 
 
 class _Group:
@@ -50,13 +63,22 @@ class GroupReader:
     """As `VideoReader`, by `threads` decoders in software (at most 8); `close` ends them.
 
     `picture` gives None also where more units may be pushed while the picture is in the making. `alone`: only keyframes
-    are asked for.
+    are asked for. With `encode`, a function that makes a file of an av.VideoFrame, pictures are `Encoded`.
     """
 
     note = ""
 
-    def __init__(self, codec: str, threads: int, *, alone: bool = False, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        codec: str,
+        threads: int,
+        *,
+        alone: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        encode: Callable[[Any], bytes] | None = None,
+    ) -> None:
         self.codec = codec
+        self._encode = encode
         self._alone = alone
         self._limits = limits
         self._tracker: Tracker = tracker_of(codec)
@@ -180,6 +202,8 @@ class GroupReader:
                 found = reader.picture(pending[0], last=last)
                 if found is None:
                     break
+                if self._encode is not None and not isinstance(found, str):
+                    found = Encoded(found.width, found.height, self._encode(found))
                 self._give(group, pending.popleft(), found)
 
     def _next_unit(self, group: _Group, reader: VideoReader, pending: deque[int]) -> bool:
@@ -222,4 +246,6 @@ class GroupReader:
 
 def _size(found: Any) -> int:
     """Bytes of a picture."""
+    if isinstance(found, Encoded):
+        return len(found.data)
     return 0 if isinstance(found, str) else sum(plane.buffer_size for plane in found.planes)

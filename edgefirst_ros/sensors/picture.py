@@ -140,6 +140,7 @@ def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) 
     from av.video.format import VideoFormat
 
     graph = Graph()
+    graph.threads = 1
     source = graph.add_buffer(width=width, height=height, format=VideoFormat(kind), time_base=Fraction(1, 1000))
     same = "primaries=bt709:iprimaries=bt709:trc=bt709:itrc=bt709"
     given = f"ispace={FILTER_MATRICES[matrix]}:irange={'pc' if value_range == JPEG_RANGE else 'tv'}"

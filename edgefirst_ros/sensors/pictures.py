@@ -12,7 +12,7 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO
 from edgefirst_ros.sensors.bitstream import UNDECODABLE, Unit
 from edgefirst_ros.sensors.camera import VideoReader, codec_of
-from edgefirst_ros.sensors.groups import GroupReader
+from edgefirst_ros.sensors.groups import Encoded, GroupReader
 from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
@@ -21,12 +21,13 @@ from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 class Picture:
     """A picture that can be written: kind of member, (width, height), and a function that gives its bytes.
 
-    The function may be called in any thread.
+    The function may be called in any thread; `ready`: it has nothing to do but to give them.
     """
 
     kind: str
     size: tuple[int, int]
     encode: Callable[[], bytes]
+    ready: bool = False
 
 
 class Pictures(Protocol):
@@ -59,13 +60,21 @@ class VideoPictures:
     """CompressedVideo, H.264 or H.265."""
 
     def __init__(
-        self, encoder: PictureEncoder, limits: Limits, *, alone: bool, decoder: str = "software", threads: int = 1
+        self,
+        encoder: PictureEncoder,
+        limits: Limits,
+        *,
+        alone: bool,
+        decoder: str = "software",
+        threads: int = 1,
+        ahead: bool = True,
     ) -> None:
         self._encoder = encoder
         self._limits = limits
         self._alone = alone
         self._decoder = decoder
         self._threads = threads
+        self._ahead = ahead
         self._reader: VideoReader | GroupReader | None = None
         self._units: dict[int, Unit] = {}
         self._faults: dict[int, MessageError] = {}
@@ -85,7 +94,8 @@ class VideoPictures:
 
     def _open(self, codec: str) -> VideoReader | GroupReader:
         if self._threads > 1 and self._decoder == "software":
-            return GroupReader(codec, self._threads, alone=self._alone, limits=self._limits)
+            encode = self._encoder.encode if self._ahead else None
+            return GroupReader(codec, self._threads, alone=self._alone, limits=self._limits, encode=encode)
         return VideoReader(codec, alone=self._alone, decoder=self._decoder, limits=self._limits)
 
     @property
@@ -115,7 +125,10 @@ class VideoPictures:
         self._units.pop(number, None)
         if isinstance(found, str):
             return MessageError(found)
-        return Picture(f"camera.{self._encoder.form}", (found.width, found.height), lambda: self._encoder.encode(found))
+        kind, size = f"camera.{self._encoder.form}", (found.width, found.height)
+        if isinstance(found, Encoded):
+            return Picture(kind, size, lambda: found.data, ready=True)
+        return Picture(kind, size, lambda: self._encoder.encode(found))
 
     def skip(self, number: int) -> None:
         self._units.pop(number, None)
@@ -143,7 +156,7 @@ class StillPictures:
         png = data.startswith(b"\x89PNG")
         size = check_png(data) if png else check_jpeg(data)
         check_size(*size, self._limits)
-        return Picture("camera.png" if png else "camera.jpeg", size, lambda: data)
+        return Picture("camera.png" if png else "camera.jpeg", size, lambda: data, ready=True)
 
     def _raw(self, content: Any) -> Picture:
         frame = raw_frame(content, self._limits)
@@ -175,11 +188,13 @@ def pictures_of(
     decoder: str,
     limits: Limits = DEFAULT_LIMITS,
     threads: int = 1,
+    ahead: bool = True,
 ) -> Pictures:
     """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`.
 
-    `threads`: decoders of software side by side, for where all pictures or all keyframes are wanted.
+    `threads`: decoders of software side by side, for where all pictures or all keyframes are wanted. `ahead`: these
+    may encode a picture before it is asked for.
     """
     if schema == VIDEO:
-        return VideoPictures(encoder, limits, alone=alone, decoder=decoder, threads=threads)
+        return VideoPictures(encoder, limits, alone=alone, decoder=decoder, threads=threads, ahead=ahead)
     return StillPictures(schema, encoder, limits)

@@ -11,6 +11,7 @@ from fractions import Fraction
 import av
 import numpy as np
 
+from edgefirst_ros.sensors.groups import Encoded
 from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -100,8 +101,8 @@ def encode(codec, settings, frames, *, size=SIZE, form="yuv420p", once=False, tu
 
 
 def planes(frame) -> bytes:
-    """All samples of a frame."""
-    return frame.to_ndarray().tobytes()
+    """All samples of a frame, or of what was made of it with this function."""
+    return frame.data if isinstance(frame, Encoded) else frame.to_ndarray().tobytes()
 
 
 def plainly(codec, units) -> tuple[dict[int, bytes], set[int], dict[int, int | None]]:

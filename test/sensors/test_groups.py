@@ -10,7 +10,7 @@ import av
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import KINDS, encode, plainly, planes, read, stream
+from streams import KINDS, SIZE, encode, plainly, planes, read, stream
 from test_camera import damaged
 
 from edgefirst_ros.sensors import groups
@@ -29,8 +29,8 @@ def tight(monkeypatch):
     monkeypatch.setattr(groups, "AHEAD_UNITS", 5)
 
 
-def by_groups(made, messages, threads=3, **asked):
-    reader = GroupReader(made.codec, threads)
+def by_groups(made, messages, threads=3, encode=None, **asked):
+    reader = GroupReader(made.codec, threads, encode=encode)
     try:
         return read(reader, messages, made.shown, **asked)
     finally:
@@ -38,10 +38,10 @@ def by_groups(made, messages, threads=3, **asked):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("threads", "lag"), [(2, 0), (3, 17), (8, 99)])
-def test_whole_streams(kind, threads, lag):
+@pytest.mark.parametrize(("threads", "lag", "encode"), [(2, 0, None), (3, 17, planes), (8, 99, None)])
+def test_whole_streams(kind, threads, lag, encode):
     made = stream(kind)
-    assert by_groups(made, dict(enumerate(made.units)), threads, lag=lag) == dict(enumerate(made.pictures))
+    assert by_groups(made, dict(enumerate(made.units)), threads, encode, lag=lag) == dict(enumerate(made.pictures))
 
 
 @settings(max_examples=150, deadline=None)
@@ -57,7 +57,7 @@ def test_any_damage_loss_and_choice(kind, seed, lag):
     for n in rng.sample(range(len(made.units)), rng.choice([0, 2])):
         del messages[n]
     wanted = None if rng.random() < 0.7 else set(rng.sample(range(40), 25))
-    found = by_groups(made, messages, lag=lag, wanted=wanted)
+    found = by_groups(made, messages, encode=rng.choice([None, planes]), lag=lag, wanted=wanted)
     one = read(VideoReader(made.codec), messages, made.shown, lag=lag, wanted=wanted)
     assert found.keys() == one.keys()
     # What a decoder makes of damage that it does not notice depends on what it did before.
@@ -138,6 +138,33 @@ def test_all_groups_together_hold_no_more():
     held = sum(_size(found) for group in set(reader._of.values()) for found in group.found.values())
     assert held < 2 * 40_000 + 3 * 20_000
     assert all(not isinstance(reader.picture(number, last=True), str) for number in range(60))
+    reader.close()
+
+
+def test_a_picture_is_encoded_by_the_thread_that_decoded_it():
+    made, threads = stream("h264"), set[str]()
+
+    def encode_here(frame):
+        threads.add(threading.current_thread().name)
+        return planes(frame)
+
+    assert by_groups(made, dict(enumerate(made.units)), 2, encode_here) == dict(enumerate(made.pictures))
+    assert all(name.startswith("decode") for name in threads)
+    reader = GroupReader("h264", 2, encode=encode_here)
+    reader.push(0, made.units[0])
+    found = reader.picture(0, last=True)
+    assert (found.width, found.height) == SIZE
+    reader.close()
+
+
+def test_what_an_encoder_raises_is_raised_where_the_picture_is_asked_for():
+    def refuse(frame):
+        raise MemoryError("no more")
+
+    reader = GroupReader("h264", 2, encode=refuse)
+    reader.push(0, stream("h264").units[0])
+    with pytest.raises(MemoryError, match="no more"):
+        reader.picture(0, last=True)
     reader.close()
 
 
