@@ -149,27 +149,46 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
     Raises DatasetError when the picture is broken, no 16-bit grayscale one, or does not fit its own description.
     """
     texts: dict[str, Any] = {}
-    width = height = depth = colour = packed = 0
+    width = height = depth = colour = 0
+    ways: list[int] = []
+    packed: list[memoryview] = []
     try:
         for kind, body in png_chunks(png):
             if kind == b"IHDR":
-                width, height, depth, colour = struct.unpack_from(">IIBB", body)
+                width, height, depth, colour, *ways = struct.unpack(">IIBBBBB", body)
             elif kind == b"IDAT":
-                packed += len(body)
+                packed.append(body)
             elif kind == b"tEXt" and bytes(body[:10]) == b"edgefirst:":
                 keyword, _, value = bytes(body).partition(b"\0")
                 texts[keyword[10:].decode()] = json.loads(value)
         if (depth, colour) != (16, 0):
             raise ValueError(f"depth {depth}, colour type {colour} instead of 16 bit grayscale")
         size = width * height
-        if not 0 < size <= MAX_VALUES or 2 * size > DEFLATE_LIMIT * packed:
-            raise ValueError(f"{width} x {height} pixels in {packed} bytes")
-        with Image.open(io.BytesIO(png)) as picture:
-            pixels = np.asarray(picture).astype(np.uint16)
+        length = sum(map(len, packed))
+        if not 0 < size <= MAX_VALUES or 2 * size > DEFLATE_LIMIT * length:
+            raise ValueError(f"{width} x {height} pixels in {length} bytes")
+        pixels = _plainly(packed, width, height) if not any(ways) else None
+        if pixels is None:
+            with Image.open(io.BytesIO(png)) as picture:
+                pixels = np.asarray(picture).astype(np.uint16)
         cube = _described_picture(pixels, texts) if texts else _grid(pixels, rows, columns)
     except Exception as error:  # what Pillow, json and struct raise on a file that is not what it says
         raise DatasetError(f"radar cube cannot be read: {error}") from error
     return cube
+
+
+def _plainly(packed: list[memoryview], width: int, height: int) -> NDArray[np.uint16] | None:
+    """The pixels of a picture as `encode_cube` makes it, in half of Pillow's time; None for any other."""
+    size = height * (2 * width + 1)
+    unpacking = isal_zlib.decompressobj()
+    lines = np.frombuffer(unpacking.decompress(b"".join(packed), size + 1), np.uint8)
+    if len(lines) != size or not unpacking.eof:
+        return None
+    lines = lines.reshape(height, -1)
+    if (lines[:, 0] != SUB).any():
+        return None
+    pixels = np.add.accumulate(lines[:, 1:].reshape(height, width, 2), axis=1, dtype=np.uint8)
+    return pixels.view(">u2")[..., 0].astype(np.uint16)
 
 
 def log_normalise(values: NDArray[Any]) -> NDArray[np.float32]:

@@ -153,13 +153,31 @@ def test_foreign_pictures_follow_the_documented_grid():
         decode_cube(buffer.getvalue(), rows=3, columns=4)
 
 
-def _png(width, height, depth=16, colour=0, data=b"", texts=()):
-    def chunk(kind, body):
-        return struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
+def _chunk(kind, body):
+    return struct.pack(">I4s", len(body), kind) + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
-    words = b"".join(chunk(b"tEXt", text) for text in texts)
-    return b"\x89PNG\r\n\x1a\n" + header + words + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+def _png(width, height, depth=16, colour=0, data=b"", texts=()):
+    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+    words = b"".join(_chunk(b"tEXt", text) for text in texts)
+    return b"\x89PNG\r\n\x1a\n" + header + words + _chunk(b"IDAT", zlib.compress(data)) + _chunk(b"IEND", b"")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, 9), st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([[1], [0, 1], [0, 1, 2, 3, 4]]),
+    st.integers(1, 3),
+)  # fmt: skip
+def test_pictures_of_any_filter_are_read_as_pillow_reads_them(height, width, seed, filters, parts):
+    rng = np.random.default_rng(seed)
+    lines = rng.integers(0, 256, (height, 2 * width + 1), np.uint8)
+    lines[:, 0] = rng.choice(filters, height)
+    whole = _png(width, height, data=lines.tobytes())
+    packed = zlib.compress(lines.tobytes())
+    cuts = [0, *sorted(rng.integers(0, len(packed) + 1, parts - 1)), len(packed)]
+    split = b"".join(_chunk(b"IDAT", packed[a:b]) for a, b in itertools.pairwise(cuts))
+    for png in (whole, whole[:33] + split + _chunk(b"IEND", b"")):
+        assert np.array_equal(decode_cube(png).values.astype(np.int32).reshape(height, width) + 32768, pillow(png))
 
 
 @pytest.mark.parametrize(
