@@ -90,11 +90,15 @@ def check_png(png: Buffer) -> tuple[int, int]:
     return width, height
 
 
+def png_parts(kind: bytes, body: Buffer) -> tuple[Buffer, ...]:
+    """One PNG chunk: length and kind, body, CRC."""
+    crc = isal_zlib.crc32(body, isal_zlib.crc32(kind))
+    return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
+
+
 def png_chunk(kind: bytes, body: Buffer) -> bytes:
-    """One PNG chunk: length, kind, body, CRC."""
-    return b"".join(
-        (struct.pack(">I4s", len(body), kind), body, struct.pack(">I", isal_zlib.crc32(body, isal_zlib.crc32(kind))))
-    )
+    """The same as one piece."""
+    return b"".join(png_parts(kind, body))
 
 
 def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
