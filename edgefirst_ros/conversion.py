@@ -28,7 +28,7 @@ from edgefirst_ros.resumption import finished, take_over
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.skews import Skews
-from edgefirst_ros.sources.mcap import sha256
+from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.split import Splitter
 from edgefirst_ros.survey import Survey, walk
 

@@ -20,7 +20,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import TF_MESSAGE, Message
-from edgefirst_ros.sources.mcap import Channel
+from edgefirst_ros.sources.definitions import Channel
 
 DEPTH = 100
 """Messages a reliable subscriber may be behind: seconds of every topic."""

@@ -7,9 +7,12 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from mcap.opcode import Opcode
+
+from edgefirst_ros.errors import RecordingError
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -52,6 +55,17 @@ class ChunkHead:
     def agrees(self) -> bool:
         """Whether the two lengths in it agree, so that the next record can be found by them."""
         return self.length == self.size + self.packed
+
+
+def open_recording(path: Path) -> BinaryIO:
+    """The file; raises RecordingError where there is none that can be read."""
+    try:
+        if not path.is_file():
+            found = "is a directory" if path.is_dir() else "does not exist" if not path.exists() else "is no file"
+            raise RecordingError(f"{path}: {found}; expected an MCAP recording")
+        return path.open("rb", buffering=1 << 16)
+    except (OSError, ValueError) as error:
+        raise RecordingError(f"{path}: cannot be opened: {error}") from error
 
 
 def chunk_head(data: bytes) -> ChunkHead | None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import struct
-import threading
 from collections import OrderedDict
 from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from mcap.opcode import Opcode
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.messages import Message, full_type
+from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.container import (
     HEAD,
     LONGEST_START,
@@ -30,9 +28,11 @@ from edgefirst_ros.sources.container import (
     definitions,
     find_chunk,
     messages,
+    open_recording,
     records,
     unpack,
 )
+from edgefirst_ros.sources.definitions import Channel, Definitions
 from edgefirst_ros.sources.order import FileOrder, recorded_order
 
 LONGEST_TEXT = 1 << 24
@@ -57,17 +57,6 @@ class Damage:
     loss: bool = True
 
 
-@dataclass(slots=True)
-class Channel:
-    """One channel of a recording."""
-
-    topic: str
-    schema: str
-    encoding: str
-    definition: bytes
-    seen: int = 0
-
-
 class McapRecording:
     """One MCAP file.
 
@@ -79,13 +68,13 @@ class McapRecording:
     def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path = path
         self._largest = limits.chunk_bytes
-        self.channels: dict[int, Channel] = {}
+        self._definitions = Definitions()
+        self.channels = self._definitions.channels
         self.damage: list[Damage] = []
         self.size = 0
         self.position = 0
         """Bytes the first pass has done."""
         self.ended = False
-        self._schemas: dict[int, tuple[str, bytes]] = {}
         self._chunks: list[Chunk] = []
         self._order = FileOrder()
         self._certain = len(MAGIC)
@@ -98,7 +87,7 @@ class McapRecording:
 
         Raises RecordingError when it is no MCAP file or cannot be opened.
         """
-        with self._open() as file:
+        with open_recording(self.path) as file:
             self.size = file.seek(0, 2)
             file.seek(0)
             start = file.read(len(MAGIC))
@@ -118,21 +107,6 @@ class McapRecording:
                 self.damage.append(
                     Damage(self.size, "no end of data: the recording was cut between chunks", loss=False)
                 )
-
-    def _open(self) -> BinaryIO:
-        try:
-            if not self.path.is_file():
-                found = (
-                    "is a directory"
-                    if self.path.is_dir()
-                    else "does not exist"
-                    if not self.path.exists()
-                    else "is no file"
-                )
-                raise RecordingError(f"{self.path}: {found}; expected an MCAP recording")
-            return self.path.open("rb", buffering=1 << 16)
-        except (OSError, ValueError) as error:
-            raise RecordingError(f"{self.path}: cannot be opened: {error}") from error
 
     def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
         """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
@@ -286,22 +260,8 @@ class McapRecording:
         return channel
 
     def _define(self, opcode: int, body: bytes, position: int) -> None:
-        try:
-            if opcode == Opcode.SCHEMA:
-                (number,) = struct.unpack_from("<H", body)
-                name, at = _text(body, 2)
-                _, at = _text(body, at)
-                self._schemas.setdefault(number, (full_type(name.decode("utf-8", "replace")), _text(body, at)[0]))
-                return
-            number, schema = struct.unpack_from("<HH", body)
-            topic, at = _text(body, 4)
-            encoding, _ = _text(body, at)
-        except struct.error:
+        if not self._definitions.take(opcode, body):
             self._damaged(position, "a schema or channel record that ends early")
-            return
-        kind, definition = self._schemas.get(schema, ("", b""))
-        channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
-        self.channels.setdefault(number, channel)
 
     # ---- second pass ---------------------------------------------------------------------
     def messages(self, topics: Collection[str], types: Mapping[str, str] | None = None) -> Iterator[Message]:
@@ -320,7 +280,7 @@ class McapRecording:
         return self._sorted(wanted)
 
     def _file_order(self, wanted: frozenset[int]) -> Iterator[Message]:
-        with self._open() as file:
+        with open_recording(self.path) as file:
             for chunk in self._chunks:
                 if chunk.channels & wanted:
                     data = self._again(file, chunk)
@@ -348,7 +308,7 @@ class McapRecording:
 
     def _sorted(self, wanted: frozenset[int]) -> Iterator[Message]:
         """Messages of a file that is out of order: by an index of 30 bytes a message."""
-        with self._open() as file:
+        with open_recording(self.path) as file:
             topics = sorted({self.channels[number].topic for number in wanted})
             rows = recorded_order(self._index(file, wanted, topics))
             held: OrderedDict[int, bytes] = OrderedDict()
@@ -382,23 +342,3 @@ class McapRecording:
                 ]
                 parts.append(np.array(found, kind))
         return np.concatenate(parts) if parts else np.empty(0, kind)
-
-
-def _text(body: bytes, at: int) -> tuple[bytes, int]:
-    """A text with its length before it, and where it ends; raises struct.error when it ends early."""
-    (length,) = struct.unpack_from("<I", body, at)
-    end = at + 4 + length
-    if end > len(body):
-        raise struct.error(f"a text of {length} bytes")
-    return body[at + 4 : end], end
-
-
-def sha256(path: Path, given_up: threading.Event) -> str:
-    """Hash of a file, as hex digits; of no use once nobody wants it, so that nobody waits for it."""
-    import hashlib
-
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while (block := file.read(1 << 20)) and not given_up.is_set():
-            digest.update(block)
-    return digest.hexdigest()

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from mcap.reader import NonSeekingReader
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.sources.mcap import McapRecording, sha256
+from edgefirst_ros.sources.digest import sha256
+from edgefirst_ros.sources.mcap import McapRecording
 
 BOTH = {"/a", "/b"}
 
