@@ -100,7 +100,7 @@ def encode_exif(info: ExifInfo) -> bytes:
         (0x0131, ASCII, _ascii(info.software)),
         (MAIN, LONG, bytes(4)),
     ]
-    at = 8 + len(_directory(main, 8)) + (12 if gps else 0)
+    at = 8 + _length(main) + (12 if gps else 0)
     main[-1] = (MAIN, LONG, struct.pack(">I", at))
     described = _directory(exif, at)
     tail = b""
@@ -229,6 +229,11 @@ def _rational(value: float | None) -> bytes:
 
 def _ascii(text: str) -> bytes:
     return text.replace("\0", "").encode("ascii", "backslashreplace") + b"\0"
+
+
+def _length(entries: list[tuple[int, int, bytes]]) -> int:
+    """Bytes of a TIFF directory."""
+    return 6 + sum(12 + (len(value) + 1 & ~1 if len(value) > 4 else 0) for _, _, value in entries)
 
 
 def _directory(entries: list[tuple[int, int, bytes]], at: int) -> bytes:
