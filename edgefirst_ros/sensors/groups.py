@@ -21,8 +21,8 @@ from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.bitstream import Tracker, Unit, parameter_sets, with_sets
 from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader, tracker_of
 
-MOST_THREADS = 8
-"""Each holds a decoder and the pictures it is ahead by."""
+MOST_THREADS = 16
+"""Each holds a decoder, and messages of a second or so wait for the pictures it is ahead by."""
 AHEAD_BYTES = 48 << 20
 """Of pictures a thread, that are held while others are asked for: 16 of 1920 x 1080 where they are not encoded."""
 LARGEST_SETS = 1 << 16
@@ -60,7 +60,7 @@ class _Group:
 
 
 class GroupReader:
-    """As `VideoReader`, by `threads` decoders in software (at most 8); `close` ends them.
+    """As `VideoReader`, by `threads` decoders in software (at most 16); `close` ends them.
 
     `picture` gives None also where more units may be pushed while the picture is in the making. `alone`: only keyframes
     are asked for. With `encode`, a function that makes a file of an av.VideoFrame, pictures are `Encoded`.

@@ -38,7 +38,7 @@ def by_groups(made, messages, threads=3, encode=None, **asked):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("threads", "lag", "encode"), [(2, 0, None), (3, 17, planes), (8, 99, None)])
+@pytest.mark.parametrize(("threads", "lag", "encode"), [(2, 0, None), (3, 17, planes), (20, 99, None)])
 def test_whole_streams(kind, threads, lag, encode):
     made = stream(kind)
     assert by_groups(made, dict(enumerate(made.units)), threads, encode, lag=lag) == dict(enumerate(made.pictures))
