@@ -96,7 +96,8 @@ class Assembly:
                 decoder=settings.decoder,
                 limits=settings.limits,
                 threads=settings.workers if side_by_side else 1,
-                ahead=not skip,  # of samples that are there already the pictures' sizes are enough
+                # Of samples that are there already the size is enough, and what lacks a sensor is not written.
+                ahead=not skip and not settings.require,
             )
         self._waiting: deque[Work] = deque()
         self._bucket: tuple[int, int] | None = None
