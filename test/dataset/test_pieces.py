@@ -209,7 +209,8 @@ def test_values_deep_in_each_other_are_no_crash(tmp_path, depth, first, key, beg
     code = "import sys; from edgefirst_ros.dataset.forms import nested, read_annotations; nested.CHUNK = 1000; "
     code += "read_annotations(sys.argv[1])"
     run = subprocess.run([sys.executable, "-c", code, tmp_path / "a.json"], check=False, capture_output=True, text=True)
-    assert run.returncode == (0 if depth == 60 and key == "x" else 1)  # killed: under 0
+    skipped = {60: {0}, 5_000: {0, 1}, 200_000: {1}}  # how deep json goes hangs on the version of Python
+    assert run.returncode in (skipped[depth] if key == "x" else {1})  # killed: under 0
     assert run.returncode == 0 or "errors.DatasetError: " in run.stderr.splitlines()[-1]
 
 

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+for package in ("edgefirst_msgs", "foxglove_msgs"):
+    pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+
+from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording  # noqa: E402
 
 KILL = Path(__file__).resolve().parents[2] / "benchmark" / "kill.py"
 SMALL = {"size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
