@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 
 
@@ -28,11 +28,7 @@ def check_reflect(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
 
 def encode_depth(message: Any) -> bytes:
     """16-bit grayscale PNG of a mono16 Image; values in mm as sent."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(_pixels(message, "mono16")).save(file, "PNG", compress_level=1)
-    return file.getvalue()
+    return encode_gray(_pixels(message, "mono16"), smooth=True)
 
 
 def encode_reflect(message: Any) -> bytes:

@@ -15,13 +15,17 @@ from edgefirst_ros.sensors.cube import decode_cube
 
 
 def png(mode, *chunks):
-    """A PNG with chunks of our own behind its pixels, where Pillow looks at them when it decodes."""
-    file = io.BytesIO()
-    Image.new(mode, (4, 3)).save(file, "PNG")
-    data = file.getvalue()
-    at = data.index(b"IEND") - 4
-    made = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
-    return data[:at] + b"".join(made) + data[at:]
+    """A black PNG with chunks of our own behind its pixels, where Pillow looks at them when it decodes.
+
+    Its second line has a filter that the others have not, so that it is Pillow that reads it.
+    """
+    head = struct.pack(">IIBBBBB", 4, 3, *{"RGB": (8, 2), "I;16": (16, 0)}[mode], 0, 0, 0)
+    line = bytes({"RGB": 12, "I;16": 8}[mode])
+    pixels = zlib.compress(b"\0" + line + b"\2" + line + b"\0" + line)
+    made = [b"IHDR" + head, b"IDAT" + pixels, *chunks, b"IEND"]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in made
+    )
 
 
 def test_a_profile_without_an_end_is_a_dataset_error():
@@ -31,6 +35,7 @@ def test_a_profile_without_an_end_is_a_dataset_error():
             reader.decode_image(png("RGB", body))
         with pytest.raises(DatasetError):
             decode_cube(png("I;16", body))
+    assert decode_cube(png("I;16")).values.shape == (1, 3, 1, 4)
 
 
 def test_a_picture_of_too_many_pixels_is_refused(monkeypatch):
