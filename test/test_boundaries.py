@@ -69,7 +69,7 @@ OUTER = {
     "ncore": ("export/ncore/",),
     "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
     "upath": ("export/ncore/",),
-    "zarr": (),
+    "zarr": ("export/ncore/stores.py",),
     "l5kit": (),
 }
 """Libraries -> the only places that may import them."""

@@ -41,9 +41,24 @@ class Drive:
 
     # ---- where the vehicle was -------------------------------------------------------------
     @cached_property
+    def placed(self) -> NDArray[np.bool_]:
+        """(N,) whether the position of a sample is known; its altitude may be unknown."""
+        found = np.array([[row.get(name) for name in ("latitude", "longitude")] for row in self.rows], float)
+        known: NDArray[np.bool_] = np.isfinite(found).all(1)  # None is NaN
+        return known
+
+    @cached_property
+    def turned(self) -> NDArray[np.bool_]:
+        """(N,) whether the attitude of a sample is known."""
+        given = [row.get("orientation") for row in self.rows]
+        found = np.array([[np.nan] * 4 if turn is None else turn for turn in given], float)
+        known: NDArray[np.bool_] = np.isfinite(found).all(1) & found.any(1)
+        return known
+
+    @cached_property
     def located(self) -> NDArray[np.bool_]:
         """(N,) whether both position and attitude of a sample are known."""
-        return np.array([r.get("latitude") is not None and r.get("orientation") is not None for r in self.rows], bool)
+        return self.placed & self.turned
 
     @cached_property
     def geodetic(self) -> Floats:
@@ -93,28 +108,42 @@ class Drive:
     # ---- where the sensors are -------------------------------------------------------------
     @cached_property
     def statics(self) -> dict[str, Floats]:
-        """(4, 4) sensor to rig, by the sensor's frame: the transforms of the recording, joined to base_link."""
+        """(4, 4) sensor to rig, by the sensor's frame: the transforms of the recording, joined to base_link.
+
+        NaN where one of them is none, as with a quaternion that nobody filled.
+        """
         known = {BASE: np.eye(4)}
         waiting = list(self.dataset.metadata.get("static_transforms") or [])
-        while True:
-            left = []
-            for entry in waiting:
-                if entry["parent"] in known:
-                    step = pose(rotation(entry["rotation"]), entry["translation"])
-                    known.setdefault(entry["child"], known[entry["parent"]] @ step)
-                else:
-                    left.append(entry)
-            if len(left) == len(waiting):
-                return known
-            waiting = left
+        try:
+            while True:
+                left = []
+                for entry in waiting:
+                    if entry["parent"] in known:
+                        with np.errstate(invalid="ignore"):
+                            step = pose(rotation(entry["rotation"]), np.array(entry["translation"], float))
+                        known.setdefault(entry["child"], known[entry["parent"]] @ step)
+                    else:
+                        left.append(entry)
+                if len(left) == len(waiting):
+                    return known
+                waiting = left
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: the static_transforms in its metadata cannot be read: {error!r}"
+            ) from error
 
     def place(self, sensor: str) -> Floats:
-        """(4, 4) sensor to rig of "camera", "radar" or "lidar"."""
+        """(4, 4) sensor to rig of "camera", "radar" or "lidar". Raises DatasetError where it is not known."""
         frame = self.camera["frame_id"] if sensor == "camera" else sensor
         if frame not in self.statics:
             raise DatasetError(
                 f"{self.dataset.paths.frames}: its metadata has no static transform from {BASE} to {frame!r}, only to "
                 f"{', '.join(sorted(self.statics.keys() - {BASE})) or 'none'}; it comes from tf_static of the recording"
+            )
+        if not np.isfinite(self.statics[frame]).all():
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: in its metadata the static transform from {BASE} to {frame!r} is none: "
+                "a quaternion of length 0, or numbers that are not finite; it comes from tf_static of the recording"
             )
         return self.statics[frame]
 
@@ -147,6 +176,14 @@ class Drive:
                 f"{self.dataset.paths.frames}: there is no camera_info in its metadata, so the camera's intrinsics are "
                 "unknown; it comes from camera/info of the recording"
             )
+        try:
+            shapes = [np.array(info[name], float).shape for name in ("k", "d")]
+            if shapes[0] != (9,) or len(shapes[1]) != 1 or not isinstance(info["frame_id"], str):
+                raise ValueError(f"k of {shapes[0]}, d of {shapes[1]}, frame_id {info['frame_id']!r}")
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"{self.dataset.paths.frames}: the camera_info in its metadata cannot be read: {error!r}"
+            ) from error
         return info
 
 

@@ -69,6 +69,16 @@ def test_transforms_are_joined_in_any_order(changed):
         drive.place("lidar")
 
 
+@pytest.mark.parametrize("turn", [[0, 0, 0, 0], [0, 0, 0, float("nan")]])
+def test_a_transform_that_is_none_is_refused(changed, turn):
+    """tf_static whose quaternion nobody filled."""
+    chain = [{"parent": "base_link", "child": "lidar", "translation": [1, 0, 0], "rotation": turn}]
+    (drive,) = drives(changed({"static_transforms": chain}))
+    for ask in (lambda: drive.place("lidar"), lambda: drive.boxes):
+        with pytest.raises(DatasetError, match=r"from base_link to 'lidar' is none: a quaternion of length 0"):
+            ask()
+
+
 def test_samples_come_in_the_order_of_their_stamps(changed):
     (drive,) = drives(changed(timestamp=pl.col("timestamp").reverse()))
     assert (np.diff(drive.stamps) > 0).all()
@@ -108,6 +118,17 @@ def test_no_pose_is_refused(changed, columns):
             ask()
 
 
+def test_position_and_attitude_are_known_each_for_itself(changed):
+    third = pl.when(pl.col("frame") == 3)
+    (drive,) = drives(changed(latitude=third.then(None).otherwise(pl.col("latitude"))))
+    assert drive.turned[3]
+    assert not drive.placed[3]
+    (drive,) = drives(changed(orientation=third.then(None).otherwise(pl.col("orientation"))))
+    assert drive.placed[3]
+    assert not drive.turned[3]
+    assert (drive.located == drive.placed & drive.turned).all()
+
+
 def test_unknown_altitudes_are_no_jumps(changed):
     heights = [None, 30.0, None, None, 36.0, *[None] * 10]
     (drive,) = drives(changed(altitude=pl.Series(heights, dtype=pl.Float64)))
@@ -120,6 +141,31 @@ def test_no_transforms_are_refused(changed):
     (drive,) = drives(changed({"static_transforms": []}))
     with pytest.raises(DatasetError, match="no static transform from base_link to 'lidar', only to none"):
         drive.place("lidar")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"k": [1.0] * 8}, {"k": None}, {"d": 0.5}, {"d": ["x"]}, {"frame_id": None}, {"frame_id": ["a"]}],
+)
+def test_intrinsics_that_are_none_are_refused(changed, wrong):
+    info = {"frame_id": "camera", "width": 2, "height": 2, "distortion_model": "", "d": [], "k": [1.0] * 9}
+    (drive,) = drives(changed({"camera_info": info}))
+    assert drive.camera == info
+    for given in (info | wrong, {name: value for name, value in info.items() if name not in wrong}):
+        (drive,) = drives(changed({"camera_info": given}))
+        with pytest.raises(DatasetError, match="the camera_info in its metadata cannot be read"):
+            drive.place("camera")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"translation": [0, 0]}, {"translation": "x"}, {"rotation": [0, 1]}, {"rotation": "x"}, {"child": []}]
+)
+def test_transforms_that_cannot_be_read_are_refused(changed, wrong):
+    whole = {"parent": "base_link", "child": "lidar", "translation": [0, 0, 0], "rotation": [0, 0, 0, 1]}
+    for given in (whole | wrong, {name: value for name, value in whole.items() if name not in wrong}, None):
+        (drive,) = drives(changed({"static_transforms": [given]}))
+        with pytest.raises(DatasetError, match="the static_transforms in its metadata cannot be read"):
+            drive.place("lidar")
 
 
 def test_no_intrinsics_are_refused(changed):

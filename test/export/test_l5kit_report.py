@@ -28,6 +28,20 @@ def test_the_report_says_where_everything_went(boxed, exported):
     assert lines["samples"]["number"] == 2 * PLACED
 
 
+def test_boxes_of_samples_without_a_pose_are_said(boxed, tmp_path):
+    there = boxed.annotations.drop_nulls("box3d")
+    first = pl.col("frame") < 30
+    boxed.frames = boxed.frames.with_columns(
+        latitude=pl.when(first).then(None).otherwise(pl.col("latitude")),
+    )
+    report = export(boxed, "l5kit", tmp_path / "out").report
+    kept = boxed.frames.drop_nulls(["latitude", "orientation"]).select("name", "frame")
+    number = len(there) - len(there.cast({"name": pl.String}).join(kept, ["name", "frame"]))
+    assert number > 0
+    (line,) = (line for line in report.lines if line.what == "box3d")
+    assert f"{number} of samples that are left out" in line.lost
+
+
 @pytest.mark.parametrize(("given", "number"), [("TRUCK", 7), ("PERCEPTION_LABEL_ANIMAL", 15), ("cyclist", 12)])
 def test_labels_by_a_map(boxed, tmp_path, given, number):
     export(boxed, "l5kit", tmp_path / "out", labels={"car": given})

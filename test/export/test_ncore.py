@@ -765,10 +765,12 @@ def test_arrays_are_what_zarr_reads(tmp_path, compressor):
         "bytes": (np.asarray(b"abc\0def"), None),
         "below/it": (np.arange(3, dtype=np.uint8), (2,)),
     }
-    root = groups.Group(groups.into_folder(str(tmp_path)))
+    store = groups.Store(groups.into_folder(str(tmp_path)), lambda: None)
+    root = groups.Group(store)
     for name, (values, chunks) in kept.items():
         root.require_group("a/b").create_dataset(name, values, chunks, compressor).attrs["of"] = name
     root.require_group("a").attrs.put({"x": [1, "é"]})
+    store.close()
     (tmp_path / ".zgroup").write_text('{"zarr_format": 2}')
     read = zarr.open(str(tmp_path), mode="r")
     assert read["a"].attrs["x"] == [1, "é"]

@@ -2,9 +2,15 @@
 """NCore V4: sequences that are broken, or made to harm whoever reads them."""
 
 import io
+import lzma
 import pickle
+import struct
+import subprocess
+import sys
 from pathlib import Path
 
+import cbor2
+import numcodecs
 import numpy as np
 import pytest
 from PIL import Image
@@ -139,6 +145,116 @@ def test_components_without_a_version_are_refused(tmp_path, own, monkeypatch):
     monkeypatch.setattr(v4.SequenceComponentGroupsReader, "open_component_readers", without)
     with pytest.raises(DatasetError, match="cannot be read: KeyError"):
         restore(source, "ncore", tmp_path / "out")
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_large_array_is_not_made_of_next_to_nothing(tmp_path, filled):
+    """A gigabyte of one value, in a few kilobytes or none at all."""
+
+    def spoil(group):
+        name = f"frames/{US + 100_000}/image"
+        del group[name]
+        array = group.create_dataset(name, shape=(1 << 30,), chunks=(1 << 24,), dtype="u1")
+        array.attrs["format"] = "png"
+        if filled:
+            array[: 1 << 24] = 7
+            chunk = group.chunk_store[f"{array.path}/0"]
+            for n in range(1, 64):
+                group.chunk_store[f"{array.path}/{n}"] = chunk
+
+    with pytest.raises(DatasetError, match=r"has 1073741824 bytes, in chunks of \d{6}" if filled else "image/0'"):
+        restore(sequence(tmp_path / "in", [png()], spoil), "ncore", tmp_path / "out")
+
+
+@pytest.mark.parametrize("said", ["unpacked", "packed"])
+def test_a_chunk_is_as_large_as_its_array(tmp_path, said):
+    """c-blosc, README_CHUNK_FORMAT: bytes 4 to 8 are the size unpacked, 12 to 16 the size packed."""
+
+    def spoil(group):
+        del group["blobs/1"]
+        array = group.create_dataset("blobs/1", shape=(5,), chunks=(5,), dtype="u1")
+        chunk = bytearray(numcodecs.Blosc().encode(bytes(1 << 27 if said == "unpacked" else 5)))
+        if said == "packed":
+            chunk[12:16] = (1 << 30).to_bytes(4, "little")
+        group.chunk_store[f"{array.path}/0"] = bytes(chunk)
+
+    with pytest.raises(DatasetError, match="another size than it has, or than the array"):
+        restore(sequence(tmp_path / "in", (), spoil, own=True), "ncore", tmp_path / "out")
+
+
+METADATA = ".zmetadata.cbor.xz"
+
+
+def archive(path, entries, index=None):
+    """An .itar of entries by name, without the headers of a tar, which nobody reads; `index`: another, unpacked."""
+    parts, told = [], {"items": [], "offset_datas": [], "sizes": []}
+    for name, data in entries.items():
+        told["items"].append(name)
+        told["offset_datas"].append(sum(map(len, parts)) + 512)
+        told["sizes"].append(len(data))
+        parts += [bytes(512), data + bytes(-len(data) % 512)]
+    packed = lzma.compress(cbor2.dumps(told) if index is None else index)
+    end = struct.pack("<4sIQI", b"itar", 1, sum(map(len, parts)), len(packed))
+    path.write_bytes(b"".join(parts) + packed + bytes(-len(packed) % 512) + end.ljust(512, b"\0"))
+
+
+def lists(number):
+    """Empty lists in a list, 56 bytes each in memory. RFC 8949, 3.1: major type 4."""
+    return b"\x9a" + number.to_bytes(4, "big") + b"\x80" * number
+
+
+def bombs(folder, where):
+    """A store that is small, and whose index or metadata unpack to 32 MiB, and those to 2 GiB of objects."""
+    folder.mkdir()
+    if where == "index":
+        archive(folder / "x.ncore4.zarr.itar", {METADATA: lzma.compress(cbor2.dumps({}))}, lists(1 << 25))
+    elif where == "metadata":
+        archive(folder / "x.ncore4.zarr.itar", {METADATA: lzma.compress(lists(1 << 25))})
+    elif where == "sparse":
+        entries = {METADATA: lzma.compress(lists(1 << 25))}
+        archive(folder / "x.ncore4.zarr.itar", entries)
+        whole = (folder / "x.ncore4.zarr.itar").read_bytes()
+        with (folder / "x.ncore4.zarr.itar").open("r+b") as file:
+            file.seek((1 << 27) - 512)
+            file.write(whole[-512:])
+    else:
+        (folder / "x.ncore4.zarr").mkdir()
+        (folder / "x.ncore4.zarr" / METADATA).write_bytes(lzma.compress(lists(1 << 25)))
+    return folder
+
+
+MEASURED = """
+import resource, sys
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import restore
+try:
+    restore(sys.argv[1], "ncore", sys.argv[2])
+except DatasetError as error:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, error)
+"""
+
+
+@pytest.mark.parametrize("where", ["index", "metadata", "sparse", "directory"])
+def test_what_unpacks_without_end_is_refused(tmp_path, where):
+    source = bombs(tmp_path / "in", where)
+    arguments = [sys.executable, "-c", MEASURED, source, tmp_path / "out"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120)
+    kilobytes, _, error = done.stdout.partition(" ")
+    assert "no readable NCore sequence" in error
+    assert "more than there is to tell of" in error
+    assert int(kilobytes) < 1 << 20
+
+
+def test_a_small_archive_is_read(tmp_path):
+    """That the archives above are what the library reads."""
+    sequence(tmp_path / "in", [png(), png()])
+    (store,) = (tmp_path / "in").iterdir()
+    entries = {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    (tmp_path / "packed").mkdir()
+    archive(tmp_path / "packed" / "x.ncore4.zarr.itar", entries)
+    restore(tmp_path / "packed", "ncore", tmp_path / "out")
+    (path,) = (tmp_path / "out").glob("*.zip")
+    assert len(Dataset(path)) == 2
 
 
 def test_stamps_that_are_missing(tmp_path):

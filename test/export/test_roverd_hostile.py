@@ -5,6 +5,7 @@ import io
 import json
 import lzma
 import os
+import shutil
 import zlib
 
 import numpy as np
@@ -17,6 +18,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.roverd.channels import LARGEST, Reader
 from edgefirst_ros.export.roverd.clouds import CloudReader
+from edgefirst_ros.export.roverd.video import VideoWriter, pictures
 
 POINTS = (
     b"VERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 2\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
@@ -68,6 +70,24 @@ def test_it_comes_back(traces, tmp_path):
     restore(traces, "roverd", tmp_path / "back")
     for table in ("odd.arrow", "odd.frames.arrow", "odd.zip"):
         assert (tmp_path / "back" / table).read_bytes() == (tmp_path / "dataset" / table).read_bytes()
+
+
+def test_pictures_without_a_stamp_are_counted(traces, tmp_path):
+    """As after a power cut: the video has gone further than the stamps."""
+    shutil.rmtree(traces / "_edgefirst")
+    camera = traces / "host" / "camera"
+    jpeg = next(pictures(camera / "video.avi"))
+    (camera / "video.avi").unlink()
+    video = VideoWriter(camera / "video.avi", (16, 16), 10.0)
+    for _ in range(3):
+        video.append(jpeg)
+    video.close()
+    np.array([1e9], "<f8").tofile(camera / "ts")
+    report = restore(traces, "roverd", tmp_path / "back").report
+    assert [(line.where, line.number) for line in report.lines if line.what == "host/camera/video.avi"] == [
+        ("camera.jpeg", 1),
+        ("", 2),
+    ]
 
 
 SIDE, FILE, CLOUDS = "_edgefirst", "_edgefirst/members/host/host_001.camera.jpeg", "host/lidar_points"

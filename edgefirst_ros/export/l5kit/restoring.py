@@ -27,6 +27,7 @@ from edgefirst_ros.export.geodesy import Floats, between, inverse, pose
 from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE, SIDE, STORE, TRACKS
 from edgefirst_ros.export.l5kit.labels import LABELS, NOTHING, name_of
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Records, read_json
+from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
 
@@ -67,6 +68,7 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     store = source if (source / ".zgroup").is_file() else source / STORE
     if not (store / ".zgroup").is_file():
         raise DatasetError(f"{source}: is no folder with {STORE}, nor such a store itself")
+    refuse_links(store.resolve() if store == source else store)
     arrays = {name: _opened(store / name, kind) for name, kind in (("scenes", SCENE), ("frames", FRAME))}
     arrays["agents"] = _opened(store / "agents", AGENT)
     side = _side(store, len(arrays["scenes"]))
@@ -104,6 +106,7 @@ def _side(store: Path, scenes: int) -> dict[str, Any]:
     path = store.parent / SIDE
     if store.name != STORE or not path.is_file():
         return {}
+    refuse_links(path)
     side = read_json(path)
     try:
         found = len(side["scenes"])
@@ -116,7 +119,8 @@ def _side(store: Path, scenes: int) -> dict[str, Any]:
         raise DatasetError(f"{path}: is not what an export leaves there: {error!r}") from error
     if found != scenes:
         raise DatasetError(f"{path}: tells of {found} scenes, {store} has {scenes}; remove it if it belongs to another")
-    side["tracks"] = _tracks(store.parent / TRACKS)
+    refuse_links(path.with_name(TRACKS))
+    side["tracks"] = _tracks(path.with_name(TRACKS))
     return dict(side)
 
 

@@ -119,6 +119,8 @@ def _report(report: Report, dataset: Dataset, made: _Export) -> None:
     if "box3d" in table.columns:
         others = "of rows without box3d" if table["box3d"].null_count() else ""
         broken = f"; {tally.broken} that are not finite" if tally.broken else ""
+        left = table.height - table["box3d"].null_count() - tally.broken - agents
+        broken += f"; {left} of samples that are left out" if left else ""
         homes["box3d"] = "agents.centroid, extent, yaw", f"height above ground, roll and pitch{broken}"
         homes["object_id"] = "agents.track_id", f"the id; kept in {TRACKS}"
         homes["label"] = "agents.label_probabilities", "; ".join(filter(None, (others, _lost_labels(tally.unknown))))

@@ -34,7 +34,7 @@ def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
     scale = np.array(size, float) / said
     if abs(scale[0] / scale[1] - 1) > 0.01:
         raise DatasetError(f"camera_info is of {said[0]} x {said[1]} pixels, the pictures have {size[0]} x {size[1]}")
-    k, d = list(map(float, info["k"])), list(map(float, info["d"]))
+    k, d = (np.array(info[name], float).tolist() for name in ("k", "d"))  # None is NaN
     if not all(map(math.isfinite, (*k, *d))) or k[0] <= 0 or k[4] <= 0:
         raise DatasetError(f"camera_info: k {k} and d {d} are not the intrinsics of a camera")
     common = {
@@ -45,7 +45,7 @@ def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
         "external_distortion_parameters": None,
     }
     model = info.get("distortion_model") or ""
-    if model in FISHEYE and len(d) <= 4:
+    if model in FISHEYE and not any(d[4:]):
         radial = np.array([*d, 0, 0, 0, 0][:4], np.float32)
         fisheye = lib.OpenCVFisheyeCameraModelParameters
         widest = fisheye.compute_max_angle(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ _LINES = (
     ("lidar", "lidar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
     ("radar", "radar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
     ("cuboids", "box3d", "turned boxes become upright hulls in the axes of the sensor"),
+    ("cuboids again", "", "a picture has one box of a track, the nearest in time"),
     ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),
     ("instances", "mask", ""),
     ("classes", "mask", ""),
@@ -99,16 +100,15 @@ class _Import:
         self._loader, self._camera, self._name, self._tally = loader, camera, name, tally
         self._sensor = loader.get_camera_sensor(camera)
         self._stamps: NDArray[np.int64] = self._sensor.frames_timestamps_us[:, 1].astype(np.int64)
-        self._companions = {}
+        self._companions: dict[str, tuple[Any, NDArray[np.int64]]] = {}
         for kind, ids, get in (
             ("lidar", loader.lidar_ids, loader.get_lidar_sensor),
             ("radar", loader.radar_ids, loader.get_radar_sensor),
         ):
-            if ids and len((sensor := get(ids[0])).frames_timestamps_us):
-                self._companions[kind] = sensor
-        self._fused = (
-            self._companions["lidar" if "lidar" in self._companions else "radar"] if self._companions else None
-        )
+            if ids and len(stamps := (sensor := get(ids[0])).frames_timestamps_us[:, 1].astype(np.int64)):
+                self._companions[kind] = sensor, stamps
+        fused = "lidar" if "lidar" in self._companions else "radar"
+        self._fused = self._companions[fused][0] if self._companions else None
         self._clouds: dict[str, tuple[int, bytes]] = {}
 
     def write(self, out: Path, progress: Progress) -> None:
@@ -119,7 +119,7 @@ class _Import:
         with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points")) as writer:
             for n in range(len(self._stamps)):
                 with reading(f"{self._name}: picture {n}"):
-                    sample = self._sample(n, numbers[n], rows[n], boxes.get(n, ()), pictures)
+                    sample = self._sample(n, numbers[n], rows[n], boxes.get(n, {}), pictures)
                     if sample is None:
                         continue
                     writer.write(sample)
@@ -131,7 +131,7 @@ class _Import:
                 writer.finish(metadata, pictures.labels)
 
     def _sample(
-        self, n: int, number: int, row: dict[str, Any], boxes: Sequence[tuple[str, dict[str, Any]]], pictures: Pictures
+        self, n: int, number: int, row: dict[str, Any], boxes: Mapping[str, dict[str, Any]], pictures: Pictures
     ) -> Sample | None:
         """What belongs to a picture; None where it is none."""
         stamp, told = int(self._stamps[n]), self._sensor.get_frame_generic_meta_data(n)
@@ -151,8 +151,8 @@ class _Import:
         if depth is not None:
             members.append(("depth.png", [depth]))
         annotations = pictures.rows(stamp, told)
-        for identity, box in boxes:
-            annotations.setdefault(identity, {"object_id": identity}).update(box)
+        for track, box in boxes.items():
+            annotations.setdefault(track, {"object_id": track}).update(box)
         common: dict[str, object] = {"size": size}
         if frame_row.get("latitude") is not None:
             common["location"] = (frame_row["latitude"], frame_row["longitude"])
@@ -190,7 +190,7 @@ class _Import:
     def _metadata(self, written: int) -> dict[str, Any]:
         """Metadata of the frames table."""
         transforms = []
-        places = {self._camera: self._camera} | {kind: s.sensor_id for kind, s in self._companions.items()}
+        places = {self._camera: self._camera} | {kind: s.sensor_id for kind, (s, _) in self._companions.items()}
         for child, sensor in places.items():
             pose = self._pose(sensor, RIG, self._stamps[:1])
             if pose is not None:
@@ -220,10 +220,9 @@ class _Import:
     def _nearest(self, stamp: int, time: int, members: list[tuple[str, list[bytes]]], row: dict[str, Any]) -> None:
         """Add the clouds nearest to a picture, and their stamps."""
         for kind, column in (("lidar", "lidar_points"), ("radar", "radar_targets")):
-            sensor = self._companions.get(kind)
-            if sensor is None:
+            if kind not in self._companions:
                 continue
-            stamps = sensor.frames_timestamps_us[:, 1].astype(np.int64)
+            sensor, stamps = self._companions[kind]
             n = int(np.argmin(np.abs(stamps - stamp)))
             if abs(stamps[n] - stamp) > TOLERANCE:
                 continue
@@ -246,16 +245,23 @@ class _Import:
         return cloud(points[valid], kept)
 
     # ---- boxes ---------------------------------------------------------------------------------
-    def _boxes(self) -> dict[int, list[tuple[str, dict[str, Any]]]]:
-        """(object_id, columns) of boxes by picture."""
-        found: dict[int, list[tuple[str, dict[str, Any]]]] = {}
+    def _boxes(self) -> dict[int, dict[str, dict[str, Any]]]:
+        """Columns of boxes by picture and object_id; of several of one track those nearest in time."""
+        found: dict[int, dict[str, dict[str, Any]]] = {}
+        nearest: dict[tuple[int, str], int] = {}
         for seen in self._loader.get_cuboid_track_observations():
             n = int(np.argmin(np.abs(self._stamps - seen.timestamp_us))) if len(self._stamps) else -1
-            box = self._box(seen) if n >= 0 and abs(self._stamps[n] - seen.timestamp_us) <= TOLERANCE else None
-            self._tally["cuboids" if box else "cuboids without a picture"] += 1
-            if box:
-                columns = {"label": seen.class_id, "box3d": box}
-                found.setdefault(n, []).append((identity(self._name, seen.track_id), columns))
+            away = abs(int(self._stamps[n]) - seen.timestamp_us) if n >= 0 else TOLERANCE + 1
+            box = self._box(seen) if away <= TOLERANCE else None
+            track = identity(self._name, seen.track_id)
+            if box is None:
+                self._tally["cuboids without a picture"] += 1
+                continue
+            again = (n, track) in nearest
+            self._tally["cuboids again" if again else "cuboids"] += 1
+            if not again or away < nearest[n, track]:
+                nearest[n, track] = away
+                found.setdefault(n, {})[track] = {"label": seen.class_id, "box3d": box}
         return found
 
     def _box(self, seen: Any) -> tuple[float, ...] | None:

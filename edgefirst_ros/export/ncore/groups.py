@@ -2,6 +2,8 @@
 """What the library's writers do with a zarr group, without zarr: every array and attribute is written once, whole.
 
 zarr looks for what might be there already, and reads back what it has just written: three quarters of an export's time.
+A thread a store packs and writes, in the order in which things are put. Blosc packs with one thread when it is not the
+main one, so that its bytes depend on the values alone.
 Source: Zarr storage specification version 2.
 """
 
@@ -10,7 +12,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -21,6 +25,11 @@ from edgefirst_ros.export.ncore.library import library
 
 REMEMBERED = 64
 """Groups below one that may be asked for again."""
+WAITING = 32
+"""Files of a store that may wait to be written."""
+METADATA = (".zarray", ".zattrs", ".zgroup")
+FIRST = ("/.zarray", "/.zgroup")
+"""What is written first of an array or a group below the root."""
 Put = Callable[[str, bytes], None]
 
 
@@ -34,12 +43,20 @@ def groups_writer() -> Any:
 
         def get_base_group(self, component_group_name: str | None) -> Group:
             """The root of the store of a group of components, begun with the first of them."""
-            found: dict[str, Group] = self.__dict__.setdefault("own_groups", {})
-            name = component_group_name or ""
-            if name not in found:
-                store = super().get_base_group(component_group_name).store
-                found[name] = Group(into_folder(store.path) if hasattr(store, "dir_path") else store.__setitem__)
-            return found[name]
+            group = super().get_base_group(component_group_name)
+            if not isinstance(group, Group):
+                begun, name = group.store, component_group_name or ""
+                store = Store(into_folder(begun.path) if hasattr(begun, "dir_path") else begun.__setitem__, begun.close)
+                store.update({key: begun[key] for key in begun})
+                group = Group(store)
+                self._stores_rootgroups[name] = group, self._stores_rootgroups[name][1]
+            return group
+
+        def abandon(self) -> None:
+            """Leave the stores as they are; afterwards nothing more is written."""
+            for group, _ in self._stores_rootgroups.values():
+                if isinstance(group, Group):
+                    group.store.abandon()
 
     return Writer
 
@@ -49,12 +66,9 @@ def into_folder(root: str) -> Put:
 
     def put(key: str, data: bytes) -> None:
         path = f"{root}/{key}"
-        try:
-            handle = open(path, "wb", buffering=0)  # noqa: SIM115  # closed below
-        except FileNotFoundError:
+        if key.endswith(FIRST):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            handle = open(path, "wb", buffering=0)  # noqa: SIM115
-        with handle:
+        with open(path, "wb", buffering=0) as handle:
             view = memoryview(data)
             while view:
                 view = view[handle.write(view) :]
@@ -62,15 +76,52 @@ def into_folder(root: str) -> Put:
     return put
 
 
+class Store(dict[str, bytes]):
+    """A store that is written, once for each key; what is remembered of it is the metadata."""
+
+    def __init__(self, put: Put, close: Callable[[], None]) -> None:
+        """`put` and `close` are those of the store itself."""
+        super().__init__()
+        self._put, self._close = put, close
+        self._thread = ThreadPoolExecutor(1)
+        self._waiting: deque[Future[None]] = deque()
+
+    def __setitem__(self, key: str, data: bytes) -> None:
+        """Write bytes. Raises what went wrong with the ones before, as `pack` does."""
+        if key.endswith(METADATA):
+            super().__setitem__(key, data)
+        self._behind(self._put, key, data)
+
+    def pack(self, key: str, values: NDArray[Any], codec: Any) -> None:
+        """Write contiguous values, packed where there is a codec; they are not to be changed afterwards."""
+        self._behind(lambda: self._put(key, values.tobytes() if codec is None else codec.encode(values)))
+
+    def _behind(self, call: Callable[..., None], *given: Any) -> None:
+        if len(self._waiting) >= WAITING:
+            self._waiting.popleft().result()
+        self._waiting.append(self._thread.submit(call, *given))
+
+    def close(self) -> None:
+        """Complete the store."""
+        while self._waiting:
+            self._waiting.popleft().result()
+        self._thread.shutdown()
+        self._close()
+
+    def abandon(self) -> None:
+        """Write no more."""
+        self._thread.shutdown(cancel_futures=True)
+
+
 class Attributes:
     """JSON beside a group or an array."""
 
-    def __init__(self, put: Put, path: str) -> None:
-        self._put, self._path = put, path
+    def __init__(self, store: Store, path: str) -> None:
+        self._store, self._path = store, path
 
     def put(self, values: Mapping[str, Any]) -> None:
         """Write them all; once."""
-        self._put(f"{self._path}.zattrs", _json(values))
+        self._store[f"{self._path}.zattrs"] = _json(values)
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Write the only one."""
@@ -80,17 +131,17 @@ class Attributes:
 class Array:
     """An array that is written."""
 
-    def __init__(self, put: Put, path: str) -> None:
-        self.attrs = Attributes(put, path)
+    def __init__(self, store: Store, path: str) -> None:
+        self.attrs = Attributes(store, path)
 
 
 class Group:
     """A group that is being written."""
 
-    def __init__(self, put: Put, path: str = "") -> None:
-        self._put, self._path = put, path
+    def __init__(self, store: Store, path: str = "") -> None:
+        self.store, self._path = store, path
         self._groups: dict[str, Group] = {}
-        self.attrs = Attributes(put, path)
+        self.attrs = Attributes(store, path)
 
     def require_group(self, name: str) -> Group:
         """A group below this one, at any depth."""
@@ -100,8 +151,8 @@ class Group:
 
     def create_group(self, name: str) -> Group:
         """A new group in this one."""
-        group = Group(self._put, f"{self._path}{name}/")
-        self._put(f"{group._path}.zgroup", b'{"zarr_format": 2}')
+        group = Group(self.store, f"{self._path}{name}/")
+        self.store[f"{group._path}.zgroup"] = b'{"zarr_format": 2}'
         if len(self._groups) >= REMEMBERED:  # frames that are done
             del self._groups[next(iter(self._groups))]
         self._groups[name] = group
@@ -129,13 +180,11 @@ class Group:
             "shape": values.shape,
             "zarr_format": 2,
         }
-        self._put(f"{path}.zarray", _json(described))
+        self.store[f"{path}.zarray"] = _json(described)
         counts = [-(-size // piece) for size, piece in zip(values.shape, pieces, strict=True)]
         for place in itertools.product(*map(range, counts)):
-            chunk = _chunk(values, place, pieces)
-            packed = codec.encode(chunk) if codec is not None else chunk.tobytes()
-            self._put(path + (".".join(map(str, place)) or "0"), packed)
-        return Array(self._put, path)
+            self.store.pack(path + (".".join(map(str, place)) or "0"), _chunk(values, place, pieces), codec)
+        return Array(self.store, path)
 
 
 def _chunk(values: NDArray[Any], place: tuple[int, ...], pieces: tuple[int, ...]) -> NDArray[Any]:

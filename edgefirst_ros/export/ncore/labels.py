@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.reader import MAX_PIXELS
 from edgefirst_ros.dataset.rings import separated
 from edgefirst_ros.export.drive import OPTICAL, is_class_mask
 from edgefirst_ros.export.ncore.library import library
+from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
 
 Row = Mapping[str, Any]
 MILLIMETRE = 0.001
@@ -24,6 +24,19 @@ HALF = {"binary": 0, "confidence": 0.5, "sigmoid": 0.5, "logits": 0.5}
 """By mask_interpretation, the part of the largest value above which a pixel belongs to an instance."""
 KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "iscrowd", "ignore")
 """Columns that go into the metadata of a camera frame."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """Labels of one picture, as they are stored."""
+
+    instances: bytes | None = None
+    """A 16-bit PNG: which instance a pixel belongs to, of those that were `told`."""
+    told: list[dict[str, Any]] = field(default_factory=list)
+    classes: bytes | None = None
+    """An 8-bit PNG: the class of each pixel."""
+    misplaced: int = 0
+    """Masks that are no pictures of this size."""
 
 
 class Labels:
@@ -45,53 +58,47 @@ class Labels:
         self._tally = tally
         self._writers: dict[str, Any] = {}
 
-    def add(self, rows: Sequence[Row], size: tuple[int, int], stamp_us: int) -> None:
-        """Put masks and polygons of a sample whose picture has `size` (width, height)."""
+    def prepared(self, rows: Sequence[Row], size: tuple[int, int]) -> Marks:
+        """Masks and polygons of a sample whose picture has `size` (width, height). Threads may share this."""
+        marks = Marks()
         values = np.zeros((size[1], size[0]), np.uint16)
-        told: list[dict[str, Any]] = []
-        classes: bytes | None = None
         for row in rows:
             mask = row.get("mask")
             if isinstance(mask, bytes) and is_class_mask(row):
-                classes = mask if self._fits(mask, size) else None
+                marks.classes = mask if _fits(mask, size) else None
+                marks.misplaced += marks.classes is None
                 continue
-            shape = self._shape(row, size)
+            if isinstance(mask, bytes):
+                shape = self._shape(mask, size)
+                marks.misplaced += shape is None
+            else:
+                rings = _rings(mask) if mask is not None else row.get("polygon")
+                shape = filled(rings, size) if rings else None
             if shape is None:
                 continue
-            values[shape] = len(told) + 1
-            told.append({"value": len(told) + 1} | {name: row[name] for name in KEPT[:4] if row.get(name) is not None})
-        if told:
-            self._instances(values, told, stamp_us)
-        if classes is not None:
-            self._writer("semantic", np.uint8).store_label(classes, stamp_us, {"labels": self._labels})
+            number = len(marks.told) + 1
+            np.copyto(values, number, where=shape)
+            marks.told.append({"value": number} | {name: row[name] for name in KEPT[:4] if row.get(name) is not None})
+        marks.instances = encode_gray(values) if marks.told else None
+        return marks
+
+    def _shape(self, mask: bytes, size: tuple[int, int]) -> NDArray[np.bool_] | None:
+        """(height, width) of an instance; None where its mask is no picture of this size."""
+        found = decode_gray(mask)
+        if found is None or found.shape != size[::-1]:
+            return None
+        # Of whole numbers, those above a limit are those above what is whole of it.
+        return found if found.dtype == np.bool_ else found > found.dtype.type(self._level * np.iinfo(found.dtype).max)
+
+    def add(self, marks: Marks, stamp_us: int) -> None:
+        """Put what was prepared of a sample."""
+        self._tally["masks without a place"] += marks.misplaced
+        if marks.instances is not None:
+            self._writer("instance", np.uint16).store_label(marks.instances, stamp_us, {"instances": marks.told})
+            self._tally["instances"] += len(marks.told)
+        if marks.classes is not None:
+            self._writer("semantic", np.uint8).store_label(marks.classes, stamp_us, {"labels": self._labels})
             self._tally["masks of classes"] += 1
-
-    def _fits(self, png: bytes, size: tuple[int, int]) -> bool:
-        found = _picture(png)
-        fits = found is not None and found.shape == size[::-1] and found.dtype == np.uint8
-        self._tally["masks without a place"] += not fits
-        return fits
-
-    def _shape(self, row: Row, size: tuple[int, int]) -> NDArray[np.bool_] | None:
-        """(height, width) of an instance; None without one."""
-        mask = row.get("mask")
-        if isinstance(mask, bytes):
-            found = _picture(mask)
-            if found is None or found.shape != size[::-1]:
-                self._tally["masks without a place"] += 1
-                return None
-            most = 1 if found.dtype == np.bool_ else np.iinfo(found.dtype).max
-            return found > self._level * most
-        rings = _rings(mask) if mask is not None else row.get("polygon")
-        return filled(rings, size) if rings else None
-
-    def _instances(self, values: NDArray[np.uint16], told: list[dict[str, Any]], stamp_us: int) -> None:
-        from PIL import Image
-
-        file = io.BytesIO()
-        Image.fromarray(values).save(file, "PNG", compress_level=1)
-        self._writer("instance", np.uint16).store_label(file.getvalue(), stamp_us, {"instances": told})
-        self._tally["instances"] += len(told)
 
     def _writer(self, what: str, kind: Any) -> Any:
         if what not in self._writers:
@@ -103,10 +110,9 @@ class Labels:
             )
         return self._writers[what]
 
-    def add_depth(self, png: bytes, stamp_us: int) -> None:
-        """Put a depth picture, 16-bit grayscale in mm; another one is only counted."""
-        values = _picture(png)
-        if values is None or values.dtype != np.uint16:
+    def add_depth(self, metres: NDArray[np.float32] | None, stamp_us: int) -> None:
+        """Put what `depth` found in a picture; None is only counted."""
+        if metres is None:
             self._tally["depth without a place"] += 1
             return
         if "depth" not in self._writers:
@@ -116,24 +122,20 @@ class Labels:
             self._writers["depth"] = self._register(
                 lib.CameraLabelDescriptor(self._camera, lib.LabelType.DEPTH_Z_M, schema, lib.LabelSource.EXTERNAL)
             )
-        self._writers["depth"].store_label((values * MILLIMETRE).astype(np.float32), stamp_us)
+        self._writers["depth"].store_label(metres, stamp_us)
         self._tally["depth"] += 1
 
 
-def _picture(png: bytes) -> NDArray[Any] | None:
-    """(height, width) bool, uint8 or uint16 of a grayscale PNG; None when it is none."""
-    from PIL import Image
+def depth(png: bytes) -> NDArray[np.float32] | None:
+    """(height, width) m of a depth picture, 16-bit grayscale in mm; None of another one."""
+    values = decode_gray(png)
+    return None if values is None or values.dtype != np.uint16 else (values * MILLIMETRE).astype(np.float32)
 
-    try:
-        with Image.open(io.BytesIO(png), formats=("PNG",)) as picture:
-            if picture.width * picture.height > MAX_PIXELS:
-                return None
-            values = np.asarray(picture)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None
-    if values.dtype == np.int32:  # what older versions of Pillow make of 16 bits
-        values = values.astype(np.uint16)
-    return values if values.ndim == 2 and values.dtype in (np.bool_, np.uint8, np.uint16) else None
+
+def _fits(png: bytes, size: tuple[int, int]) -> bool:
+    """Whether this is a mask of classes for a picture of `size`."""
+    found = decode_gray(png)
+    return found is not None and found.shape == size[::-1] and found.dtype == np.uint8
 
 
 def _rings(flat: Any) -> list[list[float]]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -21,10 +20,9 @@ INSTALL = (
 """All that is used here; torch (5 GB) is needed by `ncore.sensors` alone."""
 CUBE = "ai.edgefirst.radar_cube"
 ORIGIN = "ai.edgefirst.dataset"
+VERSION = "v1"
 PIECE = 1 << 26
 """Bytes of a chunk: longer texts and tables are stored in several."""
-MOST = 1 << 30
-"""Bytes of the largest array that is read in one."""
 
 
 @contextmanager
@@ -36,27 +34,6 @@ def reading(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise DatasetError(f"{what} cannot be read: {error!r}") from error
-
-
-def check_arrays(reader: Any) -> None:
-    """Raise ValueError where an array of a sequence is packed otherwise than NCore packs, or is too large to be read.
-
-    zarr unpacks with whatever a store names, also with what executes it, and allocates what an array is said to have.
-    """
-    for group, _ in reader._component_stores.values():  # all metadata, consolidated: zarr looks at no others
-        for key, said in group.store.meta_store.items():
-            if not key.endswith(".zarray"):
-                continue
-            dtype, sides, pieces = np.dtype(said["dtype"]), said["shape"], said["chunks"]
-            codec = said["compressor"]
-            if dtype.hasobject or said["filters"] or (codec is not None and codec["id"] != "blosc"):
-                raise ValueError(f"{key}: packed with {codec!r}, filters {said['filters']!r}, of {dtype}")
-            if not all(type(side) is int and side >= 0 for side in (*sides, *pieces)):
-                raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r}")
-            # What is read piece by piece is as large as its pieces, which must be there.
-            own = key.startswith((f"{CUBE}/", f"{ORIGIN}/")) and codec is None
-            if max(math.prod(pieces), 0 if own else math.prod(sides)) * dtype.itemsize > MOST:
-                raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r} of {dtype} are more than {MOST} bytes")
 
 
 @cache
@@ -91,16 +68,8 @@ def components() -> tuple[Any, Any, Any, Any]:
     """
     writer, reader = library().ComponentWriter, library().ComponentReader
 
-    class CubeWriter(writer):  # type: ignore[misc, valid-type]
+    class CubeWriter(_named(writer, CUBE)):  # type: ignore[misc]
         """Radar cubes, one a frame."""
-
-        @staticmethod
-        def get_component_name() -> str:
-            return CUBE
-
-        @staticmethod
-        def get_component_version() -> str:
-            return "v1"
 
         def store_cube(self, png: bytes, timestamp_us: int, described: Mapping[str, Any]) -> None:
             """Put one cube."""
@@ -112,16 +81,8 @@ def components() -> tuple[Any, Any, Any, Any]:
             """Put the stamps of all frames."""
             self._group.create_dataset("timestamps_us", data=np.array(timestamps_us, np.uint64))
 
-    class CubeReader(reader):  # type: ignore[misc, valid-type]
+    class CubeReader(_named(reader, CUBE)):  # type: ignore[misc]
         """Radar cubes by their stamps."""
-
-        @staticmethod
-        def get_component_name() -> str:
-            return CUBE
-
-        @staticmethod
-        def supports_component_version(version: str) -> bool:
-            return version == "v1"
 
         @property
         def timestamps_us(self) -> Any:
@@ -138,16 +99,8 @@ def components() -> tuple[Any, Any, Any, Any]:
 
             return decode_cube(self.get_png(timestamp_us))
 
-    class OriginWriter(writer):  # type: ignore[misc, valid-type]
+    class OriginWriter(_named(writer, ORIGIN)):  # type: ignore[misc]
         """Bytes by key, and an index."""
-
-        @staticmethod
-        def get_component_name() -> str:
-            return ORIGIN
-
-        @staticmethod
-        def get_component_version() -> str:
-            return "v1"
 
         def store_bytes(self, key: str, data: bytes) -> None:
             """Put something as it is."""
@@ -157,16 +110,8 @@ def components() -> tuple[Any, Any, Any, Any]:
             """Put what tells where everything is."""
             _bytes_into(self._group, "index", json.dumps(index, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
-    class OriginReader(reader):  # type: ignore[misc, valid-type]
+    class OriginReader(_named(reader, ORIGIN)):  # type: ignore[misc]
         """The same, read."""
-
-        @staticmethod
-        def get_component_name() -> str:
-            return ORIGIN
-
-        @staticmethod
-        def supports_component_version(version: str) -> bool:
-            return version == "v1"
 
         def get_bytes(self, key: str) -> bytes:
             """What was put under a key. Raises KeyError."""
@@ -179,6 +124,25 @@ def components() -> tuple[Any, Any, Any, Any]:
             return found
 
     return CubeWriter, CubeReader, OriginWriter, OriginReader
+
+
+def _named(base: Any, name: str) -> Any:
+    """The library's writer or reader of components, for those called `name` in the one version that there is."""
+
+    class Named(base):  # type: ignore[misc]
+        @staticmethod
+        def get_component_name() -> str:
+            return name
+
+        @staticmethod
+        def get_component_version() -> str:
+            return VERSION
+
+        @staticmethod
+        def supports_component_version(version: str) -> bool:
+            return version == VERSION
+
+    return Named
 
 
 def _there(array: Any) -> Any:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import uuid
 from collections import Counter
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.export.ncore.library import library
+from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import encode_classes
 
 MILLIMETRES = 1000
@@ -65,7 +65,7 @@ class Pictures:
             return None
         metres = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         self._tally["depth"] += 1
-        return _png(np.clip(np.rint(metres * MILLIMETRES), 0, 65535).astype(np.uint16))
+        return encode_gray(np.clip(np.rint(metres * MILLIMETRES), 0, 65535).astype(np.uint16), smooth=True)
 
     def rows(self, stamp: int, told: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Annotation rows by object_id (the mask of classes by an empty one)."""
@@ -101,13 +101,5 @@ class Pictures:
             identity = str(one.get("object_id") or uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}/{stamp}/{value}"))
             row = rows.setdefault(identity, {"object_id": identity})
             row |= {name: one[name] for name in ("label", "label_index") if name in one}
-            row["mask"] = _png(values == value)
+            row["mask"] = encode_gray(values == value)
             self._tally["instances"] += 1
-
-
-def _png(values: NDArray[Any]) -> bytes:
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.fromarray(values).save(file, "PNG", compress_level=1)
-    return file.getvalue()

@@ -46,13 +46,17 @@ def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
     points = points.reshape(-1)
     if not set(AXES) <= set(fields) or any(points[axis].ndim > 1 for axis in AXES):
         return None
-    xyz = np.stack([points[axis].astype(np.float64) for axis in AXES], -1)
+    # By columns, which is three times as fast as by points.
+    columns = [points[axis].astype(np.float64) for axis in AXES]
     with np.errstate(over="ignore", invalid="ignore"):
-        distance = np.linalg.norm(xyz, axis=1).astype(np.float32)
+        distance = np.sqrt(sum(column**2 for column in columns)).astype(np.float32)
     kept = np.isfinite(distance) & (distance > np.finfo(np.float32).tiny)
-    xyz, distance, points = xyz[kept], distance[kept], points[kept]
-    # By the rounded distance, so that the product has one rounding less.
-    direction = (xyz / distance[:, None].astype(np.float64)).astype(np.float32)
+    left = int(len(kept) - np.count_nonzero(kept))
+    if left:
+        columns, distance, points = [column[kept] for column in columns], distance[kept], points[kept]
+    direction = np.empty((3, len(points)), np.float32)
+    for axis, column in zip(direction, columns, strict=True):
+        axis[:] = column / distance  # by the rounded distance, so that the product has one rounding less
     intensity = np.zeros((1, len(points)), np.float32)
     field = next((name for name in INTENSITY if name in fields and points[name].ndim == 1), None)
     if field is not None and points[field].dtype.kind == "u":
@@ -61,7 +65,7 @@ def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
     for name in fields:
         if name not in AXES:
             further.setdefault(names.get(name, safe_name(name)), np.ascontiguousarray(points[name]))
-    return Rays(direction, distance[None], intensity, further, int(len(kept) - kept.sum()))
+    return Rays(direction.T, distance[None], intensity, further, left)
 
 
 def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:

@@ -15,8 +15,10 @@ from isal import isal_zlib
 
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_links
 from edgefirst_ros.export.ncore.foreign import bring
-from edgefirst_ros.export.ncore.library import PIECE, check_arrays, components, library, reading
+from edgefirst_ros.export.ncore.library import PIECE, components, library, reading
+from edgefirst_ros.export.ncore.stores import check_size, guard
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
 
@@ -30,9 +32,13 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
 
     `source` is a folder that holds stores at any depth, or one store. With what `export` put beside them (in the
     group edgefirst) every member and both tables are as they were, byte for byte, whatever became of the other
-    components since. Raises UsageError without the library, DatasetError where nothing can be read.
+    components since. Raises UsageError without the library, DatasetError where nothing can be read, or where a store
+    holds a link.
     """
-    readers = [_opened(stores) for stores in sequences(source)]
+    found = sequences(source, report)
+    for store in (store for stores in found for store in stores):
+        refuse_links(store.resolve() if store == source else store)
+    readers = [_opened(stores) for stores in found]
     with reading(f"{source}: the NCore sequence"):
         origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
     indices = [None if origin is None else _checked(source, origin) for origin in origins]
@@ -42,8 +48,11 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
         bring(readers, out, report, progress)
 
 
-def sequences(source: Path) -> list[list[Path]]:
-    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none."""
+def sequences(source: Path, report: Report) -> list[list[Path]]:
+    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
+
+    Links to folders on the way are not followed, which is said in the report.
+    """
     if _is_store(source):
         base = source.name.partition(".ncore4")[0]
         found = [p for p in sorted(source.parent.iterdir()) if _is_store(p) and p.name.partition(".ncore4")[0] == base]
@@ -55,6 +64,8 @@ def sequences(source: Path) -> list[list[Path]]:
     for place, folders, files in os.walk(folder):
         stores = [Path(place, name) for name in (*folders, *files) if _is_store(Path(place, name))]
         folders[:] = sorted(name for name in folders if Path(place, name) not in stores)
+        for path in (path for name in folders if (path := Path(place, name)).is_symlink()):
+            report.add(str(path.relative_to(folder)), "", NOT_FOLLOWED)
         for path in sorted(stores):
             base = path.name.partition(".ncore4")[0]
             if source.suffix != ".json" or base == source.stem:
@@ -71,8 +82,10 @@ def _is_store(path: Path) -> bool:
 def _opened(stores: list[Path]) -> Any:
     lib = library()
     try:
+        for store in stores:
+            check_size(store)
         reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
-        check_arrays(reader)
+        guard(reader)
         return reader
     except Exception as error:  # whatever zarr and the library raise on broken stores
         raise DatasetError(f"{stores[0].parent}: no readable NCore sequence: {error!r}") from error

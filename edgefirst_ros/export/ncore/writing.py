@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +15,9 @@ from isal import isal_zlib
 
 from edgefirst_ros.dataset.forms.table import annotation_path
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.reader import Dataset, Sample
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives
 from edgefirst_ros.export.ncore import checks
 from edgefirst_ros.export.ncore.calibration import camera_model
@@ -22,21 +25,14 @@ from edgefirst_ros.export.ncore.groups import groups_writer
 from edgefirst_ros.export.ncore.labels import Cuboids, Labels, plain
 from edgefirst_ros.export.ncore.library import PIECE, components, library
 from edgefirst_ros.export.ncore.losses import losses
-from edgefirst_ros.export.ncore.points import RADAR_NAMES, rays
+from edgefirst_ros.export.ncore.points import Rays
+from edgefirst_ros.export.ncore.preparing import MICROSECOND, STAMPS, Member, Preparation, Ready, Task
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
-from edgefirst_ros.sensors.cloud import decode_cloud
-from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, png_chunks
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
 Store = Literal["itar", "directory"]
 RIG, WORLD, EARTH = "rig", "world", "world_global"
-STAMPS = {
-    "radar.png": ("radar_cube_timestamp",),
-    "radar.pcd": ("radar_targets_timestamp", "radar_clusters_timestamp"),
-    "lidar.pcd": ("lidar_points_timestamp",),
-}
-"""Kind of a member -> columns of the frames table that may have its stamp."""
-MICROSECOND = 1000
 
 
 def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, store: Store = "itar") -> None:
@@ -54,19 +50,21 @@ def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, s
         folder = out / safe_name(drive.name)
         if folder.exists():
             raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
-        sequence = _Sequence(drive, folder, store, tally)
-        for n, sample in enumerate(drive.samples):
-            sequence.add(n, sample)
-            done += 1
-            progress("exporting to NCore", done, len(dataset))
-        sequence.finish(whole=number == 0)
+        with ExitStack() as leaving:
+            sequence = _Sequence(drive, folder, store, tally, leaving)
+            preparation = sequence.preparation
+            for task, ready in leaving.enter_context(closing(ahead(preparation.tasks(), preparation.make))):
+                sequence.add(task, ready)
+                done += 1
+                progress("exporting to NCore", done, len(dataset))
+            sequence.finish(whole=number == 0)
     losses(dataset, report, tally)
 
 
 class _Sequence:
     """One drive on its way."""
 
-    def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str]) -> None:
+    def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str], leaving: ExitStack) -> None:
         lib = library()
         known = np.flatnonzero(drive.located)
         if len(known) < 2:
@@ -91,21 +89,21 @@ class _Sequence:
             described,
             store,
         )
+        leaving.callback(self._groups.abandon)
         self._tree = checks.Tree()
         self._poses = self._register(lib.PosesComponent.Writer, "default")
         self._store_poses(known)
         self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
         self._masks = self._register(lib.MasksComponent.Writer, "default")
         self._origin = self._register(components()[2], "default", "edgefirst")
-        fused = "lidar" if "lidar" in drive.statics else "radar"
-        self._cuboids = Cuboids(fused, tally)
+        self._cuboids = Cuboids(drive.fused, tally)
         metadata = drive.dataset.metadata
         labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
         self._labels = Labels(
             self._register_labels, "camera", labels or [], str(metadata.get("mask_interpretation")), tally
         )
+        self.preparation = Preparation(drive, self._labels, self._start, self._stop)
         self._sensors: dict[str, Any] = {}
-        self._size: tuple[int, int] | None = None
         self._last: dict[str, tuple[int, bytes, tuple[str, str]]] = {}
         self._cubes: list[int] = []
         self._members: list[tuple[Any, ...]] = []
@@ -165,42 +163,38 @@ class _Sequence:
         return self._sensors[kind]
 
     # ---- samples -----------------------------------------------------------------------------
-    def add(self, n: int, sample: Sample) -> None:
+    def add(self, task: Task, ready: Ready) -> None:
         """Put a sample."""
+        n, reached = task.number, task.reached
         stamp = int(self._stamps[n])
-        reached = self._start <= stamp < self._stop
         self._tally["samples"] += 1
         self._tally["samples without a pose"] += not reached
-        rows = sample.annotations.to_dicts()
-        for kind, name in self._drive.dataset.members(sample.key).items():
-            data = self._container.read(name)
+        for member in ready.members:
+            kind, data = member.kind, member.data
             home, key, rest = "", "", 0
             if kind.startswith("camera."):
                 rest = len(data) - len(data.rstrip(b"\0"))
                 if reached and rest < len(data) and rest <= PIECE:
-                    self._camera(n, kind, data[: len(data) - rest], rows)
+                    self._camera(n, kind, data[: len(data) - rest], ready.rows)
                     self._tally["bytes of NUL"] += rest
                     home, key = "camera", str(stamp)
             elif kind in STAMPS:
-                try:
-                    home, key = self._companion(n, kind, data)
-                except EdgeFirstError as error:
-                    raise DatasetError(f"{self._container.path}: {name!r}: {error}") from error
+                home, key = self._companion(task, member)
             elif kind == "depth.png" and reached:
-                self._labels.add_depth(data, stamp)
+                self._labels.add_depth(member.made, stamp)
             else:
                 self._tally[kind] += 1
             if not home:
                 home, key, rest = "blob", self._blob(data), 0
-            self._note(name, data, int(self._drive.stamps[n]), home, key, rest)
+            self._note(member.name, member.crc, int(self._drive.stamps[n]), home, key, rest)
         if reached:
-            size = self._drive.rows[n].get("size") or self._size
+            size = task.size or self.preparation.size
             if size:
-                self._labels.add(rows, (size[0], size[1]), stamp)
-            self._boxes(n, rows)
+                self._labels.add(ready.marks or self._labels.prepared(ready.rows, size), stamp)
+        self._boxes(n, ready.rows)
 
-    def _note(self, name: str, data: bytes, stamp: int, home: str, key: str, rest: int = 0) -> None:
-        self._members.append((self._positions[name], name, isal_zlib.crc32(data), stamp, home, key, rest))
+    def _note(self, name: str, crc: int, stamp: int, home: str, key: str, rest: int = 0) -> None:
+        self._members.append((self._positions[name], name, crc, stamp, home, key, rest))
 
     def _blob(self, data: bytes) -> str:
         self._blobs += 1
@@ -211,15 +205,15 @@ class _Sequence:
         """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
         row, stamp = self._drive.rows[n], int(self._stamps[n])
         size = row.get("size") or (check_jpeg if kind == "camera.jpeg" else check_png)(picture)
-        if self._size is None:
-            self._size = (int(size[0]), int(size[1]))
-            model = camera_model(self._drive.camera, self._size)
-            self._intrinsics.store_camera_intrinsics("camera", model)
+        known = self.preparation.size
+        if known is None:
+            known = self.preparation.size = (int(size[0]), int(size[1]))
+            self._intrinsics.store_camera_intrinsics("camera", camera_model(self._drive.camera, known))
             self._masks.store_camera_masks("camera", {})
-        if tuple(size) != self._size:
+        if tuple(size) != known:
             raise DatasetError(
                 f"{self._drive.name!r}: frame {row.get('frame')} has {size[0]} x {size[1]} pixels, those before it "
-                f"{self._size[0]} x {self._size[1]}; a camera of NCore has one size"
+                f"{known[0]} x {known[1]}; a camera of NCore has one size"
             )
         meta: dict[str, Any] = {"frame": row.get("frame"), "timestamp_ns": int(self._drive.stamps[n])}
         told = plain(rows)
@@ -230,46 +224,37 @@ class _Sequence:
         self._sensor("camera").store_frame(picture, form, both, {}, meta)
         self._tally["camera"] += 1
 
-    def _companion(self, n: int, kind: str, data: bytes) -> tuple[str, str]:
+    def _companion(self, task: Task, member: Member) -> tuple[str, str]:
         """Store what a companion measured, once for all samples that have it; returns where its bytes are."""
-        row = self._drive.rows[n]
-        stamps = [row[column] for column in STAMPS[kind] if row.get(column) is not None]
-        at = int(stamps[0] if stamps else self._drive.stamps[n])
-        last = self._last.get(kind)
+        kind, data = member.kind, member.data
+        at, fits, last = task.stamps[kind], kind in task.fits, self._last.get(kind)
         if last is not None and last[:2] == (at, data):
             return last[2]
-        stamp = at // MICROSECOND
-        fits = self._start <= stamp < self._stop and (last is None or stamp > last[0] // MICROSECOND)
         where = ("", "")
         if not fits:
             self._tally[f"{kind} outside"] += 1
         elif kind == "radar.png":
-            self._sensor(kind).store_cube(data, stamp, described(data))
+            stamp = at // MICROSECOND
+            self._sensor(kind).store_cube(data, stamp, member.made)
             self._cubes.append(stamp)
             self._tally[kind] += 1
             where = "cube", str(stamp)
+        elif member.made is None:
+            self._tally[f"{kind} without a place"] += 1
         else:
-            self._points(kind, data, at)
+            self._points(kind, member.made, at)
         where = where if where[0] else ("blob", self._blob(data))
         if fits or last is None:
             self._last[kind] = (at, data, where)
         return where
 
-    def _points(self, kind: str, data: bytes, at: int) -> None:
-        """A cloud as rays."""
-        radar = kind == "radar.pcd"
-        found = rays(decode_cloud(data), RADAR_NAMES if radar else {})
-        if found is None:
-            self._tally[f"{kind} without a place"] += 1
-            return
-        what = f"{self._drive.name!r}: {kind} of {at} ns"
+    def _points(self, kind: str, found: Rays, at: int) -> None:
+        """Store the rays of a cloud."""
         stamp = at // MICROSECOND
-        checks.inside(what, stamp, self._start, self._stop)
-        checks.rays(what, found.direction, found.distance, found.intensity)
         each = np.full(len(found.direction), stamp, np.uint64)
         both, meta = np.array([stamp, stamp], np.uint64), {"timestamp_ns": at}
         writer = self._sensor(kind)
-        if radar:
+        if kind == "radar.pcd":
             writer.store_frame(found.direction, each, found.distance, both, found.further, meta)
         else:
             writer.store_frame(found.direction, each, None, found.distance, found.intensity, both, found.further, meta)
@@ -280,9 +265,7 @@ class _Sequence:
     def _boxes(self, n: int, rows: list[dict[str, Any]]) -> None:
         if not any(row.get("box3d") is not None for row in rows):
             return
-        column = STAMPS[f"{self._cuboids.sensor}.pcd"][0]
-        measured = self._drive.rows[n].get(column)
-        stamp = int(self._stamps[n]) if measured is None else measured // MICROSECOND
+        stamp = int(self._drive.box_stamps[n]) // MICROSECOND
         if self._start <= stamp < self._stop:
             self._cuboids.add(rows, f"{self._drive.name}/{self._drive.rows[n].get('frame')}", stamp)
         else:
@@ -308,14 +291,12 @@ class _Sequence:
             for name in dict.fromkeys(self._container.names):
                 if name not in there:
                     data = self._container.read(name)
-                    self._note(name, data, int(drive.stamps[0]), "blob", self._blob(data))
+                    self._note(name, isal_zlib.crc32(data), int(drive.stamps[0]), "blob", self._blob(data))
                     self._tally["other files"] += 1
         index["members"] = self._members
         self._origin.store_index(index)
-        stores = self._groups.finalize()
-        summary = lib.SequenceComponentGroupsReader(stores).get_sequence_meta().to_dict()
         path = self._folder / f"{safe_name(drive.name)}.json"
-        path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(_summary(self._groups.finalize()), indent=1, ensure_ascii=False) + "\n", "utf-8")
 
     def _tables(self) -> dict[str, str]:
         paths = self._drive.dataset.paths
@@ -323,20 +304,14 @@ class _Sequence:
         return {path.name: self._blob(path.read_bytes()) for path in tables if path is not None}
 
 
+def _summary(stores: list[Any]) -> dict[str, Any]:
+    """What the library says of stores, in their order; their checksums side by side."""
+    read = library().SequenceComponentGroupsReader
+    with ThreadPoolExecutor(len(stores)) as pool:
+        found = list(pool.map(lambda store: read([store]).get_sequence_meta().to_dict(), stores))
+    summary: dict[str, Any] = found[0]
+    return summary | {"component_stores": [store for one in found for store in one["component_stores"]]}
+
+
 def _keys(dataset: Dataset) -> list[Any]:
     return [sample.key for sample in dataset.samples()]
-
-
-def described(png: bytes) -> dict[str, Any]:
-    """What the picture of a cube says of itself: layout, shape, scales, is_complex, timestamp. Raises DatasetError."""
-    found: dict[str, Any] = {}
-    try:
-        for kind, body in png_chunks(png):
-            if kind == b"IDAT":
-                break
-            keyword, _, value = bytes(body).partition(b"\0") if kind == b"tEXt" else (b"", b"", b"")
-            if keyword.startswith(b"edgefirst:"):
-                found[keyword.removeprefix(b"edgefirst:").decode()] = json.loads(value, parse_constant=str)
-    except ValueError as error:
-        raise DatasetError(f"radar cube cannot be read: {error}") from error
-    return found

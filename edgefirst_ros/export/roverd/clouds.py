@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,27 +100,29 @@ class CloudWriter:
     """The channels of clouds of one kind while they are written."""
 
     def __init__(self, folder: Path, record: np.dtype[Any], most: int) -> None:
-        self._others = [name for name in record.names or () if name not in PLACE]
         self.channels = {
             XYZ: RawWriter(folder / XYZ, "f4", (most, 3)),
             LENGTH: RawWriter(folder / LENGTH, "i4", ()),
             HEIGHT: RawWriter(folder / HEIGHT, "i4", ()),
         }
-        for name in self._others:
+        for name in (name for name in record.names or () if name not in PLACE):
             column = record[name]
             self.channels[name] = RawWriter(folder / name, column.base.str[1:], (most, *column.shape))
 
-    def append(self, cloud: Cloud) -> None:
-        """Add a cloud."""
-        points = cloud.points
-        xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
-        for number, axis in enumerate(PLACE):
-            xyz[:, number] = points[axis].view("<u4")
-        self.channels[XYZ].append(xyz.view("<f4"))
-        self.channels[LENGTH].append(len(points))
-        self.channels[HEIGHT].append(cloud.height)
-        for name in self._others:
-            self.channels[name].append(points[name])
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add a cloud, as its channels have it."""
+        for name, channel in self.channels.items():
+            channel.append(entry[name])
+
+
+def channelled(cloud: Cloud) -> dict[str, Any]:
+    """What each channel has of a cloud."""
+    points = cloud.points
+    xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
+    for number, axis in enumerate(PLACE):
+        xyz[:, number] = points[axis].view("<u4")
+    others = {name: np.ascontiguousarray(points[name]) for name in points.dtype.names or () if name not in PLACE}
+    return {XYZ: xyz.view("<f4"), LENGTH: len(points), HEIGHT: cloud.height, **others}
 
 
 def _fields(reader: Reader) -> list[str]:

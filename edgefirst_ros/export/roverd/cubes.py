@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,26 +21,33 @@ def read_cube(png: bytes) -> Cube | None:
     try:
         cube = decode_cube(png)
         return cube if write_cube(cube) == png else None
-    except EdgeFirstError:
+    except (EdgeFirstError, OverflowError):  # an axis of more than a message can say
         return None
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is encoded of a RadarCube message; arrays have `view` as its own buffers have."""
+
+    layout: NDArray[np.uint8]
+    shape: NDArray[np.uint16]
+    scales: NDArray[np.float32]
+    cube: NDArray[np.int16]
+    is_complex: bool
 
 
 def write_cube(cube: Cube) -> bytes | None:
     """The picture of a cube; None of one without a stamp. Raises MessageError where it is not what it says."""
-    from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, std_msgs
-
     if cube.timestamp is None:
         return None
-    message = edgefirst_msgs.RadarCube(
-        std_msgs.Header(builtin_interfaces.Time(0, 0), ""),
-        0,
-        bytes(cube.layout),
-        np.array(cube.shape, "<u2").tobytes(),
-        np.array(cube.scales, "<f4").tobytes(),
-        cube.raw().tobytes(),
-        is_complex=cube.is_complex,
+    message = Message(
+        np.array(cube.layout, np.uint8),
+        np.array(cube.shape, "<u2"),
+        np.array(cube.scales, "<f4"),
+        cube.raw(),
+        cube.is_complex,
     )
-    return encode_cube(message, cube.timestamp)
+    return encode_cube(message, cube.timestamp)  # type: ignore[arg-type]  # it has all that is asked of one
 
 
 def turned(values: NDArray[np.int16]) -> NDArray[np.int16]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
 from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_cloud
@@ -33,6 +34,8 @@ from edgefirst_ros.sensors.picture_file import check_jpeg
 TOLERANCE = 100_000_000
 """ns between a picture and what belongs to it, at most."""
 HUFFMAN = b"\xff\xc4"
+BLOCK = 1 << 16
+"""Entries of a channel that are held as numbers of Python at a time."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,14 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
     camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
     lidar.png; _camera/segment a mask of classes: each the nearest entry within 100 ms. imu/rot becomes the orientation
     and gps/lla the position, interpolated. All else has no place: raw I/Q is no range-Doppler cube. Raises DatasetError
-    where no trace has a camera, or one cannot be read.
+    where no trace has a camera, or one cannot be read or holds a link.
     """
-    traces = sorted(_traces(source))
+    traces = sorted(_traces(source, report))
     if not traces:
         raise DatasetError(f"{source}: holds no trace of roverd, that is a folder with a config.yaml")
     name = safe_name(source.resolve().name)
+    for trace in traces:
+        refuse_links(trace.resolve())
     names = _names(traces)
     said = {
         "sources": [{"file": trace.name} for trace in traces],
@@ -93,14 +98,17 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
         writer.finish(said)
 
 
-def _traces(folder: Path) -> Iterator[Path]:
+def _traces(folder: Path, report: Report) -> Iterator[Path]:
+    """The traces below a folder. Links to folders are not followed, which is said in the report."""
     try:
         if (folder / "config.yaml").exists():
             yield folder
             return
         for entry in sorted(folder.iterdir()):
-            if entry.is_dir() and not entry.is_symlink():
-                yield from _traces(entry)
+            if entry.is_dir() and entry.is_symlink():
+                report.add(entry.name, "", NOT_FOLLOWED)
+            elif entry.is_dir():
+                yield from _traces(entry, report)
     except OSError as error:
         raise DatasetError(f"{folder}: cannot be listed: {error}") from error
 
@@ -131,6 +139,8 @@ class _Trace:
                 self._unread[path.parent.name] = str(error)
         self._used: Counter[tuple[str, str]] = Counter()
         self._taken = 0
+        self._beyond = 0
+        """Pictures without a stamp."""
         self._companions = list(self._found())
         self._fixes, self._turns = FixTrack(), AttitudeTrack()
         self._motion()
@@ -163,22 +173,27 @@ class _Trace:
 
     def _motion(self) -> None:
         """Take over where the vehicle was and how it was turned."""
-        for stamp, (latitude, longitude, altitude) in self._rows("gps", LLA):
-            if abs(latitude) <= 90 and abs(longitude) <= 180:
-                self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
-        for stamp, angles in self._rows("imu", ROT):
-            if all(map(isfinite, angles)):
-                x, y, z, w = from_euler(np.array(angles))[0].tolist()
+        for stamps, places in self._blocks("gps", LLA):
+            for stamp, (latitude, longitude, altitude) in zip(stamps.tolist(), places.tolist(), strict=True):
+                if abs(latitude) <= 90 and abs(longitude) <= 180:
+                    self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
+        for stamps, angles in self._blocks("imu", ROT):
+            sound = np.isfinite(angles).all(1)
+            for stamp, (x, y, z, w) in zip(stamps[sound].tolist(), from_euler(angles[sound]).tolist(), strict=True):
                 self._turns.add(stamp, (x, y, z, w))
         self._fixes.close()
 
-    def _rows(self, sensor: str, channel: str) -> Iterator[tuple[int, list[float]]]:
+    def _blocks(self, sensor: str, channel: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """Stamps (M,) and entries (M, 3) of a channel, some at a time: files can be sparse."""
         reader = self._readers.get(sensor)
         if reader and {channel, STAMPS} <= reader.channels.keys():
             values = reader.raw(channel)
-            if values.shape[1:] == (3,):  # the last ones may lack their stamp, as after a power cut
+            if values.shape[1:] == (3,):
                 stamps = reader.stamps()
-                yield from zip(stamps.tolist(), values[: len(stamps)].astype(np.float64).tolist(), strict=False)
+                count = min(len(stamps), len(values))  # the last ones may lack their stamp, as after a power cut
+                for start in range(0, count, BLOCK):
+                    part = slice(start, min(start + BLOCK, count))
+                    yield stamps[part], values[part].astype(np.float64)
 
     def samples(self, sequence: str) -> Iterator[Sample]:
         """A sample for each picture that is a whole JPEG."""
@@ -187,7 +202,8 @@ class _Trace:
         path = self._folder / "camera" / VIDEO
         for number, jpeg in enumerate(pictures(path)):
             if number >= self.total:
-                break
+                self._beyond += 1
+                continue
             try:
                 size = check_jpeg(jpeg)
                 if HUFFMAN not in jpeg:
@@ -233,6 +249,8 @@ class _Trace:
                 "" if self._taken == self.total else f"{self.total} times: the others have no picture, or no whole JPEG"
             )
             report.add(f"{name}/camera/{VIDEO}", "camera.jpeg", lost, self._taken)
+        if self._beyond:
+            report.add(f"{name}/camera/{VIDEO}", "", "pictures without a stamp", self._beyond)
         for (what, kind), number in self._used.items():
             lost = f"only the nearest to each picture, within {TOLERANCE / 1e9} s"
             if what in (f"gps/{LLA}", f"imu/{ROT}"):

@@ -30,19 +30,12 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
     base_link in ENU at the first place, `vel` and `acc` as differences, `t` in s.
     """
     written = {}
-    placed = [n for n, row in enumerate(drive.rows) if row.get("latitude") is not None]
-    lla = [
-        [
-            drive.rows[n]["latitude"],
-            drive.rows[n]["longitude"],
-            np.nan if (a := drive.rows[n]["altitude"]) is None else a,
-        ]
-        for n in placed
-    ]
+    placed, turned = (np.flatnonzero(known).tolist() for known in (drive.placed, drive.turned))
+    names = ("latitude", "longitude", "altitude")
+    lla = np.array([[drive.rows[n].get(name) for name in names] for n in placed], float)  # None is NaN
     written["gps"] = _sensor(
         folder / "gps", drive, placed, LLA, "f8", lla, "Latitude and longitude in degrees (WGS-84), altitude in metres."
     )
-    turned = [n for n, row in enumerate(drive.rows) if row.get("orientation") is not None]
     angles = euler(rotation([drive.rows[n]["orientation"] for n in turned])) if turned else np.empty((0, 3))
     text = f"Orientation of {BASE} in ENU: Euler angles XYZ, each about the axis turned by the one before, in rad."
     written["imu"] = _sensor(folder / "imu", drive, turned, ROT, "f4", angles, text)

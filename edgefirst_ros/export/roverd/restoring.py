@@ -18,6 +18,7 @@ from edgefirst_ros.dataset.claim import reporting
 from edgefirst_ros.dataset.forms.table import SUFFIXES
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import Reader, open_file, read_file, read_json
 from edgefirst_ros.export.roverd.clouds import CloudReader, write_cloud
@@ -37,9 +38,10 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
 
     `source` is the folder of the traces or a trace. What `export` wrote comes back with the same name, layout and
     tables, each member compared by its CRC-32. Of other traces see `restore_foreign`. Raises DatasetError where
-    something cannot be read or is not what it was, StorageError where it cannot be written.
+    something cannot be read, is not what it was or is a link, StorageError where it cannot be written.
     """
     if (source / SIDE / HEAD).is_file():
+        refuse_links(source.resolve())
         _Own(source, out).restore(report, progress)
         return
     if (source.parent / SIDE / HEAD).is_file() and (source / "config.yaml").is_file():

@@ -18,7 +18,7 @@ import numpy as np
 from edgefirst_ros.dataset.reader import MAX_PIXELS
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.export.roverd.channels import STAMPS, FramesWriter, RawWriter, stored, write_json, write_meta
-from edgefirst_ros.export.roverd.clouds import TEXTS, CloudWriter, has_channels, read_cloud
+from edgefirst_ros.export.roverd.clouds import TEXTS, CloudWriter, channelled, has_channels, read_cloud
 from edgefirst_ros.export.roverd.cubes import described, read_cube, turned
 from edgefirst_ros.export.roverd.video import VideoWriter, pictures
 from edgefirst_ros.sensors.picture_file import check_jpeg
@@ -200,7 +200,7 @@ class CloudStream(Stream):
         cloud = read_cloud(data)
         if cloud is None or not has_channels(cloud.points.dtype) or len(cloud.points) > self._most:
             return None
-        return Ready(cloud.points.dtype, cloud)
+        return Ready(cloud.points.dtype, channelled(cloud))
 
     def _open(self) -> Mapping[str, Any]:
         self._clouds = CloudWriter(self.folder, self.form, self._most)

@@ -8,12 +8,10 @@ OUT/_edgefirst/         tables as files, members without a home, and where each 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives, is_class_mask
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import write_json
@@ -147,29 +146,25 @@ class _Trace:
 
     def write(self, progress: Progress) -> None:
         """Write the trace; `tally` is told of the members."""
-        threads = len(os.sched_getaffinity(0))
-        waiting: deque[tuple[Sample, Future[list[Found]]]] = deque()
-        before: dict[str, int] = {}
         total = len(self._drive)
-        with ThreadPoolExecutor(threads) as pool:
-            try:
-                for number, sample in enumerate(self._drive.samples):
-                    stamps = {kind: _stamp(sample, kind) for kind in self._streams}
-                    fresh = {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
-                    before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
-                    waiting.append((sample, pool.submit(self._prepare, sample, fresh)))
-                    if len(waiting) > 2 * threads:
-                        self._take(*waiting.popleft())
-                    progress(f"exporting {self._drive.name}", number, total)
-                while waiting:
-                    self._take(*waiting.popleft())
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        with closing(ahead(self._wanted(), self._prepare)) as prepared:
+            for number, ((sample, _), found) in enumerate(prepared):
+                self._take(sample, found)
+                progress(f"exporting {self._drive.name}", number, total)
         self._finish()
         progress(f"exporting {self._drive.name}", total, total)
 
-    def _prepare(self, sample: Sample, fresh: set[str]) -> list[Found]:
+    def _wanted(self) -> Iterator[tuple[Sample, set[str]]]:
+        """The samples, each with the kinds of members that the one before does not have already."""
+        before: dict[str, int] = {}
+        for sample in self._drive.samples:
+            stamps = {kind: _stamp(sample, kind) for kind in self._streams}
+            yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
+            before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
+
+    def _prepare(self, wanted: tuple[Sample, set[str]]) -> list[Found]:
         """Read a sample: its members, and last its mask of classes, of the kind SEMANTIC. Threads share this."""
+        sample, fresh = wanted
         found = []
         for kind in self._drive.dataset.members(sample.key):
             data = sample.read(kind)
@@ -180,11 +175,11 @@ class _Trace:
             found.append(Found(SEMANTIC, mask, 0, self._segments.ready(mask)))
         return found
 
-    def _take(self, sample: Sample, future: Future[list[Found]]) -> None:
+    def _take(self, sample: Sample, members: list[Found]) -> None:
         """Write what was made of a sample."""
         noted = self._tally.members.setdefault(sample.key, {})
         self._tally.stamps[sample.key] = int(sample.row["timestamp"])
-        for found in future.result():
+        for found in members:
             if found.kind == SEMANTIC:
                 self._segments.add(int(sample.row["timestamp"]), found.data, found.ready)
                 continue

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stores of others, which may be made to harm whoever reads them: how they are packed, and how large unpacked.
+
+The library and zarr unpack with whatever a store names, also with what executes it, and as far as it goes; they
+allocate what an array is said to have. Source: ncore 19.8.3, ncore/impl/data/stores.py (IndexedTarStore,
+ConsolidatedCompressedMetadataStore); Zarr storage specification version 2; c-blosc, README_CHUNK_FORMAT.
+"""
+
+from __future__ import annotations
+
+import itertools
+import lzma
+import math
+import os
+import struct
+from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgefirst_ros.export.ncore.library import CUBE, ORIGIN
+
+METADATA = ".zmetadata.cbor.xz"
+BLOCK = 512
+"""Bytes of a block of a tar file: each entry has at least one, and the last one tells where the index is."""
+HEADER = struct.Struct("<4sIQI")
+"""Magic, kind, offset and size of the index."""
+MEMORY = 1 << 28
+"""Bytes that unpacking may take; the highest level of xz takes 65 MiB."""
+MOST = 1 << 30
+"""Bytes of the largest array that is read in one."""
+LARGE, PACKED = 1 << 26, 64
+"""Bytes from which on an array is no more than so many times what its chunks have."""
+
+
+def check_size(store: Path) -> None:
+    """Raise an exception where index or metadata are larger, unpacked, than all that they can tell of.
+
+    They name every entry of a store, and repeat those of metadata; an entry takes a block at least.
+    """
+    if store.is_dir():
+        paths = (Path(place, name) for place, _, names in os.walk(store) for name in names if name.startswith(".z"))
+        room = sum(BLOCK + path.stat().st_size for path in paths)
+        _unpacked(store, (store / METADATA).read_bytes(), room)
+        return
+    import cbor2
+
+    with store.open("rb") as file:
+        known = os.fstat(file.fileno())
+        room = known.st_blocks * BLOCK or known.st_size  # holes hold nothing
+        file.seek(-BLOCK, os.SEEK_END)
+        _, _, offset, size = HEADER.unpack(file.read(HEADER.size))
+        file.seek(offset)
+        table = cbor2.loads(_unpacked(store, file.read(min(size, room)), room))
+        entries = dict(zip(table["items"], zip(table["offset_datas"], table["sizes"], strict=True), strict=True))
+        offset, size = entries[METADATA]
+        file.seek(offset)
+        _unpacked(store, file.read(min(size, room)), room)
+
+
+def _unpacked(store: Path, data: bytes, most: int) -> bytes:
+    found = lzma.LZMADecompressor(memlimit=MEMORY).decompress(data, most + 1)
+    if len(found) > most:
+        raise ValueError(f"{store.name}: index or metadata have more than {most} bytes, more than there is to tell of")
+    return found
+
+
+def guard(reader: Any) -> None:
+    """Raise an exception where an array of a sequence is packed otherwise than NCore packs, or is too large.
+
+    Afterwards what is read of it raises one where a chunk is not as large as the array says.
+    """
+    import zarr  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    for group, _ in reader._component_stores.values():
+        described = group.store.meta_store  # all metadata, consolidated: zarr looks at no others
+        for key in described:
+            if key.endswith(".zarray"):
+                _check_array(key, described[key], group.chunk_store)
+        group._chunk_store = zarr.storage.KVStore(_Chunks(group.chunk_store, described))
+
+
+def _check_array(key: str, said: Mapping[str, Any], chunks: Mapping[str, bytes]) -> None:
+    dtype, sides, pieces = np.dtype(said["dtype"]), said["shape"], said["chunks"]
+    codec = said["compressor"]
+    if dtype.hasobject or said["filters"] or (codec is not None and codec["id"] != "blosc"):
+        raise ValueError(f"{key}: packed with {codec!r}, filters {said['filters']!r}, of {dtype}")
+    if not all(type(side) is int and side >= 0 for side in (*sides, *pieces)):
+        raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r}")
+    # What is read piece by piece is as large as its pieces, which must be there.
+    own = key.startswith((f"{CUBE}/", f"{ORIGIN}/")) and codec is None
+    whole = 0 if own else math.prod(sides) * dtype.itemsize
+    if max(math.prod(pieces) * dtype.itemsize, whole) > MOST:
+        raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r} of {dtype} are more than {MOST} bytes")
+    if whole > LARGE:
+        path, sign = key.removesuffix(".zarray"), said.get("dimension_separator") or "."
+        places = itertools.product(*(range(-(-side // piece)) for side, piece in zip(sides, pieces, strict=True)))
+        there = sum(len(chunks[path + sign.join(map(str, place))]) for place in places)
+        if whole > there * PACKED:
+            raise ValueError(f"{key}: has {whole} bytes, in chunks of {there}")
+
+
+class _Chunks(MutableMapping[str, bytes]):
+    """The chunks of a store, by what its metadata say of them."""
+
+    def __init__(self, chunks: Mapping[str, bytes], described: Mapping[str, Any]) -> None:
+        self._chunks, self._described = chunks, described
+
+    def __getitem__(self, key: str) -> bytes:
+        data = self._chunks[key]
+        said = self._described.get(f"{key.rpartition('/')[0]}/.zarray")
+        if said is not None and said["compressor"] is not None:
+            # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
+            told = [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)]
+            if told != [math.prod(said["chunks"]) * np.dtype(said["dtype"]).itemsize, len(data)]:
+                raise ValueError(f"{key}: says that it has another size than it has, or than the array")
+        return data
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._chunks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._chunks)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        raise TypeError("only for reading")
+
+    def __delitem__(self, key: str) -> None:
+        raise TypeError("only for reading")

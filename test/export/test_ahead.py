@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making ahead: in order, bounded, errors in their turn."""
+
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from edgefirst_ros.export.ahead import MOST, ahead
+
+
+def test_each_item_comes_in_order_with_what_was_made_of_it():
+    def make(number):
+        time.sleep(0.002 * (number % 3))
+        return number * number
+
+    assert list(ahead(range(50), make)) == [(n, n * n) for n in range(50)]
+    assert list(ahead([], make)) == []
+
+
+def test_items_are_asked_for_in_this_thread_and_not_far_ahead():
+    asked, threads = [], set()
+
+    def items():
+        for number in range(100):
+            threads.add(threading.current_thread())
+            asked.append(number)
+            yield number
+
+    for done, _ in ahead(items(), lambda number: number):
+        assert len(asked) - done <= 2 * MOST + 1
+    assert threads == {threading.current_thread()}
+
+
+def test_an_error_is_raised_in_its_turn():
+    def make(number):
+        if number == 3:
+            raise ValueError("the third")
+        return number
+
+    made = ahead(range(10), make)
+    assert [next(made) for _ in range(3)] == [(0, 0), (1, 1), (2, 2)]
+    with pytest.raises(ValueError, match="the third"):
+        next(made)
+
+
+def test_closing_leaves_no_thread():
+    before = set(threading.enumerate())
+    with closing(ahead(range(100), lambda number: time.sleep(0.01))) as made:
+        next(made)
+    assert set(threading.enumerate()) <= before

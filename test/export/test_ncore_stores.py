@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stores of NCore: written in order by a thread of their own, the same every time, and described as they are."""
+
+import hashlib
+import json
+import lzma
+
+import numpy as np
+import pytest
+
+from edgefirst_ros import convert
+from edgefirst_ros.export import export as run
+from edgefirst_ros.synthetic import TOPICS
+
+pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+import cbor2
+import zarr
+from ncore.impl.data import stores
+
+from edgefirst_ros.export.ncore import groups, library
+
+
+@pytest.fixture(scope="module")
+def source(recording, tmp_path_factory):
+    out = tmp_path_factory.mktemp("stores")
+    topics = frozenset(TOPICS - {"model/boxes2d", "model/mask", "model/mask_compressed"})
+    convert(
+        recording(seconds=1, size=(320, 180), cube_shape=(2, 16, 4, 32), lidar_points=200, topics=topics),
+        out,
+        name="drive",
+    )
+    return out / "drive"
+
+
+def test_the_same_values_are_packed_into_the_same_bytes():
+    values = np.random.default_rng(3).normal(size=(110_000, 3)).astype(np.float32)
+    written = []
+    store = groups.Store(lambda key, data: written.append((key, bytes(data))), lambda: written.append(("closed", b"")))
+    for number in range(100):  # Blosc's threads put their blocks behind each other as they come
+        groups.Group(store).create_dataset(str(number), values)
+    store.close()
+    assert [key for key, _ in written] == [f"{n}/{name}" for n in range(100) for name in (".zarray", "0.0")] + [
+        "closed"
+    ]
+    assert len({data for key, data in written if key.endswith("0.0")}) == 1
+    assert dict(store) == {key: data for key, data in written if key.endswith(".zarray")}
+
+
+def test_what_cannot_be_written_is_said_and_ends_the_writing():
+    written = []
+
+    def full(key: str, data: bytes) -> None:
+        written.append(key)
+        raise OSError(28, "No space left on device")
+
+    store = groups.Store(full, lambda: None)
+
+    def put_many() -> None:
+        for number in range(1000):
+            store[str(number)] = b""
+
+    with pytest.raises(OSError, match="No space"):
+        put_many()
+    store.abandon()
+    count = len(written)
+    assert count < 1000
+    with pytest.raises(RuntimeError):  # nothing is taken any more
+        store["more"] = b""
+    assert len(written) == count
+
+
+@pytest.mark.parametrize("kind", ["directory", "itar"])
+def test_metadata_are_those_of_the_store_and_the_summary_those_of_the_library(source, tmp_path, kind):
+    run(source, "ncore", tmp_path / "once", store=kind)
+    paths = sorted(path for path in (tmp_path / "once").glob("*/*.zarr*"))
+    assert len(paths) == 3
+    for path in paths:
+        store = zarr.DirectoryStore(path) if kind == "directory" else stores.IndexedTarStore(path, mode="r")
+        told = cbor2.loads(lzma.decompress(store[".zmetadata.cbor.xz"]))["metadata"]
+        there = {key for key in store if key.endswith((".zarray", ".zattrs", ".zgroup"))}
+        assert told == {key: json.loads(store[key]) for key in there}
+    lib = library.library()
+    (summary,) = (tmp_path / "once").glob("*/*.json")
+    found = json.loads(summary.read_text())
+    wanted = lib.SequenceComponentGroupsReader(paths).get_sequence_meta().to_dict()
+    assert found.keys() == wanted.keys()
+    for name in found.keys() - {"component_stores"}:
+        assert found[name] == json.loads(json.dumps(wanted[name]))
+    by_path = {store["path"]: store for store in json.loads(json.dumps(wanted["component_stores"]))}
+    assert {store["path"]: store for store in found["component_stores"]} == by_path
+
+
+def test_the_same_dataset_gives_the_same_files(source, tmp_path):
+    first, again = {}, {}
+    for folder, files in (("first", first), ("again", again)):
+        run(source, "ncore", tmp_path / folder, store="directory")
+        for path in sorted((tmp_path / folder).rglob("*")):
+            if path.is_file():
+                files[str(path.relative_to(tmp_path / folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert first == again
