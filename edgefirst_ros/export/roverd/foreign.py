@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
 from edgefirst_ros.export.roverd.streams import SEGMENT, VIDEO
 from edgefirst_ros.export.roverd.video import pictures
 from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import encode_classes
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
 from edgefirst_ros.sensors.picture_file import check_jpeg
@@ -161,7 +161,7 @@ class _Trace:
             if reader and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
                 yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), kind, column)
         for sensor, channel, kind, dtype, make in (
-            ("lidar", "rng", "lidar.png", "<u2", _depth_png),
+            ("lidar", "rng", "lidar.png", "<u2", partial(encode_gray, smooth=True)),
             ("_camera", SEGMENT, "", "u1", encode_classes),
         ):
             reader = self._readers.get(sensor)
@@ -286,11 +286,3 @@ def _pcd(clouds: CloudReader, number: int) -> bytes:
 
 def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], number: int) -> bytes:
     return make(reader.frame(channel, number))
-
-
-def _depth_png(depth: NDArray[np.uint16]) -> bytes:
-    from PIL import Image
-
-    out = io.BytesIO()
-    Image.fromarray(depth).save(out, "PNG")
-    return out.getvalue()
