@@ -6,7 +6,6 @@ An Arrow batch for each sample would cost 25 times as much as a line.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import stat
@@ -78,7 +77,7 @@ def read_log(path: Path) -> list[Logged]:
             if int(checksum, 16) != isal_zlib.crc32(text):
                 break
             samples, rows, frame, annotations = json.loads(text)
-            found.append(Logged(int(samples), int(rows), dict(frame), [_row(row) for row in annotations]))
+            found.append(Logged(int(samples), int(rows), dict(frame), [dict(row) for row in annotations]))
         except (ValueError, TypeError, RecursionError):
             break
     return found
@@ -94,12 +93,5 @@ def is_plain_file(path: Path) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as JSON has them, masks as text."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value.tolist()
-
-
-def _row(given: Any) -> dict[str, Any]:
-    row = dict(given)
-    if isinstance(row.get("mask"), str):
-        row["mask"] = base64.b64decode(row["mask"], validate=True)
-    return row
+    """Numbers and arrays of numpy as JSON has them."""
+    return value.tolist()

@@ -215,7 +215,11 @@ class DatasetWriter:
             self._annotations.append(row)
         self._frames.append(frames_row)
         self.samples += 1
-        self._log.append(*before, frames_row, rows)
+        if any("mask" in row for row in rows):  # large, and no text
+            self._annotations.flush(sync=False)
+            self._frames.flush(sync=False)
+        else:
+            self._log.append(*before, frames_row, rows)
         age = self.flush_age * 2 if sample.frame_row.get("keyframe") else self.flush_age
         if age >= self._due or self._annotations.heavy or self._frames.heavy:
             self.flush()

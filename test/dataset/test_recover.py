@@ -28,7 +28,6 @@ from leftovers import (
     table,
 )
 
-from edgefirst_ros.dataset.journal import read_journal
 from edgefirst_ros.dataset.recover import recover, recover_all
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
@@ -152,18 +151,6 @@ def zeroed(data, begin, share, chance):
         if chance.random() < share:
             data[start : start + 4096] = bytes(len(data[start : start + 4096]))
     return bytes(data)
-
-
-def test_masks_since_the_last_commit_are_there(tmp_path):
-    """Bytes that are no text, in samples that only the log of rows has."""
-    masks = [None, bytes(range(256)), b"", b'\xff\x00\n "\\']
-    samples = [sample(number) for number in range(len(masks))]
-    for one, mask in zip(samples, masks, strict=True):
-        one.annotations[:] = [{"label": "car", "mask": mask}]
-    left = leave(tmp_path / "left", samples, commits=(0,))
-    assert len(list(read_journal(left.arrow_journal))) == 1
-    recover(left.container)
-    assert list(table(left.arrow)["mask"]) == masks
 
 
 # ---- what it reports, and what it leaves alone -----------------------------------------------
