@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, world_to_ecef
@@ -21,6 +22,12 @@ from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, 
 BASE = "base_link"
 OPTICAL = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
 """Optical axes (x right, y down, z forward) to those of a vehicle."""
+
+
+def measured(row: Mapping[str, Any], kind: str) -> int:
+    """When a member of a sample was measured, ns since the epoch: as its row says of it, else as of the sample."""
+    columns = [f"{companion}_timestamp" for companion, other in KIND_OF.items() if other == kind]
+    return int(next((row[name] for name in columns if row.get(name) is not None), row["timestamp"]))
 
 
 @dataclass(frozen=True)
@@ -160,12 +167,7 @@ class Drive:
     @cached_property
     def box_stamps(self) -> NDArray[np.int64]:
         """(N,) ns since the epoch when the boxes of a sample were measured: as its points, else as the sample."""
-        columns = ("lidar_points",) if self.fused == "lidar" else ("radar_targets", "radar_clusters")
-        found = self.stamps.copy()
-        for n, row in enumerate(self.rows):
-            known = [row[name] for base in columns if row.get(name := f"{base}_timestamp") is not None]
-            found[n] = known[0] if known else found[n]
-        return found
+        return np.array([measured(row, f"{self.fused}.pcd") for row in self.rows], np.int64)
 
     @property
     def camera(self) -> dict[str, Any]:

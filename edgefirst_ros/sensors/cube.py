@@ -21,7 +21,7 @@ from PIL import Image
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.grayscale import SUB, unpacked
+from edgefirst_ros.sensors.grayscale import filtered, unpacked
 from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk, png_chunks, png_parts
 
 if TYPE_CHECKING:
@@ -111,12 +111,9 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
         values = np.ascontiguousarray(moved.transpose([layout.index(code) for code in present] + [len(layout)]))
     height = sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1)
     width = values.size // height
-    lines = values.reshape(height, width).byteswap().view(np.uint8)  # PNG wants the high byte first
-    filtered = np.empty((height, 2 * width + 1), np.uint8)
-    filtered[:, 0] = SUB  # on real cubes the fastest to deflate, 7 % larger than none at all
-    filtered[:, 1:3] = lines[:, :2]
-    filtered[:, 1] ^= 0x80  # int16 + 32768 as uint16 is a flip of the top bit, and no difference has it
-    np.subtract(lines[:, 2:], lines[:, :-2], out=filtered[:, 3:])
+    # PNG wants the high byte first. On real cubes SUB is the fastest to deflate, 7 % larger than no filter.
+    lines = filtered(values.reshape(height, width).byteswap().view(np.uint8), 2)
+    lines[:, 1] ^= 0x80  # int16 + 32768 as uint16 is a flip of the top bit, and no difference has it
     texts = {
         "layout": list(layout),
         "shape": list(shape),
@@ -133,7 +130,7 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
             PNG_SIGNATURE,
             png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 0, 0, 0, 0)),
             *described,
-            *png_parts(b"IDAT", isal_zlib.compress(filtered, 1)),
+            *png_parts(b"IDAT", isal_zlib.compress(lines, 1)),
             png_chunk(b"IEND", b""),
         )
     )

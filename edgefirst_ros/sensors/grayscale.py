@@ -34,12 +34,7 @@ def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
         body = np.packbits(values, axis=1)
     else:
         body = np.ascontiguousarray(values, values.dtype.newbyteorder(">")).view(np.uint8)
-    lines = np.empty((height, 1 + body.shape[1]), np.uint8)
-    lines[:, 0] = SUB if smooth else NONE
-    lines[:, 1:] = body
-    if smooth:
-        step = max(1, bits // 8)
-        np.subtract(body[:, step:], body[:, :-step], out=lines[:, 1 + step :])
+    lines = filtered(body, max(1, bits // 8) if smooth else 0)
     return b"".join(
         (
             PNG_SIGNATURE,
@@ -48,6 +43,21 @@ def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
             png_chunk(b"IEND", b""),
         )
     )
+
+
+def filtered(body: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
+    """Lines as a PNG packs them, (height, 1 + bytes), of the bytes of pixels (height, bytes).
+
+    Each byte less the one `step` bytes before it (filter SUB), or with a step of 0 as it is.
+    """
+    lines = np.empty((len(body), 1 + body.shape[1]), np.uint8)
+    lines[:, 0] = SUB if step else NONE
+    lines[:, 1 : 1 + step] = body[:, :step]
+    if step:
+        np.subtract(body[:, step:], body[:, :-step], out=lines[:, 1 + step :])
+    else:
+        lines[:, 1:] = body
+    return lines
 
 
 def decode_gray(png: bytes) -> NDArray[Any] | None:

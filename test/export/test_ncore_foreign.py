@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
+from small_camera import small_camera
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.export import restore
@@ -35,16 +36,7 @@ def sequence(folder, seen):
     poses.store_dynamic_pose("rig", "world", np.repeat(np.eye(4)[None], 2, 0), np.array([US, US + 1_000_000], "u8"))
     for sensor in ("left", "top"):
         poses.store_static_pose(sensor, "rig", np.eye(4))
-    model = lib.OpenCVPinholeCameraModelParameters(
-        resolution=np.array([8, 6], np.uint64),
-        shutter_type=lib.ShutterType.GLOBAL,
-        principal_point=np.array([4.5, 3.5], "f4"),
-        focal_length=np.array([5, 6], "f4"),
-        radial_coeffs=np.zeros(6, "f4"),
-        tangential_coeffs=np.zeros(2, "f4"),
-        thin_prism_coeffs=np.zeros(4, "f4"),
-    )
-    new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", model)
+    new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", small_camera(lib))
     camera, lidar = new(v4.CameraSensorComponent.Writer, "left"), new(v4.LidarSensorComponent.Writer, "top")
     for n in range(4):
         at = np.array([US + STEP * (n + 1)] * 2, np.uint64)

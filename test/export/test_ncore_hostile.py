@@ -14,6 +14,7 @@ import numcodecs
 import numpy as np
 import pytest
 from PIL import Image
+from small_camera import small_camera
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError
@@ -53,16 +54,7 @@ def sequence(folder, pictures, spoil=None, own=False):
         poses = new(v4.PosesComponent.Writer, "default")
         poses.store_dynamic_pose("rig", "world", way, np.array([US, US + 1_000_000], np.uint64))
         poses.store_static_pose("left", "rig", np.eye(4))
-        model = lib.OpenCVPinholeCameraModelParameters(
-            resolution=np.array([8, 6], np.uint64),
-            shutter_type=lib.ShutterType.GLOBAL,
-            principal_point=np.array([4.5, 3.5], "f4"),
-            focal_length=np.array([5, 6], "f4"),
-            radial_coeffs=np.zeros(6, "f4"),
-            tangential_coeffs=np.zeros(2, "f4"),
-            thin_prism_coeffs=np.zeros(4, "f4"),
-        )
-        new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", model)
+        new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", small_camera(lib))
         made = new(v4.CameraSensorComponent.Writer, "left")
         for n, picture in enumerate(pictures):
             at = US + 100_000 * (n + 1)

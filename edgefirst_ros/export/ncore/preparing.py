@@ -10,21 +10,18 @@ from typing import Any
 
 from isal import isal_zlib
 
+from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
-from edgefirst_ros.export.drive import Drive
+from edgefirst_ros.export.drive import Drive, measured
 from edgefirst_ros.export.ncore import checks
 from edgefirst_ros.export.ncore.labels import Labels, Marks, depth
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, Rays, rays
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import png_chunks
 
-STAMPS = {
-    "radar.png": ("radar_cube_timestamp",),
-    "radar.pcd": ("radar_targets_timestamp", "radar_clusters_timestamp"),
-    "lidar.pcd": ("lidar_points_timestamp",),
-}
-"""Kind of a member -> columns of the frames table that may have its stamp."""
+COMPANIONS = frozenset(KIND_OF.values())
+"""Kinds of members that have stamps of their own."""
 MICROSECOND = 1000
 
 
@@ -82,9 +79,8 @@ class Preparation:
         drive, last = self._drive, dict[str, int]()
         for number, (sample, row) in enumerate(zip(drive.samples, drive.rows, strict=True)):
             stamps, fits = {}, set()
-            for kind in STAMPS.keys() & drive.dataset.members(sample.key).keys():
-                told = [row[column] for column in STAMPS[kind] if row.get(column) is not None]
-                at = stamps[kind] = int(told[0] if told else drive.stamps[number])
+            for kind in COMPANIONS & drive.dataset.members(sample.key).keys():
+                at = stamps[kind] = measured(row, kind)
                 if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
                     fits.add(kind)
                 if kind in fits or kind not in last:

@@ -26,7 +26,7 @@ from edgefirst_ros.export.ncore.labels import Cuboids, Labels, plain
 from edgefirst_ros.export.ncore.library import PIECE, components, library
 from edgefirst_ros.export.ncore.losses import losses
 from edgefirst_ros.export.ncore.points import Rays
-from edgefirst_ros.export.ncore.preparing import MICROSECOND, STAMPS, Member, Preparation, Ready, Task
+from edgefirst_ros.export.ncore.preparing import COMPANIONS, MICROSECOND, Member, Preparation, Ready, Task
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
@@ -178,7 +178,7 @@ class _Sequence:
                     self._camera(n, kind, data[: len(data) - rest], ready.rows)
                     self._tally["bytes of NUL"] += rest
                     home, key = "camera", str(stamp)
-            elif kind in STAMPS:
+            elif kind in COMPANIONS:
                 home, key = self._companion(task, member)
             elif kind == "depth.png" and reached:
                 self._labels.add_depth(member.made, stamp)

@@ -125,7 +125,7 @@ class _Own:
         if sensor:
             key = sequence, kind
             if key not in self._sources:
-                if SENSORS[kind][0] != sensor:
+                if SENSORS[kind] != sensor:
                     raise DatasetError(f"{self._side / LIST}: {kind} comes from {sensor!r}")
                 self._sources[key] = _Source(self._source / sequence / sensor, kind)
             data = self._sources[key].member(entry, note)

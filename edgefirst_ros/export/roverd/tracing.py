@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ahead import ahead
-from edgefirst_ros.export.drive import Drive, drives, is_class_mask
+from edgefirst_ros.export.drive import Drive, drives, is_class_mask, measured
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import write_json
 from edgefirst_ros.export.roverd.clouds import most_points
@@ -45,12 +45,12 @@ SIDE, HEAD, LIST, FILES = "_edgefirst", "dataset.json", "samples.jsonl", "member
 """The folder beside the traces, and what is in it."""
 FORM = "edgefirst_ros roverd 1"
 SENSORS = {
-    "camera.jpeg": ("camera", ()),
-    "radar.png": ("radar", ("radar_cube",)),
-    "radar.pcd": ("radar_points", ("radar_targets", "radar_clusters")),
-    "lidar.pcd": ("lidar_points", ("lidar_points",)),
+    "camera.jpeg": "camera",
+    "radar.png": "radar",
+    "radar.pcd": "radar_points",
+    "lidar.pcd": "lidar_points",
 }
-"""Kind of a member: its sensor, and the columns of the frames table that tell its stamp."""
+"""Kind of a member -> its sensor."""
 SEMANTIC = "_camera"
 
 
@@ -136,7 +136,7 @@ class _Trace:
         self._streams: dict[str, Stream] = {"camera.jpeg": camera, "radar.png": CubeStream(self._folder / "radar")}
         for kind in ("radar.pcd", "lidar.pcd"):
             most = most_points(container, found.get(kind, ()))
-            self._streams[kind] = CloudStream(self._folder / SENSORS[kind][0], most)
+            self._streams[kind] = CloudStream(self._folder / SENSORS[kind], most)
         self._segments = SegmentStream(self._folder / SEMANTIC)
         for stream in (*self._streams.values(), self._segments):
             closing.callback(stream.abandon)
@@ -158,7 +158,7 @@ class _Trace:
         """The samples, each with the kinds of members that the one before does not have already."""
         before: dict[str, int] = {}
         for sample in self._drive.samples:
-            stamps = {kind: _stamp(sample, kind) for kind in self._streams}
+            stamps = {kind: measured(sample.row, kind) for kind in self._streams}
             yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
             before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
 
@@ -185,11 +185,11 @@ class _Trace:
                 continue
             noted[found.kind] = [len(found.data), found.crc]
             stream = self._streams.get(found.kind)
-            entry = stream.add(_stamp(sample, found.kind), found.data, found.ready) if stream else None
+            entry = stream.add(measured(sample.row, found.kind), found.data, found.ready) if stream else None
             if entry is None:
                 self._keep(sample, found.kind, found.data)
             else:
-                noted[found.kind] += [SENSORS[found.kind][0], *entry]
+                noted[found.kind] += [SENSORS[found.kind], *entry]
                 if found.kind == "camera.jpeg":
                     self._pictures.append(sample)
 
@@ -206,7 +206,7 @@ class _Trace:
         drive = self._drive
         channels: dict[str, list[str]] = {}
         for kind, stream in self._streams.items():
-            name = SENSORS[kind][0]
+            name = SENSORS[kind]
             channels[name] = stream.close()
             self._tally.entries[name] += len(stream.stamps)
             for reason, number in stream.kept.items():
@@ -232,16 +232,6 @@ class _Trace:
         }
         text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())  # JSON is YAML
         (self._folder / "config.yaml").write_text(text, encoding="utf-8")
-
-
-def _stamp(sample: Sample, kind: str) -> int:
-    """When a member was measured, ns: as the frames table says of a companion, else the sample's own time."""
-    row = sample.row
-    for column in SENSORS[kind][1]:
-        stamp = row.get(f"{column}_timestamp")
-        if stamp is not None:
-            return int(stamp)
-    return int(row["timestamp"])
 
 
 def _class_mask(sample: Sample) -> bytes | None:
