@@ -161,6 +161,16 @@ def test_calls_fail(runs, shim, layout, number):
     assert codes[3] > 0 or not number
 
 
+@pytest.mark.parametrize(("layout", "name"), [("zip", "fsync"), ("directory", "syncfs")])
+def test_the_disk_takes_everything_until_it_is_to_keep_it(runs, shim, layout, name):
+    """A broken disk tells so when it is waited for; then the dataset must not be called complete."""
+    disk = runs(TINY, shim=shim)
+    whole = complete(disk, layout, log=os.fspath(disk.log))
+    at = next(n for n, call in enumerate(disk.calls(), 1) if call[1] == name)
+    assert disk.convert(layout, log=os.fspath(disk.log), at=at, number=1, errno=errno.EIO) == 1
+    judge(disk, 1, whole, layout, len(whole[1][0]), os.strerror(errno.EIO))
+
+
 # ---- full --------------------------------------------------------------------------------------
 def test_a_small_disk_is_full_at_any_point(runs):
     if not may_mount():

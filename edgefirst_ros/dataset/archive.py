@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers of members: a ZIP that is only ever appended to, and a plain folder.
+"""A ZIP that is only ever appended to, and what it has in common with a plain folder (folder.py).
 
 Every member lies whole behind a complete local header, so that a ZIP without its end can be read up to the cut.
 """
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import NEW_FILE, OPEN_FOLDER, claim_file, give_back, reopen_file, reporting, write_at
+from edgefirst_ros.dataset.claim import byte_views, claim_file, give_back, reopen_file, reporting, write_at
 from edgefirst_ros.dataset.names import parse_member
 from edgefirst_ros.dataset.scan import Lost, scan
 from edgefirst_ros.dataset.seen import Seen
 from edgefirst_ros.dataset.space import StillThere, largest_file
 from edgefirst_ros.dataset.zipformat import END_BYTES, Entry, central_record, end_records, local_header, new_entry
-from edgefirst_ros.errors import StorageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -110,7 +109,7 @@ class ArchiveWriter:
         the archive then ends with the member before.
         """
         self.seen.add(name)
-        views, size = _views(buffers)
+        views, size = byte_views(buffers)
         crc = 0
         for view in views:
             crc = isal_zlib.crc32(view, crc)
@@ -244,104 +243,3 @@ class _Spill:
         """Give the file back; closing twice does nothing."""
         with contextlib.suppress(OSError):
             self._file.close()
-
-
-class DirectoryWriter:
-    """Writes each member as a file below `path`, a folder that must not exist yet; no link is followed.
-
-    A member appears under its name only when it is whole.
-    """
-
-    _UNNAMED = ".partial"
-
-    def __init__(self, path: Path, *, reopen: bool = False) -> None:
-        """`reopen`: take over what a dead writer left; its members are made known by `seen`."""
-        self.path = path
-        self.seen = Seen()
-        self._bytes = 0
-        self._sequence = ""
-        self._folder = -1
-        self._unwanted: list[str] = []
-        with reporting(path, "open" if reopen else "create"):
-            if not reopen:
-                os.mkdir(path, 0o755)
-            self._root = os.open(path, OPEN_FOLDER)
-        self._there = StillThere(path, self._root)
-
-    def begin(self) -> None:
-        """Mark the beginning of a sample."""
-        self.seen.recent.clear()
-
-    def undo(self) -> None:
-        """Remove the members added since `begin`."""
-        self._unwanted += self.seen.undo()
-        with contextlib.suppress(StorageError):
-            self._clear()
-
-    def _clear(self) -> None:
-        """Remove what belongs to no sample."""
-        while self._unwanted:
-            name = self._unwanted[-1]
-            with reporting(self.path / name, "remove"):
-                (self.path / name).unlink(missing_ok=True)
-            self._unwanted.pop()
-
-    def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
-        """Write a member made of `buffers`, one after the other; `time_ns` becomes the file's time.
-
-        Raises DatasetError for a name that is no member's or was added before, and when writing fails.
-        """
-        self._clear()
-        sequence = self.seen.add(name).sequence
-        views, size = _views(buffers)
-        with reporting(self.path / name, "write"):
-            if sequence != self._sequence:
-                self._enter(sequence)
-            fd = os.open(self._UNNAMED, NEW_FILE, 0o644, dir_fd=self._folder)
-            try:
-                write_at(fd, views, 0)
-                os.utime(fd, ns=(time_ns, time_ns))
-                os.rename(self._UNNAMED, name.partition("/")[2], src_dir_fd=self._folder, dst_dir_fd=self._folder)
-            except OSError:
-                self._unwanted.append(f"{sequence}/{self._UNNAMED}")
-                raise
-            finally:
-                os.close(fd)
-        self._bytes += size
-
-    def _enter(self, sequence: str) -> None:
-        with contextlib.suppress(FileExistsError):  # one continued; a link in its place is refused by the next line
-            os.mkdir(sequence, 0o755, dir_fd=self._root)
-        folder = os.open(sequence, OPEN_FOLDER, dir_fd=self._root)
-        if self._folder >= 0:
-            os.close(self._folder)
-        self._folder, self._sequence = folder, sequence
-
-    def flush(self, sync: bool) -> int:
-        """Nothing is held back in the process; `sync`: wait until the disk has it all. Returns the bytes so far."""
-        if sync:
-            os.sync()  # thousands of small files: one call for all is cheaper than one for each
-        with reporting(self.path, "write"):
-            self._there.check()
-        return self._bytes
-
-    closing_bytes = 0
-
-    def close(self) -> None:
-        """Sync and close."""
-        self._clear()
-        self.flush(sync=True)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Close without syncing; closing twice does nothing."""
-        for fd in (self._folder, self._root):
-            if fd >= 0:
-                give_back(fd)
-        self._folder = self._root = -1
-
-
-def _views(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
-    views = [memoryview(buffer) for buffer in buffers]
-    views = [view.cast("B") for view in views if view.nbytes]
-    return views, sum(map(len, views))

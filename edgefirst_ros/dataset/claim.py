@@ -11,8 +11,12 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _IOV_MAX = 1024
@@ -128,6 +132,13 @@ def _is_locked(fd: int, path: Path) -> bool:
         if isinstance(error, BlockingIOError):
             raise InUseError(f"{path}: another writer is at work on this dataset") from None
         raise
+
+
+def byte_views(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
+    """The bytes of buffers as `write_at` takes them, and how many they are."""
+    views = [memoryview(buffer) for buffer in buffers]
+    views = [view.cast("B") for view in views if view.nbytes]
+    return views, sum(map(len, views))
 
 
 def write_at(fd: int, views: Sequence[memoryview], offset: int) -> int:

@@ -8,14 +8,15 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from isal import isal_zlib
 
+from edgefirst_ros.dataset.zipformat import LOCAL, LOCAL_MARK
 from edgefirst_ros.errors import DatasetError
 
-LOCAL_HEADER = struct.Struct("<4sHHHHHIIIHH")
 LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one
 DEFLATE_LIMIT = 1032  # deflate cannot do better: RFC 1951, 258 bytes from two bits
 STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
@@ -36,6 +37,9 @@ class Container(Protocol):
 
     def read(self, name: str) -> bytes:
         """A whole member, its checksum compared. Raises DatasetError."""
+
+    def head(self, name: str, size: int) -> bytes:
+        """At most `size` bytes a member begins with, not checked. Raises DatasetError."""
 
 
 def open_container(path: Path) -> Container:
@@ -97,17 +101,34 @@ class Archive:
         """The same for one of several entries with one name."""
         place = f"{self.path}: {entry.filename!r}"
         try:
-            header = LOCAL_HEADER.unpack(self.pread(LOCAL_HEADER.size, entry.header_offset))
-            if header[0] != b"PK\x03\x04":
-                raise DatasetError(f"no local header at {entry.header_offset}")
-            start = entry.header_offset + LOCAL_HEADER.size + header[9] + header[10]
-            data = _unpacked(self.pread(entry.compress_size, start), entry)
+            data = _unpacked(self.packed(entry), entry)
         except (DatasetError, zlib.error) as error:
             raise DatasetError(f"{place}: {error}") from error
         crc = isal_zlib.crc32(data)
         if crc != entry.CRC:
             raise DatasetError(f"{place}: CRC is {crc:08x}, must be {entry.CRC:08x}")
         return data
+
+    def damaged(self) -> Iterator[tuple[zipfile.ZipInfo, str]]:
+        """The members that cannot be read whole, and why."""
+        for entry in self.entries:
+            try:
+                self.read_entry(entry)
+            except DatasetError as error:
+                yield entry, str(error)
+
+    def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
+        """The data of an entry as they lie in the file, at most `most` bytes of them. Raises DatasetError."""
+        mark, *_, named, extended = LOCAL.unpack(self.pread(LOCAL.size, entry.header_offset))
+        if mark != LOCAL_MARK:
+            raise DatasetError(f"no local header at {entry.header_offset}")
+        size = entry.compress_size if most is None else min(most, entry.compress_size)
+        return self.pread(size, entry.header_offset + LOCAL.size + named + extended)
+
+    def head(self, name: str, size: int) -> bytes:
+        """The first bytes of a member, of a stored one without reading the others. Raises DatasetError."""
+        entry = self._entry(name)
+        return self.packed(entry, size) if entry.compress_type == STORED else self.read_entry(entry)[:size]
 
     def _entry(self, name: str) -> zipfile.ZipInfo:
         try:
@@ -154,14 +175,18 @@ class Folder:
     def read(self, name: str) -> bytes:
         """A whole member. Raises DatasetError."""
         size = self.size(name)
-        try:
-            with open(self.path / name, "rb") as handle:
-                data = handle.read(size + 1)
-        except OSError as error:
-            raise DatasetError(f"{self.path}: {name!r}: {error}") from error
+        data = self.head(name, size + 1)
         if len(data) != size:
             raise DatasetError(f"{self.path}: {name!r} changed its size from {size} bytes while it was read")
         return data
+
+    def head(self, name: str, size: int) -> bytes:
+        """At most `size` bytes a member begins with. Raises DatasetError."""
+        try:
+            with open(self.path / name, "rb") as handle:
+                return handle.read(size)
+        except OSError as error:
+            raise DatasetError(f"{self.path}: {name!r}: {error}") from error
 
 
 def _files(path: Path, prefix: str) -> list[tuple[str, int]]:

@@ -194,7 +194,8 @@ def read_checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, obj
     with file:
         try:
             stream = pa.ipc.open_stream(file)
-        except (pa.ArrowException, OSError):
+            stream.schema.names  # noqa: B018  one that is no UTF-8 is met here
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
             return
         while True:
             try:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from isal import isal_zlib
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.archive import ArchiveWriter, Container, DirectoryWriter
+from edgefirst_ros.dataset.archive import ArchiveWriter, Container
 from edgefirst_ros.dataset.claim import reopen_folder, reporting
+from edgefirst_ros.dataset.folder import DirectoryWriter
 from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints
-from edgefirst_ros.dataset.names import KIND_OF, KINDS, DatasetPaths, Member, member_name, parse_member, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, parse_member, safe_name
 from edgefirst_ros.dataset.rowlog import is_plain_file, read_log
-from edgefirst_ros.dataset.scan import Lost, scan
+from edgefirst_ros.dataset.scan import Lost, files, missing, present, scan, whole_samples
 from edgefirst_ros.dataset.seen import FrameSet, keys_of
 from edgefirst_ros.dataset.zipformat import Entry, unix_time
 from edgefirst_ros.errors import DatasetError, MessageError
@@ -76,15 +79,19 @@ class Leftover:
             raise
 
     def _read_journals(self) -> None:
-        rows = sum(batch.num_rows for batch in _first(self.paths.arrow_journal, None))
-        samples = 0
+        rows = order = 0
+        ends = {0: 0}  # rows up to the end of each batch of annotations, and the checksum of their samples
+        for batch in _first(self.paths.arrow_journal, None):
+            order, rows = _order_of(batch, order), rows + batch.num_rows
+            ends[rows] = order
+        samples = order = 0
         for batch, checkpoint in _batches(self.paths.frames_journal):
             self.companions = _companions(batch.schema)
-            samples += batch.num_rows
+            order, samples = _order_of(batch, order), samples + batch.num_rows
             if checkpoint is None:
                 continue
             point = _point(checkpoint)
-            if point is not None and point.samples == samples and point.rows <= rows:
+            if point is not None and point.samples == samples and ends.get(point.rows) == order:
                 self.points.append(point)
                 description = checkpoint.get("description")
                 self.description.update(description if isinstance(description, dict) else {})
@@ -130,19 +137,24 @@ class Leftover:
 
         What the disk had for certain is taken as it is, unless `verify`.
         """
-        synced = Checkpoint() if verify else max(self.points, key=lambda point: point.bytes if point.synced else -1)
         if isinstance(self.container, ArchiveWriter):
-            # A file that is shorter than the disk was to have it shows that the disk did not keep its word.
-            with reporting(self.container.path, "read"):
-                kept = os.fstat(self.container.fd).st_size >= synced.bytes
-            yield from self._in_archive(self.container, synced.bytes if kept else 0)
+            yield from self._in_archive(self.container, 0 if verify else self._trusted(self.container))
         else:
-            yield from self._in_folder(synced.samples)
+            yield from self._in_folder(0 if verify else max(p.samples if p.synced else 0 for p in self.points))
+
+    def _trusted(self, archive: ArchiveWriter) -> int:
+        """How many bytes the disk has for certain: none where a shorter file shows that it did not keep its word."""
+        synced = max(p.bytes if p.synced else 0 for p in self.points)
+        with reporting(archive.path, "read"):
+            return synced if os.fstat(archive.fd).st_size >= synced else 0
 
     def _in_archive(self, archive: ArchiveWriter, trusted: int) -> Iterator[Found | Lost]:
+        own = self.journalled
         for found in _scan(archive, trusted):
             if isinstance(found, Lost):
                 yield found
+            elif own and parse_member(found.text) is None:  # a header has no checksum
+                yield Lost(found.start, found.end, found.text, "no name of a member")
             elif archive.keep(found):
                 yield Found(found.text, unix_time(found.time, found.date), partial(_head, archive, found.data))
             else:
@@ -153,16 +165,17 @@ class Leftover:
         for batch in self.frames(trusted):
             for key in keys_of(batch):
                 known.add(*key)
-        for name, file in _files(self.paths.members_partial):
+        for name, file in files(self.paths.members_partial):
             member = parse_member(name)
             with reporting(file, "read"):
-                status = file.stat()
+                status = file.lstat()
             if member is None:
                 why = "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
-                yield Lost(0, status.st_size, name, why)
-                continue
-            why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
-            if why:
+            elif not stat.S_ISREG(status.st_mode):
+                why = "no regular file"
+            else:
+                why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
+            if member is None or why:
                 yield Lost(0, status.st_size, name, why)
                 continue
             self.container.seen.note(member)
@@ -176,12 +189,12 @@ class Leftover:
         return self._rewind_folder()
 
     def _rewind_archive(self, archive: ArchiveWriter) -> Checkpoint:
-        synced, last, reached = max(p.bytes if p.synced else 0 for p in self.points), self.points[-1].bytes, 0
-        for found in _scan(archive, synced):
-            if isinstance(found, Lost) or found.end > last:
-                break
-            reached = found.end
-        point = next(p for p in reversed(self.points) if p.bytes <= reached)
+        trusted, ends = self._trusted(archive), {0: 0}
+        wanted, rows = {p.samples for p in self.points}, _rows(self.frames(self.points[-1].samples))
+        with reporting(archive.path, "read"):
+            for number, end in enumerate(whole_samples(archive.fd, scan(archive.fd, trusted), rows), 1):
+                ends.update({number: end} if number in wanted else {})
+        point = next(p for p in reversed(self.points) if ends.get(p.samples) == p.bytes)
         for found in _scan(archive, point.bytes):
             if isinstance(found, Lost) or found.end > point.bytes or not archive.keep(found):
                 break
@@ -191,15 +204,15 @@ class Leftover:
     def _rewind_folder(self) -> Checkpoint:
         synced, whole = max(p.samples if p.synced else 0 for p in self.points), 0
         for row in _rows(self.frames(self.points[-1].samples)):
-            found = list(_present(self.paths.members_partial, row["name"], row["frame"]))
-            if not expected_kinds(row) <= {member.kind for member, _ in found}:
+            found = list(present(self.paths.members_partial, row["name"], row["frame"]))
+            if missing(row, {member.kind for member, _ in found}):
                 break
             if whole >= synced and any(_fault(file, member.kind) for member, file in found):
                 break
             whole += 1
         point = next(p for p in reversed(self.points) if p.samples <= whole)
         for row in _rows(self.frames(point.samples)):
-            for member, _ in _present(self.paths.members_partial, row["name"], row["frame"]):
+            for member, _ in present(self.paths.members_partial, row["name"], row["frame"]):
                 self.container.seen.note(member)
         return point
 
@@ -220,19 +233,26 @@ def _open(paths: DatasetPaths, members: Path) -> tuple[Container, int]:
         raise
 
 
-def expected_kinds(row: Mapping[str, Any]) -> frozenset[str]:
-    """The kinds of members that a sample has for certain, by its row of the frames table; without the camera's."""
-    return frozenset(kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None)
-
-
 def _batches(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
     """The batches of a journal with their checkpoints, up to the first that no writer can have made."""
-    known = None
+    known, before = None, FrameSet()
     for batch, checkpoint in read_checkpoints(path) if is_plain_file(path) else ():
         known = _is_journal(batch.schema) if known is None else known
         if not known or not _is_sound(batch):
             return
+        keys = set(keys_of(batch))
+        if any(key in before for key in keys):  # the rows of a sample are never divided: it is there twice
+            return
+        for key in keys:
+            before.add(*key)
         yield batch, checkpoint
+
+
+def _order_of(batch: pa.RecordBatch, order: int) -> int:
+    """The checksum of the samples before, `order`, continued by those of a batch of either journal."""
+    for name, frame in dict.fromkeys(keys_of(batch)):
+        order = isal_zlib.crc32(f"{name}/{frame}".encode(), order)
+    return order
 
 
 def _companions(columns: pa.Schema) -> list[str]:
@@ -298,32 +318,6 @@ def _head(archive: ArchiveWriter, offset: int, size: int) -> bytes:
 def _head_of_file(file: Path, size: int) -> bytes:
     with reporting(file, "read"), file.open("rb") as handle:
         return handle.read(size)
-
-
-def _present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Path]]:
-    """The members of a frame that are there as files."""
-    for kind in KINDS if safe_name(sequence) == sequence else ():
-        file = root / member_name(sequence, frame, kind)
-        if is_plain_file(file):
-            yield Member(sequence, frame, kind), file
-
-
-def _files(root: Path) -> Iterator[tuple[str, Path]]:
-    """(name, file) of all regular files one folder below, in the order of frames."""
-    for folder in _listed(root, os.DirEntry.is_dir):
-        found = [(f"{folder.name}/{file.name}", file) for file in _listed(folder, os.DirEntry.is_file)]
-        yield from sorted(found, key=lambda item: _order(item[0]))
-
-
-def _listed(folder: Path, is_wanted: Callable[..., bool]) -> list[Path]:
-    with reporting(folder, "list"), os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if is_wanted(entry, follow_symlinks=False)]
-    return [folder / name for name in sorted(names)]
-
-
-def _order(name: str) -> tuple[int, int, str]:
-    member = parse_member(name)
-    return (member.frame, KINDS.index(member.kind), name) if member is not None else (-1, 0, name)
 
 
 def _fault(file: Path, kind: str) -> str:

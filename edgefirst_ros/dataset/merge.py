@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.uniting import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
-from edgefirst_ros.dataset.zipformat import LOCAL, Deflated
+from edgefirst_ros.dataset.zipformat import Deflated
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
@@ -204,9 +204,7 @@ def _deflated(container: Container) -> dict[str, zipfile.ZipInfo]:
 
 def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:
     """The data of a deflated member, which was read before: it is whole."""
-    *_, named, extended = LOCAL.unpack(archive.pread(LOCAL.size, entry.header_offset))
-    data = archive.pread(entry.compress_size, entry.header_offset + LOCAL.size + named + extended)
-    return Deflated(data, entry.file_size, entry.CRC)
+    return Deflated(archive.packed(entry), entry.file_size, entry.CRC)
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:

@@ -20,8 +20,8 @@ from edgefirst_ros.dataset.forms.change import RASTER, Boxes, Change
 from edgefirst_ros.dataset.forms.flatten import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.forms.read import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.forms.write import FORMS, write_rows
-from edgefirst_ros.dataset.placing import sync_folder
 from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.syncing import sync_folder
 from edgefirst_ros.dataset.versions import Survey, survey, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError
 

@@ -240,7 +240,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
             return candidate
     tried = dict.fromkeys(str(c.container if c.layout == "zip" else c.members) for c in candidates)
     unfinished = any(os.path.lexists(c.members_partial) for c in candidates)
-    hint = "; there is an unfinished one (*.partial)" if unfinished else ""
+    hint = f"; there is an unfinished one: edgefirst-ros recover {text} completes it" if unfinished else ""
     raise DatasetError(f"{text}: no dataset here; looked for {', '.join(tried)}{hint}")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from edgefirst_ros.dataset.claim import reporting
 from edgefirst_ros.dataset.journal import remade_path
 from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.syncing import sync_folder
 from edgefirst_ros.errors import DatasetError
 
 
@@ -112,12 +113,3 @@ def remove_tree(path: Path) -> None:
         path.unlink()
     elif path.exists():
         shutil.rmtree(path)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the disk keep the names in a folder."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import pyarrow as pa
+
 from edgefirst_ros.counts import INTERRUPTED
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.dataset.leftover import Found
 from edgefirst_ros.dataset.names import Member
-from edgefirst_ros.dataset.seen import FrameSet
+from edgefirst_ros.dataset.seen import FrameSet, keys_of
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.exif import ExifFound, read_exif
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
@@ -24,6 +26,8 @@ REFERENCE = "reference"
 _HEADS = (1 << 12, 1 << 17)
 """Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""
 _NOTHING = ExifFound(None, None, None, None, None, None)
+_SINGLE = 2e-5
+"""Degrees: positions of annotations have steps of 1.5e-5 at 180."""
 _STAMPS = range(-(1 << 63), 1 << 63)
 
 
@@ -39,6 +43,8 @@ class Rebuilt:
         self._without_picture: dict[tuple[str, int], int] = {}
         self._in_frames = FrameSet()
         self._in_annotations = FrameSet()
+        self._told: dict[tuple[str, int], tuple[Any, ...]] = {}
+        """Stamp, size and position by the rows of annotations, of samples that have only these."""
         self._rows = Journal(annotations, ANNOTATION_JOURNAL)
         self._frames = Journal(frames, schema.journal_schema(schema.frames_columns(companions)))
 
@@ -46,9 +52,12 @@ class Rebuilt:
         """Take note of a sample that has its row of frames."""
         self._in_frames.add(sequence, frame)
 
-    def know_annotation(self, sequence: str, frame: int) -> None:
-        """Take note of a sample that has rows of annotations."""
-        self._in_annotations.add(sequence, frame)
+    def know_annotations(self, batch: pa.RecordBatch) -> None:
+        """Take note of samples that have rows of annotations; those that have a row of frames are known before."""
+        for place, key in enumerate(keys_of(batch)):
+            self._in_annotations.add(*key)
+            if key not in self._in_frames and key not in self._told:
+                self._told[key] = tuple(batch[name][place].as_py() for name in ("timestamp", "size", "location"))
 
     def take(self, member: Member, found: Found) -> None:
         """Make the rows of a whole member's sample, where there are none."""
@@ -87,13 +96,17 @@ class Rebuilt:
         self.samples += 1
         self.per_sequence[sequence] = self.per_sequence.get(sequence, 0) + 1
         self._in_frames.add(sequence, frame)
-        stamped = exif.stamp is not None and exif.stamp in _STAMPS
-        self.unstamped += not stamped
-        row: dict[str, Any] = {"name": sequence, "frame": frame, "timestamp": exif.stamp if stamped else stamp}
-        row |= {"size": size, "latitude": None, "longitude": None, "orientation": None}
-        latitude, longitude = exif.latitude, exif.longitude
+        told, told_size, place = self._told.pop((sequence, frame), (None, None, None))
+        if told is None and exif.stamp is not None and exif.stamp in _STAMPS:
+            told = exif.stamp
+        self.unstamped += told is None
+        row: dict[str, Any] = {"name": sequence, "frame": frame, "timestamp": stamp if told is None else told}
+        row |= {"size": told_size or size, "latitude": None, "longitude": None, "orientation": None}
+        latitude, longitude, altitude = exif.latitude, exif.longitude, exif.altitude
+        if place is not None and not _is_same((latitude, longitude), place):
+            (latitude, longitude), altitude = place, None
         if latitude is not None and longitude is not None and abs(latitude) <= 90 and abs(longitude) <= 180:
-            row |= {"latitude": latitude, "longitude": longitude, "altitude": exif.altitude}
+            row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
         self._append(self._frames, row)
         self.annotate(row)
 
@@ -102,6 +115,11 @@ class Rebuilt:
         journal.append(row)
         if journal.heavy:
             journal.flush(sync=False)
+
+
+def _is_same(exact: tuple[float | None, float | None], place: list[float]) -> bool:
+    """Whether two positions are one, as far as single precision goes."""
+    return all(a is not None and abs(a - b) <= _SINGLE for a, b in zip(exact, place, strict=True))
 
 
 def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | None]:

@@ -18,12 +18,13 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.archive import ArchiveWriter
 from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.container import Archive
 from edgefirst_ros.dataset.journal import read_journal, remade_path
-from edgefirst_ros.dataset.leftover import Found, Leftover, expected_kinds
+from edgefirst_ros.dataset.leftover import Found, Leftover
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.rebuild import REFERENCE, Rebuilt, recounted
-from edgefirst_ros.dataset.scan import Lost
+from edgefirst_ros.dataset.scan import Lost, missing
 from edgefirst_ros.dataset.seen import FrameSet, NewMessages, Seen, keys_of
 from edgefirst_ros.dataset.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.tablefile import TableFile
@@ -56,6 +57,8 @@ class Recovery:
     """Samples whose rows of annotations may be lost."""
     rows_dropped: int = 0
     """Samples of the journal of which no member is there."""
+    members_missing: int = 0
+    """Members that the journal has of samples that are kept, and that are not there."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -74,10 +77,18 @@ class Recovery:
             said += f"; {self.rows_dropped} samples of the journal are not there"
         return "; ".join([said, *self.notes])
 
+    def note(self, lost: Lost) -> None:
+        """Count what is no whole member; the first of them are listed."""
+        self.lost_stretches += 1
+        self.lost_bytes += lost.end - lost.start
+        if len(self.lost) < LISTED:
+            self.lost.append(lost)
+
     @property
     def exit_code(self) -> int:
         """0 when all is there, 3 when something was lost."""
-        return 3 if self.lost_stretches or self.annotations_lost or self.rows_dropped else 0
+        lost = self.lost_stretches, self.annotations_lost, self.rows_dropped, self.members_missing
+        return 3 if any(lost) else 0
 
 
 def recover(
@@ -94,9 +105,13 @@ def recover(
     if paths.unfinished:
         leftover = Leftover(paths)
     elif not is_cut(paths):
+        report = Recovery(paths, dry_run, complete=True)
+        for entry, error in Archive(paths.container).damaged() if verify and paths.layout == "zip" else ():
+            report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
+            report.complete = False
         if not dry_run:
             tidy(paths)
-        return Recovery(paths, dry_run, complete=True)
+        return report
     elif dry_run:
         leftover = Leftover(paths, paths.container)
     else:
@@ -162,6 +177,8 @@ class _Recoverer:
             self._gather(rebuilt, verify=verify)
             if not report.members:
                 self._nothing()
+            if report.members_missing:
+                report.notes.append(f"{report.members_missing} members that the journal has are not there")
             self._note_merge()
             if not report.dry_run:
                 self._complete(annotations, frames)
@@ -170,12 +187,11 @@ class _Recoverer:
     def _gather(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         """Find what is whole, and make the rows that are missing."""
         leftover, report = self._leftover, self._report
-        for batch in leftover.annotations():
-            for key in keys_of(batch):
-                rebuilt.know_annotation(*key)
         for batch in leftover.frames():
             for key in keys_of(batch):
                 rebuilt.know_frame(*key)
+        for batch in leftover.annotations():
+            rebuilt.know_annotations(batch)
         for found in leftover.members(verify=verify):
             if isinstance(found, Found):
                 report.members += 1
@@ -185,7 +201,8 @@ class _Recoverer:
             else:
                 self._lose(found)
         for batch in leftover.frames():
-            rows = self._kept_frames(batch)
+            rows, lost = self._kept_frames(batch)
+            report.members_missing += lost
             report.rows_dropped += batch.num_rows - len(rows)
             report.samples += len(rows)
             for row in rows:
@@ -200,11 +217,7 @@ class _Recoverer:
         report.annotations_lost = rebuilt.annotations
 
     def _lose(self, lost: Lost) -> None:
-        report = self._report
-        report.lost_stretches += 1
-        report.lost_bytes += lost.end - lost.start
-        if len(report.lost) < LISTED:
-            report.lost.append(lost)
+        self._report.note(lost)
         if self._paths.layout == "directory":
             self._damaged.append(lost.name)
 
@@ -230,22 +243,23 @@ class _Recoverer:
         )
 
     # ---- rows ----------------------------------------------------------------------------
-    def _kept_frames(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """The rows of samples that are there; of a companion that is lost they say nothing."""
-        kept = []
+    def _kept_frames(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], int]:
+        """The rows of samples that are there; of companions that are lost they say nothing. Members that are lost."""
+        kept, lost = [], 0
         for row in batch.to_pylist():
             kinds = self._seen.kinds(row["name"], row["frame"])
-            if not kinds and (row["size"] is not None or expected_kinds(row)):
+            if not kinds and missing(row, kinds):
                 continue
+            lost += missing(row, kinds)
             for base, kind in KIND_OF.items():
                 if f"{base}_skew" in row and kind not in kinds:
                     row[f"{base}_timestamp"] = row[f"{base}_skew"] = None
             kept.append(row)
-        return kept
+        return kept, lost
 
     def _frames(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
         for batch in self._leftover.frames():
-            yield pa.RecordBatch.from_pylist(self._kept_frames(batch), schema=batch.schema)
+            yield pa.RecordBatch.from_pylist(self._kept_frames(batch)[0], schema=batch.schema)
         yield from read_journal(rebuilt)
 
     def _annotations(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
@@ -307,6 +321,7 @@ class _Recoverer:
             "rows_rebuilt": report.rows_rebuilt,
             "annotations_lost": report.annotations_lost,
             "rows_dropped": report.rows_dropped,
+            "members_missing": report.members_missing,
         }
         return known
 

@@ -6,6 +6,7 @@ An Arrow batch for each sample would cost 25 times as much as a line.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
@@ -71,8 +72,8 @@ def read_log(path: Path) -> list[Logged]:
         return found
     with reporting(path, "read"), path.open("rb") as file:
         data = file.read(_LARGEST)
-    for line in data.split(b"\n"):
-        checksum, _, text = line.partition(b" ")
+    for line in io.BytesIO(data):  # one after the other: there may be as many as bytes
+        checksum, _, text = line.removesuffix(b"\n").partition(b" ")
         try:
             if int(checksum, 16) != isal_zlib.crc32(text):
                 break

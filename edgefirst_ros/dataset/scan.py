@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of a ZIP by their local headers alone, whatever became of its end.
+"""Members that are there: in a ZIP by their local headers alone, whatever became of its end, and in a folder.
 
 Source: APPNOTE.TXT 6.3.10, sections 4.3.7 to 4.3.9.
 """
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.names import KIND_OF, KINDS, Member, member_name, parse_member, safe_name
+from edgefirst_ros.dataset.rowlog import is_plain_file
 from edgefirst_ros.dataset.zipformat import (
     CENTRAL_MARK,
     DEFLATED,
@@ -24,6 +28,8 @@ from edgefirst_ros.dataset.zipformat import (
     LOCAL_MARK,
     STORED,
     Entry,
+    local_header,
+    new_entry,
     read_local,
 )
 
@@ -81,6 +87,37 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
         found = _search(fd, search, size, checks)
         yield Lost(position, found, name, why)
         position = found
+
+
+def missing(row: Mapping[str, Any], kinds: Set[str]) -> int:
+    """How many members a sample lacks that has these kinds of them, by its row of the frames table."""
+    camera = row["size"] is not None and not any(kind.startswith("camera.") for kind in kinds)
+    expected = {kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None}
+    return len(expected - kinds) + camera
+
+
+def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+    """Yield the offset behind each of the samples that follow each other as their rows of the frames table do.
+
+    Ends at the first that is not there exactly as it is written. A header has no checksum: it is compared.
+    """
+    entries = iter(found)
+    entry, end = next(entries, None), 0
+    for row in rows:
+        kinds: set[str] = set()
+        while isinstance(entry, Entry):
+            member = parse_member(entry.text)
+            if member is None or (member.sequence, member.frame) != (row["name"], row["frame"]):
+                break
+            header = local_header(new_entry(entry.text, entry.start, entry.size, entry.crc, row["timestamp"]))
+            if member.kind in kinds or os.pread(fd, len(header), entry.start) != header:
+                return
+            kinds.add(member.kind)
+            end = entry.end
+            entry = next(entries, None)
+        if missing(row, kinds):
+            return
+        yield end
 
 
 def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> Entry | None:
@@ -190,3 +227,30 @@ def _parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memor
     yield inflate.decompress(data, _BLOCK)
     while inflate.unconsumed_tail:
         yield inflate.decompress(inflate.unconsumed_tail, _BLOCK)
+
+
+# ---- folders ---------------------------------------------------------------------------------
+def present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Path]]:
+    """The members of a frame that are there as files."""
+    for kind in KINDS if safe_name(sequence) == sequence else ():
+        file = root / member_name(sequence, frame, kind)
+        if is_plain_file(file):
+            yield Member(sequence, frame, kind), file
+
+
+def files(root: Path) -> Iterator[tuple[str, Path]]:
+    """(name, file) of all that is one folder below, and no folder, in the order of frames."""
+    for folder in _listed(root, folders=True):
+        found = [(f"{folder.name}/{file.name}", file) for file in _listed(folder, folders=False)]
+        yield from sorted(found, key=lambda item: _order(item[0]))
+
+
+def _listed(folder: Path, *, folders: bool) -> list[Path]:
+    with reporting(folder, "list"), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) == folders]
+    return [folder / name for name in sorted(names)]
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    member = parse_member(name)
+    return (member.frame, KINDS.index(member.kind), name) if member is not None else (-1, 0, name)

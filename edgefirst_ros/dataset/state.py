@@ -58,14 +58,14 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
 
 
 def is_cut(paths: DatasetPaths) -> bool:
-    """Whether a finished dataset lost the end of its ZIP."""
+    """Whether a finished dataset lost the end of its ZIP, or that of a table."""
     if paths.layout == "directory":
         return False
     try:
         Archive(paths.container)
     except DatasetError:
         return True
-    return False
+    return any(os.path.isfile(table) and not _is_table(table) for table in (paths.arrow, paths.frames))
 
 
 def is_sealed(paths: DatasetPaths) -> bool:
@@ -92,8 +92,8 @@ def tidy(paths: DatasetPaths) -> None:
         if paths.layout == "directory":
             remove_tree(paths.aside)
             return
-        for journal in (paths.arrow_journal, paths.frames_journal):
-            journal.unlink(missing_ok=True)
-            remade_path(journal).unlink(missing_ok=True)
-        for path in (paths.row_log, paths.arrow_partial, paths.frames_partial, paths.reserve):
-            path.unlink(missing_ok=True)
+        journals = paths.arrow_journal, paths.frames_journal
+        partials = paths.row_log, paths.arrow_partial, paths.frames_partial, paths.reserve
+        for path in (*journals, *map(remade_path, journals), *partials):
+            if os.path.lexists(path):  # a medium that cannot be written refuses to remove what is not there, too
+                path.unlink()

@@ -181,10 +181,14 @@ def separate_ids(parts: Sequence[Part]) -> None:
     for part in parts:
         own = part.object_ids
         where = next(iter(part.sequences.values()), "")
-        part.ids = {
-            one: str(uuid.uuid5(uuid.NAMESPACE_URL, f"{where}/{one}")) for one in own & taken if not _is_random(one)
-        }
-        taken |= {part.ids.get(one, one) for one in own}
+        free = own - taken
+        for one in sorted(own & taken):
+            if not _is_random(one):
+                new = f"{where}/{one}"
+                while not part.ids.get(one) or part.ids[one] in taken or part.ids[one] in free:
+                    new = part.ids[one] = str(uuid.uuid5(uuid.NAMESPACE_URL, new))
+                taken.add(new)
+        taken |= free
 
 
 def _is_random(text: str) -> bool:

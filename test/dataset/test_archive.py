@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import archive
-from edgefirst_ros.dataset.archive import ArchiveWriter, DirectoryWriter
+from edgefirst_ros.dataset.archive import ArchiveWriter
+from edgefirst_ros.dataset.folder import DirectoryWriter
 from edgefirst_ros.dataset.names import KINDS, member_name
 from edgefirst_ros.dataset.zipformat import dos_time
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, StorageError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z
 UTC = datetime.UTC
@@ -368,3 +369,21 @@ def test_directory_keeps_no_half_member(tmp_path, monkeypatch):
     writer.add("a/a_002.radar.pcd", [b"kept"], STAMP)
     writer.abandon()
     assert os.listdir(tmp_path / "x/a") == ["a_002.radar.pcd"]
+
+
+def test_directory_is_not_complete_once_the_disk_refused_to_keep_it(tmp_path, monkeypatch):
+    """The system tells of a failed sync once: the next one succeeds without what the disk did not take."""
+    writer = DirectoryWriter(tmp_path / "x")
+    writer.add("a/a_001.radar.pcd", [b"lost"], STAMP)
+
+    def refuse(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("edgefirst_ros.dataset.folder.sync_disk", refuse)
+        with pytest.raises(StorageError, match="Input/output error"):
+            writer.flush(sync=True)
+    writer.flush(sync=False)
+    with pytest.raises(StorageError, match="did not keep all"):
+        writer.close()
+    writer.abandon()

@@ -149,6 +149,18 @@ def test_object_ids_stay_apart(desk, tmp_path):
     assert len(ids["monday-2"]) == len(ids["monday"])
 
 
+def test_object_ids_stay_apart_in_what_was_merged_before(desk, tmp_path):
+    """The id that a renamed sequence is given may be there already, from the first time it was renamed."""
+    twins = [desk / "a", desk.parent / "again" / "a"]
+    merge(twins, tmp_path, name="twice", rename=True)
+    merge([desk / "a", desk / "b"], tmp_path, name="all")
+    merged = merge([tmp_path / "all", tmp_path / "twice"], tmp_path, name="again", rename=True)
+    found = pl.read_ipc(merged.paths.arrow).filter(pl.col("object_id").is_not_null())
+    ids = [set(part["object_id"]) for part in found.partition_by("name")]
+    assert len(ids) == 4
+    assert sum(map(len, ids)) == len(set.union(*ids))
+
+
 def test_a_track_of_the_device_is_one_in_all_datasets(tmp_path):
     for name in ("one", "two"):
         write_recording(tmp_path / f"{name}.mcap", Recipe(tracks="uuid", **SMALL))

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets cut anywhere: exactly the whole members survive, and the tables say what the members say."""
 
+import errno
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import edgefirst_client
 import pyarrow as pa
@@ -271,3 +273,41 @@ def test_left_before_the_first_member_was_whole(tmp_path, layout):
     with pytest.raises(DatasetError, match="no whole member"):
         recover(paths.container)
     assert os.listdir(paths.out) == []
+
+
+# ---- finished ----------------------------------------------------------------------------------
+def test_a_table_of_a_finished_dataset_that_cannot_be_read_is_made_anew(tmp_path):
+    paths = leave(tmp_path, LARGER_SAMPLES[:4])
+    recover(paths.container)
+    whole, members = paths.frames.read_bytes(), paths.container.read_bytes()
+    paths.arrow.write_bytes(paths.arrow.read_bytes()[:-40])
+    report = recover(paths.container)
+    assert (report.exit_code, report.annotations_lost) == (3, 4)
+    assert paths.arrow.with_name(f"{paths.arrow.name}.unreadable").is_file()
+    assert paths.frames.read_bytes() == whole
+    assert paths.container.read_bytes() == members
+    assert validate(paths.container).ok
+    assert recover(paths.container).complete
+
+
+def test_the_members_of_a_finished_dataset_are_compared_when_asked_for(tmp_path):
+    paths = leave(tmp_path, LARGER_SAMPLES[:4])
+    recover(paths.container)
+    assert recover(paths.container, verify=True).complete
+    data = bytearray(paths.container.read_bytes())
+    data[len(data) // 8] ^= 1
+    paths.container.write_bytes(data)
+    report = recover(paths.container, verify=True)
+    assert (report.exit_code, report.complete, len(report.lost)) == (3, False, 1)
+    assert paths.container.read_bytes() == bytes(data)
+
+
+def test_a_complete_one_on_a_medium_that_cannot_be_written(tmp_path, monkeypatch):
+    """Such a medium refuses to remove what is not there as well."""
+    paths = finish(tmp_path, map(sample, TINY))
+
+    def refused(path, missing_ok=False):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert recover(paths.container).complete

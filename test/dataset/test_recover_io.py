@@ -51,8 +51,8 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch):
     with pytest.MonkeyPatch.context() as quick:
-        for name in ("fsync", "sync"):  # nothing here is about waiting
-            quick.setattr(os, name, lambda *_: None)
+        for place in ("os.fsync", "edgefirst_ros.dataset.folder.sync_disk"):  # nothing here is about waiting
+            quick.setattr(place, lambda *_: None)
         yield Disk(monkeypatch)
 
 

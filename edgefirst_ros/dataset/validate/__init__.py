@@ -48,7 +48,8 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False) -> Report:
     try:
         subject = Subject(find(path))
     except DatasetError as error:
-        report.add(structure.opens, os.path.basename(os.path.abspath(report.dataset)), str(error))
+        text = str(error).removeprefix(f"{report.dataset}: ")
+        report.add(structure.opens, os.path.basename(os.path.abspath(report.dataset)), text)
         return report
     for known in _DATASET_RULES:
         for place, message in known.check(subject):

@@ -18,9 +18,9 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.claim import claim_file, give_back, reporting
 from edgefirst_ros.dataset.forms.table import NestedTable
 from edgefirst_ros.dataset.forms.variants import is_list, whole_rings
-from edgefirst_ros.dataset.placing import sync_folder
 from edgefirst_ros.dataset.reader import find
 from edgefirst_ros.dataset.rings import is_valid
+from edgefirst_ros.dataset.syncing import sync_folder
 from edgefirst_ros.dataset.tablefile import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.validate import repair
 from edgefirst_ros.dataset.validate.columns import is_readable

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from edgefirst_ros.dataset.container import DEFLATED, LOCAL_HEADER, STORED, Archive
+from edgefirst_ros.dataset.container import DEFLATED, STORED, Archive
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject
+from edgefirst_ros.dataset.zipformat import DESCRIPTOR, LOCAL, LOCAL_MARK, UTF8
 from edgefirst_ros.errors import DatasetError
 
-DESCRIPTOR, UTF8 = 1 << 3, 1 << 11
 ZIP64_EXTRA = 1
 MAX32 = 0xFFFFFFFF
 FIRST_DOS, LAST_DOS = 315532800, 4354819198  # 1980-01-01 00:00:00, 2107-12-31 23:59:58
@@ -37,12 +37,12 @@ class Local:
 
 def read_local(archive: Archive, offset: int) -> Local:
     """The local header at `offset`. Raises DatasetError."""
-    fields = LOCAL_HEADER.unpack(archive.pread(LOCAL_HEADER.size, offset))
+    fields = LOCAL.unpack(archive.pread(LOCAL.size, offset))
     signature, _, flags, method, time, date, crc, packed, size, name_length, extra_length = fields
-    if signature != b"PK\x03\x04":
+    if signature != LOCAL_MARK:
         raise DatasetError(f"no local header at {offset}")
-    start = offset + LOCAL_HEADER.size + name_length + extra_length
-    tail = archive.pread(name_length + extra_length, offset + LOCAL_HEADER.size)
+    start = offset + LOCAL.size + name_length + extra_length
+    tail = archive.pread(name_length + extra_length, offset + LOCAL.size)
     for kind, body in _extras(tail[name_length:]):
         if kind == ZIP64_EXTRA:
             values = list(struct.unpack(f"<{len(body) // 8}Q", body[: len(body) // 8 * 8]))

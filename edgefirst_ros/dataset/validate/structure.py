@@ -22,7 +22,7 @@ def has_samples(subject: Subject) -> Iterator[tuple[str, str]]:
         yield subject.paths.members.name, f"{len(subject.members)} files, none of them a member of a sample"
 
 
-@rule("STR003", "error", "the tables are Arrow IPC files (or Parquet) and every row can be read")
+@rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
 def tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
     """Found on opening."""
     yield from subject.table_faults

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damage that `benchmark/fuzz.py --kind left` found: what is lost is told, and what is kept is right and agrees."""
+
+import os
+import tracemalloc
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, sample, spans, stamp_of, table
+
+from edgefirst_ros.dataset import DatasetWriter
+from edgefirst_ros.dataset.leftover import Leftover
+from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.rowlog import read_log
+from edgefirst_ros.dataset.validate import validate
+
+SAMPLES = [sample(frame) for frame in range(6)]
+COMMITS = {1, 3}
+
+
+@pytest.fixture
+def known(tmp_path):
+    """[(name, start, end)] of the members."""
+    return spans(finish(tmp_path / "whole", SAMPLES).container)
+
+
+def overwrite(path, place, data):
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(data)
+
+
+def name_of(frame, kind):
+    return f"{SEQUENCE}/{SEQUENCE}_{frame:03d}.{kind}"
+
+
+def test_a_row_made_anew_agrees_with_the_annotations(known, tmp_path):
+    """The row of frames and the picture are lost: stamp, size and position are those that the annotations have."""
+    paths = leave(tmp_path / "out", SAMPLES, commits={5})
+    paths.frames_journal.write_bytes(b"")
+    (start,) = (start for name, start, _ in known if name == name_of(4, "camera.jpeg"))
+    overwrite(paths.members_partial, start, bytes(len(picture(4))))
+    report = recover(paths.container)
+    assert (report.rows_rebuilt, report.unstamped, report.annotations_lost) == (6, 0, 0)
+    (row,) = (row for row in table(paths.frames).iter_rows(named=True) if row["frame"] == 4)
+    assert row["timestamp"] == stamp_of(4)
+    assert row["size"] == [16, 8]
+    assert row["latitude"] == pytest.approx(45.5004, abs=1e-5)
+    assert validate(paths.container).ok
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_member_that_is_gone_is_told(tmp_path, layout, kind):
+    """Without a trace: the file is not there, or the archive ends before it."""
+    last = sample(9)
+    last = replace(last, members=sorted(last.members, key=lambda member: member[0] == kind))
+    paths = leave(tmp_path / "out", [*SAMPLES, last], layout=layout)
+    if layout == "directory":
+        (paths.members_partial / name_of(9, kind)).unlink()
+    else:
+        cut(paths.members_partial, spans(finish(tmp_path / "whole", [*SAMPLES, last]).container)[-1][1])
+    report = recover(paths.container)
+    assert (report.samples, report.members, report.members_missing, report.lost_stretches) == (7, 20, 1, 0)
+    assert report.exit_code == 3
+    assert "1 members that the journal has are not there" in report.text
+
+
+@pytest.mark.parametrize("commits", [(), {5}], ids=["open", "committed"])
+@pytest.mark.parametrize("what", ["link", "pipe"])
+def test_no_file_in_place_of_a_member(tmp_path, what, commits):
+    """It is not taken into the dataset, and what a link leads to stays as it is."""
+    paths = leave(tmp_path / "out", SAMPLES, layout="directory", commits=commits, fsync=True)
+    place, precious = paths.members_partial / name_of(2, "lidar.pcd"), tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    place.unlink()
+    place.symlink_to(precious) if what == "link" else os.mkfifo(place)
+    report = recover(paths.container)
+    assert [(lost.name, lost.why) for lost in report.lost] == [(name_of(2, "lidar.pcd"), "no regular file")]
+    assert (report.members, report.members_missing) == (17, 1)
+    assert not os.path.lexists(paths.members / name_of(2, "lidar.pcd"))
+    assert precious.read_bytes() == b"precious"
+    assert validate(paths.container).ok
+
+
+def test_a_damaged_name_is_no_member(known, tmp_path):
+    """A header has no checksum; an archive of another tool may hold what it likes."""
+    paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS)
+    name, start, end = known[4]
+    overwrite(paths.members_partial, start + 30 + len(SEQUENCE), b"\0")
+    report = recover(paths.container)
+    assert [(lost.start, lost.end, lost.why) for lost in report.lost] == [(start, end, "no name of a member")]
+    assert name not in members(paths)
+    assert len(members(paths)) == len(known) - 1
+    assert validate(paths.container).ok
+
+
+@pytest.mark.parametrize(
+    ("damage", "at", "kept"), [("time", 7, 2), ("name", 7, 2), ("repeated", 1, 0), ("dropped", 1, 0), ("longer", 1, 0)]
+)
+def test_a_leftover_is_continued_from_what_is_as_it_was_written(known, tmp_path, damage, at, kept):
+    """Whole members are not enough: they must be those of the samples that were committed."""
+    whole = finish(tmp_path / "again", SAMPLES)
+    paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS)
+    data = paths.members_partial.read_bytes()
+    (_, before, start), (_, _, end) = known[at - 1 : at + 1]
+    changed = {
+        "time": data[: start + 12] + b"1" + data[start + 13 :],
+        "name": data[: start + 32 + 2 * len(SEQUENCE)] + b"1" + data[start + 33 + 2 * len(SEQUENCE) :],
+        "repeated": data[:start] + data[before:start] + data[end:],
+        "dropped": data[:start] + data[end:],
+        "longer": data[:end] + data[start:end] + data[end:],
+    }
+    paths.members_partial.write_bytes(changed[damage])
+    with closing(Leftover(paths)) as leftover:
+        assert leftover.rewind().samples == kept
+    continued(paths)
+    assert paths.container.read_bytes() == whole.container.read_bytes()
+    assert table(paths.frames).equals(table(whole.frames))
+    assert table(paths.arrow).equals(table(whole.arrow))
+
+
+def test_a_log_of_empty_lines(tmp_path):
+    """A line for every byte takes no memory for each."""
+    paths = leave(tmp_path / "out", SAMPLES)
+    size = 1 << 24
+    paths.row_log.write_bytes(b"\n" * size)
+    tracemalloc.start()
+    assert read_log(paths.row_log) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * size
+
+
+def continued(paths):
+    """A writer that was given all samples takes over what it can."""
+    with DatasetWriter(paths.out, paths.name, layout=paths.layout, leftover=Leftover(paths)) as writer:
+        for one in SAMPLES:
+            writer.write(one)
+        writer.finish({"counts": {}})
+
+
+def test_a_picture_that_is_gone_is_written_again(tmp_path):
+    """The frames table does not name its kind, but a sample with a size has one."""
+    paths = leave(tmp_path / "out", SAMPLES, layout="directory", commits=COMMITS, fsync=True)
+    gone = name_of(2, "camera.jpeg")
+    (paths.members_partial / gone).unlink()
+    with closing(Leftover(paths)) as leftover:
+        assert leftover.rewind().samples == 2
+    continued(paths)
+    assert members(paths)[gone] == picture(2)
+
+
+def test_a_disk_that_did_not_keep_its_word_is_not_trusted(known, tmp_path):
+    """The archive is shorter than it was synced, so that the rest of it is compared before a writer continues it."""
+    paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS, fsync=True)
+    _, _, end = known[4]
+    overwrite(paths.members_partial, end - 100, bytes(100))
+    cut(paths.members_partial, known[11][2] - 1)
+    with closing(Leftover(paths)) as leftover:
+        assert leftover.rewind().samples == 0
+
+
+@pytest.mark.parametrize("journal", ["arrow_journal", "frames_journal"])
+def test_a_column_whose_name_is_no_text(tmp_path, journal):
+    """The columns of a journal have no checksum."""
+    paths = leave(tmp_path / "out", SAMPLES, commits={5})
+    file = getattr(paths, journal)
+    file.write_bytes(file.read_bytes().replace(b"timestamp", b"\x80imestamp", 1))
+    report = recover(paths.container)
+    assert (report.samples, report.members) == (6, 18)
+    assert (report.rows_rebuilt, report.annotations_lost) == ((0, 6) if journal == "arrow_journal" else (6, 0))
+    assert validate(paths.container).ok
+
+
+def ends_of(journal):
+    """Where the batches of a journal end."""
+    place = pa.BufferReader(journal.read_bytes())
+    return [place.tell() for _ in pa.ipc.open_stream(place)]
+
+
+def test_a_batch_that_is_not_there(tmp_path):
+    """Of as many rows as a checkpoint says some may belong to samples behind it: it is not continued from there."""
+    paths = leave(tmp_path / "out", SAMPLES, commits={1, 2, 4})
+    data = paths.arrow_journal.read_bytes()
+    first, second, _ = ends_of(paths.arrow_journal)
+    paths.arrow_journal.write_bytes(data[:first] + data[second:])
+    with closing(Leftover(paths)) as leftover:
+        assert leftover.rewind().samples == 2
+
+
+@pytest.mark.parametrize("journal", ["arrow_journal", "frames_journal"])
+def test_a_batch_that_is_there_twice(tmp_path, journal):
+    """Its checksum is right each time, but no sample has its rows twice."""
+    paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS)
+    file = getattr(paths, journal)
+    data = file.read_bytes()
+    before, end = ends_of(file)[-2:]
+    file.write_bytes(data[:end] + data[before:end] + data[end:])
+    recover(paths.container)
+    assert sorted(table(paths.frames)["frame"]) == list(range(6))
+    assert len(table(paths.arrow)) == sum(max(1, frame % 3) for frame in range(6))
+    assert validate(paths.container).ok
