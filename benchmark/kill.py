@@ -49,6 +49,7 @@ ALLOWED = ("CAM01", "FRAMES10")
 which is known only some time after the first samples. A capture has no source file at all.
 """
 LIVE_ALLOWED = (*ALLOWED, "FRAMES11")  # it has not seen all messages
+OF_FRAME = ("name", "frame", "group", "size", "location", "pose", "timestamp")  # columns that need no model
 OF_MEMBERS = ("ZIP", "CAM", "EXIF", "CUBE", "PCD")  # judged where the rows of the sample being written were made anew
 
 
@@ -62,6 +63,7 @@ class Tally:
     recovered: int = 0
     remade: int = 0
     late: int = 0  # captures without the first messages: what they have is not compared with the conversion
+    unheard: int = 0  # samples of captures without the model's results, which came late or were lost on the way
 
     def fault(self, what):
         """Take note of what is wrong, and say it."""
@@ -73,6 +75,7 @@ class Tally:
         print("\n".join(f"  {number:5} {outcome}" for outcome, number in self.outcomes.most_common()))
         print(f"  {self.committed:5} samples reported committed, {self.recovered} recovered, {self.remade} rows remade")
         print(f"  {self.late:5} captures without the first messages")
+        print(f"  {self.unheard:5} samples of captures without their results of the model")
 
 
 class Reference:
@@ -88,10 +91,11 @@ class Reference:
         self.frames = rows_of(folder / f"{self.name}.frames.arrow")
         self.annotations = rows_of(folder / f"{self.name}.arrow")
 
-    def faults(self, out, committed, remade, *, late=False):
+    def faults(self, out, committed, remade, *, unheard=frozenset(), late=False):
         """What is wrong with a recovered dataset of which so many samples were reported committed.
 
-        The last `remade` of its rows were made anew. `late`: it has not got the first messages, so numbers differ.
+        The last `remade` of its rows were made anew. `unheard`: samples that may have other annotations.
+        `late`: it has not got the first messages, so numbers differ.
         """
         found = members_of(out / f"{self.name}.zip")
         frames, annotations = rows_of(out / f"{self.name}.frames.arrow"), rows_of(out / f"{self.name}.arrow")
@@ -110,14 +114,25 @@ class Reference:
                 yield f"{len(missing)} members of samples are missing: {min(missing)}"
             if sure != [row for row in self.frames if key_of(row) in kept]:
                 yield "the rows of frames are not those of the uninterrupted conversion"
-            mine, theirs = ([row for row in rows if key_of(row) in kept] for rows in (annotations, self.annotations))
-            if mine != theirs:
-                yield "the annotations are not those of the uninterrupted conversion"
+            mine, theirs = by_sample(annotations, kept), by_sample(self.annotations, kept)
+            other = sorted(key for key in kept - unheard if mine.get(key) != theirs.get(key))
+            if other or list(mine) != list(theirs):
+                yield f"annotations of {len(other)} samples are not those of the uninterrupted conversion: {other[:3]}"
         if {name.partition(".")[0].rpartition("_")[2] for name in found} != {f"{row['frame']:03d}" for row in frames}:
             yield "samples of the table and of the members differ"
         report = validate(out / self.name)
         if not report.ok:
             yield f"not valid: {report.to_text()[-400:]}"
+
+    def unheard(self, out):
+        """Samples of a capture with one row and nothing of the model in it, where the conversion has more."""
+        everything = {key_of(row) for row in self.frames}
+        mine, theirs = (by_sample(rows, everything) for rows in (rows_of(out / f"{self.name}.arrow"), self.annotations))
+        return {
+            key
+            for key, rows in mine.items()
+            if rows == [{name: theirs[key][0][name] for name in OF_FRAME if name in theirs[key][0]}] != theirs[key]
+        }
 
     def is_late(self, out):
         """Whether a capture did not get the first messages of the recording."""
@@ -137,6 +152,15 @@ def convert_command(recording, out):
 
 def key_of(row):
     return row["name"], row["frame"]
+
+
+def by_sample(rows, wanted):
+    """{key of a sample: its rows} of those that are wanted, in the order of the table."""
+    found = {}
+    for row in rows:
+        if key_of(row) in wanted:
+            found.setdefault(key_of(row), []).append(row)
+    return found
 
 
 def members_of(path):
@@ -195,9 +219,11 @@ def settle(tally, reference, out, committed, judge, *, live=False):
     tally.recovered += len(rows_of(out / f"{reference.name}.frames.arrow"))
     late = live and reference.is_late(out)
     tally.late += late
-    wrong = list(reference.faults(out, committed, report.rows_rebuilt, late=late))
+    unheard = reference.unheard(out) if live and not late else set()
+    tally.unheard += len(unheard)
+    wrong = list(reference.faults(out, committed, report.rows_rebuilt, unheard=unheard, late=late))
     if not late:
-        only = OF_MEMBERS if report.rows_rebuilt else ()
+        only = OF_MEMBERS if report.rows_rebuilt or unheard else ()
         wrong += judged(judge, reference.recording, out / reference.name, LIVE_ALLOWED if live else ALLOWED, only)
     if set(os.listdir(out)) != set(reference.files):
         wrong.append(f"files: {sorted(os.listdir(out))}")

@@ -13,7 +13,7 @@ from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.sensors.picture_file import check_png
 
 BENCHMARK = Path(__file__).resolve().parents[1] / "benchmark"
-KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml"]
+KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml", "left"]
 PLANTED = """
 
 def _settings(folder, data):
@@ -138,3 +138,17 @@ def test_checksums_are_put_right_for_a_share(mutate):
             pass
     assert changed > 180
     assert whole > 50
+
+
+@pytest.mark.usefixtures("mutate")
+def test_unfinished_datasets_are_the_same_every_time(tmp_path):
+    from fuzzing.leftover import CASES, Bundle, make
+
+    first, second = (list(make(tmp_path / name)) for name in ("first", "second"))
+    assert first == second
+    for number, data in enumerate(first):
+        bundle = Bundle.unpacked(data)
+        assert bundle.case == number
+        assert bundle.packed() == data
+        assert sum(name.endswith(".journal") for name in bundle.files) == 3
+        assert ("d.zip.partial" in bundle.files) == (CASES[number].layout == "zip")

@@ -18,6 +18,7 @@ from edgefirst_ros.messages import CAMERA_TYPES, VIDEO, decode
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.recipe import TOPICS
+from fuzzing import leftover
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -71,6 +72,7 @@ def make(folder: Path) -> None:
     found["jpeg"] = [data for name, data in members if name.endswith(".jpeg")][:2] + list(_jpegs())
     found["png"] = [data for name, data in members if name.endswith(".png")][-6:] + list(_pngs())
     found["pcd"] = [data for path in datasets[:3] for name, data in _members(path) if name.endswith(".pcd")]
+    found["left"] = list(leftover.make(folder / "leftover"))
     for kind, seeds in found.items():
         (folder / kind).mkdir()
         for number, seed in enumerate(seeds):

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.assembly import CHECKS
 from edgefirst_ros.cli.info import dataset_facts, recording_facts
 from edgefirst_ros.config import Settings, load
 from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.members import CHECKS
 from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO, Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
@@ -28,7 +28,7 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, inser
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
-from fuzzing import seeds
+from fuzzing import recovering, seeds
 from fuzzing.mutate import units
 
 Target = Callable[[bytes], bool]
@@ -60,6 +60,7 @@ def target(kind: str, folder: Path, given: Path) -> Target:
         "yaml": lambda here, _: lambda data: _settings(here, data),
         "zip": lambda here, _: lambda data: _archive(here, data),
         "arrow": _tables,
+        "left": recovering.target,
         "jpeg": lambda here, seeds_at: _member(here, seeds_at, ("camera.jpeg", "lidar.jpeg"), {"image"}),
         "png": lambda here, seeds_at: _member(
             here, seeds_at, ("camera.png", "radar.png", "lidar.png", "depth.png"), {"image", "cube"}

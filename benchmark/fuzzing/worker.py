@@ -44,7 +44,7 @@ class Guard:
     def _audit(self, event: str, args: tuple) -> None:
         if not self.active:
             return
-        if event in FORBIDDEN:
+        if event in FORBIDDEN and args[:1] != (None,):  # of dlopen, that is the process itself
             self.faults.append(f"{event} {args[:2]!r}"[:300])
         elif event == "open":
             if isinstance(args[2], int) and args[2] & WRITING and isinstance(args[0], str | bytes | os.PathLike):

@@ -84,7 +84,7 @@ def _plane(plane: Any) -> Any:
 def cube(values: Any) -> bytes:
     """The IDAT chunk's data of (rows, columns) int16."""
     height, width = values.shape
-    lines = values.byteswap().view(np.uint8)
+    lines = values.astype(">i2").view(np.uint8)
     filtered = np.empty((height, 2 * width + 1), np.uint8)
     filtered[:, 0] = 1
     filtered[:, 1:3] = lines[:, :2]
