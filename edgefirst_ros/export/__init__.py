@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.output import staged
+from edgefirst_ros.export.output import refuse_inside, staged
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress, quiet
 
@@ -57,6 +57,7 @@ def export(
         raise UsageError(f"a kind of store is for ncore alone, not for {to}")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     place, report, tell = Path(os.path.abspath(out)), Report(to), progress or quiet
+    refuse_inside(place, opened.paths.container)
     with staged(place) as folder:
         if to == "l5kit":
             from edgefirst_ros.export import l5kit
@@ -89,6 +90,7 @@ def restore(
     given, place, report, tell = Path(source), Path(os.path.abspath(out)), Report(system), progress or quiet
     if not given.exists():
         raise DatasetError(f"{given}: not there")
+    refuse_inside(place, given)
     with staged(place) as folder:
         if system == "l5kit":
             from edgefirst_ros.export import l5kit

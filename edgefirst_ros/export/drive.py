@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError
@@ -89,9 +90,9 @@ class Drive:
                 "vehicle's poses are unknown; they come from GPS and IMU messages of the recording"
             )
         found = np.full((len(self), 4, 4), np.nan)
-        for n in map(int, np.flatnonzero(self.located)):
-            there = world_to_ecef(*self.geodetic[n])
-            found[n] = there @ pose(rotation(self.rows[n]["orientation"]), np.zeros(3))
+        known = np.flatnonzero(self.located)
+        turns = rotation([self.rows[n]["orientation"] for n in known.tolist()])
+        found[known] = world_to_ecef(*self.geodetic[known].T) @ pose(turns, np.zeros(3))
         return found
 
     @cached_property
@@ -223,3 +224,20 @@ def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
 def is_class_mask(row: Mapping[str, Any]) -> bool:
     """Whether the mask of an annotation is one of classes: a row of its own, without label and object."""
     return isinstance(row.get("mask"), bytes) and all(row.get(name) is None for name in ("label", "object_id", "box2d"))
+
+
+def class_masks(dataset: Dataset) -> dict[Key, int]:
+    """The first row of each sample's annotations that `is_class_mask`, for samples that have one."""
+    import polars as pl
+
+    table, rows = dataset.annotation_rows
+    if table.schema.get("mask") != pl.Binary:
+        return {}
+    named = [pl.col(name).is_null() for name in ("label", "object_id", "box2d") if name in table.columns]
+    numbers = table.select(pl.all_horizontal(pl.col("mask").is_not_null(), *named).arg_true()).to_series().to_numpy()
+    found = {}
+    for key, (start, count) in rows.items():
+        first = numbers[np.searchsorted(numbers, start) :][:1]
+        if len(first) and first[0] < start + count:
+            found[key] = int(first[0])
+    return found

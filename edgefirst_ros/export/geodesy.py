@@ -41,13 +41,14 @@ def geodetic(points: ArrayLike) -> Floats:
     return np.stack([np.degrees(phi), np.degrees(np.arctan2(y, x)), height], -1)
 
 
-def world_to_ecef(latitude: float, longitude: float, altitude: float) -> Floats:
-    """(4, 4): ENU at a place, as a point of the world in metres, to ECEF."""
-    phi, lam = np.radians(latitude), np.radians(longitude)
-    east = [-np.sin(lam), np.cos(lam), 0.0]
+def world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:
+    """(N, 4, 4): ENU at N places, as points of the world in metres, to ECEF; (4, 4) at one."""
+    phi, lam = np.radians(np.asarray(latitude, float)), np.radians(np.asarray(longitude, float))
+    east = [-np.sin(lam), np.cos(lam), np.zeros_like(phi)]
     north = [-np.sin(phi) * np.cos(lam), -np.sin(phi) * np.sin(lam), np.cos(phi)]
     up = [np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)]
-    return pose(np.stack([east, north, up], -1), ecef(latitude, longitude, altitude))
+    axes = [np.stack(axis, -1) for axis in (east, north, up)]
+    return pose(np.stack(axes, -1), ecef(latitude, longitude, altitude))
 
 
 def rotation(quaternion: ArrayLike) -> Floats:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgefirst_ros.dataset.claim import claim_folder, reporting
-from edgefirst_ros.dataset.placing import sync_folder
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.dataset.syncing import sync_disk, sync_folder
+from edgefirst_ros.errors import DatasetError, UsageError
 
 FEW = 100
 """Files of an output that are synced one by one."""
@@ -21,11 +21,13 @@ FEW = 100
 def staged(out: Path) -> Iterator[Path]:
     """A new folder beside `out` to write into, which becomes `out` at the end; removed where that fails.
 
-    Raises DatasetError where `out` exists or another export to it is under way, StorageError where it cannot be
-    written. What a killed export left is replaced: no other program gives its folders that name.
+    Raises DatasetError where `out` exists or another export to it is under way, StorageError where a file cannot be
+    read or written. What a killed export left is replaced: no other program gives its folders that name.
     """
     if os.path.lexists(out):
-        raise DatasetError(f"{out}: exists already; an export goes into a folder of its own, name another one")
+        raise DatasetError(f"{out}: exists already; it must be a new folder, name another one")
+    if os.path.lexists(out.parent) and not out.parent.is_dir():
+        raise DatasetError(f"{out}: cannot be made, {out.parent} is no folder; name another one")
     partial = out.with_name(f".{out.name}.edgefirst-export")
     with reporting(partial, "create"):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -33,19 +35,29 @@ def staged(out: Path) -> Iterator[Path]:
     try:
         yield partial
         with reporting(partial, "write"):
-            _sync(partial)
+            _sync(partial, lock)
             os.rename(partial, out)
             sync_folder(out.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        raise
+        if not isinstance(error, OSError):
+            raise
+        with reporting(Path(os.fsdecode(error.filename or out)), "be read or written"):
+            raise
     finally:
         os.close(lock)
 
 
-def _sync(folder: Path) -> None:
-    if sum(len(files) for _, _, files in os.walk(folder)) > FEW:  # one call for all is cheaper than one for each
-        os.sync()
+def refuse_inside(out: Path, source: Path) -> None:
+    """Raise UsageError where `out` would lie in the folder that is read."""
+    folder, place = os.path.realpath(source), os.path.realpath(out)
+    if os.path.isdir(folder) and place != folder and os.path.commonpath([folder, place]) == folder:
+        raise UsageError(f"{out} lies in {source}, which is read; name a folder outside of it")
+
+
+def _sync(folder: Path, opened: int) -> None:
+    if sum(len(files) for _, _, files in os.walk(folder)) > FEW:
+        sync_disk(opened)
         return
     for place, _, files in os.walk(folder):
         for name in files:

@@ -7,7 +7,7 @@ import pytest
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import drives
+from edgefirst_ros.export.drive import class_masks, drives, is_class_mask
 from edgefirst_ros.synthetic import Recipe
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
 
@@ -172,3 +172,38 @@ def test_no_intrinsics_are_refused(changed):
     (drive,) = drives(changed({"camera_info": None}))
     with pytest.raises(DatasetError, match="no camera_info"):
         drive.place("camera")
+
+
+def test_the_first_mask_of_classes_of_each_sample(path):
+    keys = [sample.key for sample in Dataset(path).samples()][:4]
+    rows = [
+        (0, b"of an object", "car"),
+        (0, b"classes", None),
+        (0, b"further classes", None),
+        (1, None, None),
+        (1, b"of an object", "car"),
+        (3, b"classes", None),
+    ]
+    table = pl.DataFrame(
+        {
+            "name": [keys[n].name for n, *_ in rows],
+            "frame": [keys[n].frame for n, *_ in rows],
+            "mask": [mask for _, mask, _ in rows],
+            "label": [label for *_, label in rows],
+        },
+        schema_overrides={"frame": pl.UInt32},
+    )
+    dataset = Dataset(path)
+    dataset.annotations = table
+    found = class_masks(dataset)
+    assert found.keys() == {keys[0], keys[3]}
+    for key, number in found.items():
+        sample = next(sample for sample in dataset.samples() if sample.key == key)
+        wanted = next(row for row in sample.annotations.iter_rows(named=True) if is_class_mask(row))
+        assert dataset.annotation_rows[0].row(number, named=True) == wanted
+    dataset = Dataset(path)
+    dataset.annotations = table.with_columns(mask=pl.lit([0.5, 0.5]))  # outlines, as 2025.10 has them
+    assert class_masks(dataset) == {}
+    dataset = Dataset(path)
+    dataset.annotations = table.drop("mask")
+    assert class_masks(dataset) == {}

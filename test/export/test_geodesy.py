@@ -44,6 +44,10 @@ def test_the_world_is_east_north_up():
     assert up == pytest.approx((1, 0, 0))
 
 
+def test_several_worlds_are_those_of_each_place():
+    assert np.array_equal(world_to_ecef(*np.transpose(PLACES)), [world_to_ecef(*place) for place in PLACES])
+
+
 def test_quaternions():
     quarter = math.sqrt(0.5)
     assert rotation([0, 0, quarter, quarter]) @ [1, 0, 0] == pytest.approx((0, 1, 0))  # about z: x to y

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """An output is there whole or not at all, and nothing of others is touched."""
 
+import errno
 import os
 
 import pytest
 
-from edgefirst_ros.errors import DatasetError, InUseError
-from edgefirst_ros.export.output import staged
+from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
+from edgefirst_ros.export.output import refuse_inside, staged
 
 
 def test_the_output_appears_at_the_end(tmp_path):
@@ -78,3 +79,33 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
     with pytest.raises(DatasetError), staged(tmp_path / "out"):
         pass
     assert (tmp_path / "moved").is_dir()
+
+
+def test_a_system_that_refuses_is_told_with_the_file(tmp_path):
+    def write(number):
+        with staged(tmp_path / "out") as folder:
+            if number is None:
+                (folder / "missing" / "x").write_bytes(b"1")
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(StorageError, match=r"missing/x: cannot be read or written: No such file"):
+        write(None)
+    with pytest.raises(StorageError, match=r"out: cannot be read or written: No space left on device; free"):
+        write(errno.ENOSPC)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DatasetError, match=r"file is no folder"), staged(tmp_path / "file" / "out"):
+        pass
+
+
+def test_an_output_inside_of_what_is_read(tmp_path):
+    (tmp_path / "given").mkdir()
+    (tmp_path / "link").symlink_to("given")
+    refuse_inside(tmp_path / "given2", tmp_path / "given")
+    refuse_inside(tmp_path / "new", tmp_path / "given.zip")
+    for out in ("given/new", "link/deep/new"):
+        with pytest.raises(UsageError, match="outside of it"):
+            refuse_inside(tmp_path / out, tmp_path / "given")

@@ -2,8 +2,9 @@
 """What the library's writers do with a zarr group, without zarr: every array and attribute is written once, whole.
 
 zarr looks for what might be there already, and reads back what it has just written: three quarters of an export's time.
-A thread a store packs and writes, in the order in which things are put. Blosc packs with one thread when it is not the
-main one, so that its bytes depend on the values alone.
+Threads of each store pack and write; of a store that is one file it is one, so that things lie in it in the order in
+which they are put. Blosc packs with one thread when it is not the main one, so that its bytes depend on the values
+alone.
 Source: Zarr storage specification version 2.
 """
 
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import lzma
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,19 @@ from edgefirst_ros.export.ncore.library import library
 
 REMEMBERED = 64
 """Groups below one that may be asked for again."""
+WRITERS = 2
+"""Threads that write the files of a folder, where the order does not matter."""
 WAITING = 32
 """Files of a store that may wait to be written."""
 METADATA = (".zarray", ".zattrs", ".zgroup")
+TOGETHER = ".zmetadata.cbor.xz"
+"""All of them in one, of which the library reads."""
+PRESET = 2
+"""Of xz: a tenth of the time of the default, and 7 % more bytes."""
 FIRST = ("/.zarray", "/.zgroup")
 """What is written first of an array or a group below the root."""
 Put = Callable[[str, bytes], None]
+T = TypeVar("T")
 
 
 @cache
@@ -41,16 +50,35 @@ def groups_writer() -> Any:
     class Writer(official):  # type: ignore[misc]
         """The same stores, faster."""
 
+        _stores_rootgroups: dict[str, Any]
+
         def get_base_group(self, component_group_name: str | None) -> Group:
             """The root of the store of a group of components, begun with the first of them."""
             group = super().get_base_group(component_group_name)
             if not isinstance(group, Group):
                 begun, name = group.store, component_group_name or ""
-                store = Store(into_folder(begun.path) if hasattr(begun, "dir_path") else begun.__setitem__, begun.close)
+                plain = hasattr(begun, "dir_path")
+                store = FolderStore(begun.path, begun.close) if plain else Store(begun.__setitem__, begun.close)
                 store.update({key: begun[key] for key in begun})
                 group = Group(store)
                 self._stores_rootgroups[name] = group, self._stores_rootgroups[name][1]
             return group
+
+        def finished(self, look: Callable[[Any], T]) -> list[T]:
+            """Complete the stores, side by side; what `look` gives for the path of each."""
+            stores: dict[str, tuple[Group, Any]] = self._stores_rootgroups
+            self._stores_rootgroups = {}
+            try:
+                self.finalize()  # of the components alone: it knows of no store
+            finally:
+                self._stores_rootgroups = stores
+
+            def complete(begun: tuple[Group, Any]) -> T:
+                begun[0].store.complete()
+                return look(begun[1])
+
+            with ThreadPoolExecutor(len(stores)) as pool:
+                return list(pool.map(complete, stores.values()))
 
         def abandon(self) -> None:
             """Leave the stores as they are; afterwards nothing more is written."""
@@ -62,16 +90,16 @@ def groups_writer() -> Any:
 
 
 def into_folder(root: str) -> Put:
-    """What writes keys as files below a folder that nobody else writes to."""
+    """What writes keys as files below a folder; the folders that they lie in are there."""
 
     def put(key: str, data: bytes) -> None:
-        path = f"{root}/{key}"
-        if key.endswith(FIRST):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb", buffering=0) as handle:
-            view = memoryview(data)
-            while view:
-                view = view[handle.write(view) :]
+        fd = os.open(f"{root}/{key}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+        finally:
+            os.close(fd)
 
     return put
 
@@ -79,11 +107,11 @@ def into_folder(root: str) -> Put:
 class Store(dict[str, bytes]):
     """A store that is written, once for each key; what is remembered of it is the metadata."""
 
-    def __init__(self, put: Put, close: Callable[[], None]) -> None:
-        """`put` and `close` are those of the store itself."""
+    def __init__(self, put: Put, close: Callable[[], None], threads: int = 1) -> None:
+        """`put` and `close` are those of the store itself; one thread puts in order."""
         super().__init__()
         self._put, self._close = put, close
-        self._thread = ThreadPoolExecutor(1)
+        self._pool = ThreadPoolExecutor(threads)
         self._waiting: deque[Future[None]] = deque()
 
     def __setitem__(self, key: str, data: bytes) -> None:
@@ -93,24 +121,46 @@ class Store(dict[str, bytes]):
         self._behind(self._put, key, data)
 
     def pack(self, key: str, values: NDArray[Any], codec: Any) -> None:
-        """Write contiguous values, packed where there is a codec; they are not to be changed afterwards."""
-        self._behind(lambda: self._put(key, values.tobytes() if codec is None else codec.encode(values)))
+        """Write values, packed where there is a codec; they are not to be changed afterwards."""
+        self._behind(lambda: self._put(key, codec.encode(np.ascontiguousarray(values)) if codec else values.tobytes()))
 
     def _behind(self, call: Callable[..., None], *given: Any) -> None:
         if len(self._waiting) >= WAITING:
             self._waiting.popleft().result()
-        self._waiting.append(self._thread.submit(call, *given))
+        self._waiting.append(self._pool.submit(call, *given))
+
+    def complete(self) -> None:
+        """Put all metadata in one, as the library's `consolidate_compressed_metadata`, and close."""
+        import cbor2
+
+        found = {key: json.loads(text) for key, text in self.items()}
+        told = cbor2.dumps({"zarr_consolidated_format": 1, "metadata": found})
+        self[TOGETHER] = lzma.compress(told, preset=PRESET)
+        self.close()
 
     def close(self) -> None:
-        """Complete the store."""
+        """Write what waits, and close the store."""
         while self._waiting:
             self._waiting.popleft().result()
-        self._thread.shutdown()
+        self._pool.shutdown()
         self._close()
 
     def abandon(self) -> None:
         """Write no more."""
-        self._thread.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
+
+
+class FolderStore(Store):
+    """A store of files below a folder that nobody else writes to."""
+
+    def __init__(self, root: str, close: Callable[[], None]) -> None:
+        super().__init__(into_folder(root), close, WRITERS)
+        self._root = root
+
+    def __setitem__(self, key: str, data: bytes) -> None:
+        if key.endswith(FIRST):  # of a group or an array; those above it are there
+            os.mkdir(f"{self._root}/{key.rpartition('/')[0]}")
+        super().__setitem__(key, data)
 
 
 class Attributes:
@@ -166,7 +216,6 @@ class Group:
             group, _, name = name.rpartition("/")
             return self.require_group(group).create_dataset(name, data, chunks, compressor)
         values = np.asarray(data)
-        values = values if values.flags.c_contiguous else np.ascontiguousarray(values)
         pieces = tuple(max(1, size) for size in chunks or values.shape)
         codec = _default() if compressor == "default" else compressor
         path = f"{self._path}{name}/"
@@ -193,7 +242,7 @@ def _chunk(values: NDArray[Any], place: tuple[int, ...], pieces: tuple[int, ...]
         return values
     part = values[tuple(slice(n * size, (n + 1) * size) for n, size in zip(place, pieces, strict=True))]
     if part.shape == pieces:
-        return np.ascontiguousarray(part)
+        return part
     chunk = np.zeros(pieces, values.dtype)
     chunk[tuple(map(slice, part.shape))] = part
     return chunk

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Literal
@@ -251,7 +250,7 @@ class _Sequence:
     def _points(self, kind: str, found: Rays, at: int) -> None:
         """Store the rays of a cloud."""
         stamp = at // MICROSECOND
-        each = np.full(len(found.direction), stamp, np.uint64)
+        each = np.broadcast_to(np.uint64(stamp), len(found.direction))
         both, meta = np.array([stamp, stamp], np.uint64), {"timestamp_ns": at}
         writer = self._sensor(kind)
         if kind == "radar.pcd":
@@ -296,7 +295,8 @@ class _Sequence:
         index["members"] = self._members
         self._origin.store_index(index)
         path = self._folder / f"{safe_name(drive.name)}.json"
-        path.write_text(json.dumps(_summary(self._groups.finalize()), indent=1, ensure_ascii=False) + "\n", "utf-8")
+        summary = _summary(self._groups.finished(_told))
+        path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
     def _tables(self) -> dict[str, str]:
         paths = self._drive.dataset.paths
@@ -304,13 +304,15 @@ class _Sequence:
         return {path.name: self._blob(path.read_bytes()) for path in tables if path is not None}
 
 
-def _summary(stores: list[Any]) -> dict[str, Any]:
-    """What the library says of stores, in their order; their checksums side by side."""
-    read = library().SequenceComponentGroupsReader
-    with ThreadPoolExecutor(len(stores)) as pool:
-        found = list(pool.map(lambda store: read([store]).get_sequence_meta().to_dict(), stores))
-    summary: dict[str, Any] = found[0]
-    return summary | {"component_stores": [store for one in found for store in one["component_stores"]]}
+def _told(store: Any) -> dict[str, Any]:
+    """What the library says of a store that is complete, with its checksum."""
+    found: dict[str, Any] = library().SequenceComponentGroupsReader([store]).get_sequence_meta().to_dict()
+    return found
+
+
+def _summary(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the library says of a sequence, from what it says of each store."""
+    return found[0] | {"component_stores": [store for one in found for store in one["component_stores"]]}
 
 
 def _keys(dataset: Dataset) -> list[Any]:

@@ -13,7 +13,7 @@ import math
 import os
 import stat
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import ArrayLike, NDArray
 
+from edgefirst_ros.dataset.claim import byte_views, write_at
 from edgefirst_ros.dataset.tables import json_text
 from edgefirst_ros.errors import DatasetError
 
@@ -80,14 +81,13 @@ class FramesWriter:
     def __init__(self, path: Path, kind: str, shape: Sequence[int]) -> None:
         self.described = {"format": "lzmaf", "type": kind, "shape": list(shape)}
         self._offset = 0
-        self._file = path.open("xb", buffering=1 << 20)
+        self._file = path.open("xb", buffering=0)
         self._index = path.with_name(path.name + INDEX).open("xb")
         self._index.write(bytes(8))
 
-    def append(self, packed: Iterable[bytes | memoryview]) -> None:
+    def append(self, packed: Sequence[bytes | memoryview]) -> None:
         """Add an entry: an .xz as buffers."""
-        for part in packed:
-            self._offset += self._file.write(part)
+        self._offset = write_at(self._file.fileno(), byte_views(packed)[0], self._offset)
         self._index.write(struct.pack("<Q", self._offset))
 
     def close(self) -> None:

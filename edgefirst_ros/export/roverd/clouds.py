@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.container import STORED, Archive, Container
+from edgefirst_ros.dataset.container import Container
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.zipformat import LOCAL
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.roverd.channels import INDEX, LARGEST, META, STAMPS, RawWriter, Reader
 from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header
@@ -77,19 +76,10 @@ def has_channels(record: np.dtype[Any]) -> bool:
 
 def most_points(container: Container, names: Iterable[str]) -> int:
     """The most points of any of these PCD files, at least 1, from their headers alone."""
-    entries = {entry.filename: entry for entry in container.entries} if isinstance(container, Archive) else {}
     most = 1
     for name in names:
         size = container.size(name)
-        if isinstance(container, Archive) and entries[name].compress_type == STORED:
-            start = entries[name].header_offset
-            *_, named, extended = LOCAL.unpack(container.pread(LOCAL.size, start))
-            head = container.pread(min(size, HEAD), start + LOCAL.size + named + extended)
-        elif isinstance(container, Archive):
-            head = container.read(name)[:HEAD]
-        else:
-            with open(container.path / name, "rb") as file:
-                head = file.read(HEAD)
+        head = container.head(name, min(size, HEAD))
         found = _NUMBER[b"POINTS"].search(head)
         if found and int(found[1]) <= size:
             most = max(most, int(found[1]))

@@ -100,6 +100,8 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
 
 def _traces(folder: Path, report: Report) -> Iterator[Path]:
     """The traces below a folder. Links to folders are not followed, which is said in the report."""
+    if not folder.is_dir():
+        raise DatasetError(f"{folder}: is a file; expected a folder with traces, or one of them")
     try:
         if (folder / "config.yaml").exists():
             yield folder

@@ -13,8 +13,9 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.archive import ArchiveWriter, DirectoryWriter
+from edgefirst_ros.dataset.archive import ArchiveWriter
 from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.folder import DirectoryWriter
 from edgefirst_ros.dataset.forms.table import SUFFIXES
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.errors import DatasetError, UsageError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ahead import ahead
-from edgefirst_ros.export.drive import Drive, drives, is_class_mask, measured
+from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import write_json
 from edgefirst_ros.export.roverd.clouds import most_points
@@ -141,6 +141,7 @@ class _Trace:
         for stream in (*self._streams.values(), self._segments):
             closing.callback(stream.abandon)
         self._camera = camera
+        self._masks = class_masks(drive.dataset)
         self._pictures: list[Sample] = []
         """The sample of each picture in the video."""
 
@@ -149,7 +150,7 @@ class _Trace:
         total = len(self._drive)
         with closing(ahead(self._wanted(), self._prepare)) as prepared:
             for number, ((sample, _), found) in enumerate(prepared):
-                self._take(sample, found)
+                self._take(sample, self._drive.rows[number], found)
                 progress(f"exporting {self._drive.name}", number, total)
         self._finish()
         progress(f"exporting {self._drive.name}", total, total)
@@ -157,8 +158,8 @@ class _Trace:
     def _wanted(self) -> Iterator[tuple[Sample, set[str]]]:
         """The samples, each with the kinds of members that the one before does not have already."""
         before: dict[str, int] = {}
-        for sample in self._drive.samples:
-            stamps = {kind: measured(sample.row, kind) for kind in self._streams}
+        for sample, row in zip(self._drive.samples, self._drive.rows, strict=True):
+            stamps = {kind: measured(row, kind) for kind in self._streams}
             yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
             before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
 
@@ -170,22 +171,22 @@ class _Trace:
             data = sample.read(kind)
             ready = self._streams[kind].ready(data) if kind in fresh else None
             found.append(Found(kind, data, isal_zlib.crc32(data), ready))
-        mask = _class_mask(sample)
-        if mask is not None:
+        if sample.key in self._masks:
+            mask: bytes = self._drive.dataset.annotation_rows[0]["mask"][self._masks[sample.key]]
             found.append(Found(SEMANTIC, mask, 0, self._segments.ready(mask)))
         return found
 
-    def _take(self, sample: Sample, members: list[Found]) -> None:
-        """Write what was made of a sample."""
+    def _take(self, sample: Sample, row: Mapping[str, Any], members: list[Found]) -> None:
+        """Write what was made of a sample, of which the table of frames has `row`."""
         noted = self._tally.members.setdefault(sample.key, {})
-        self._tally.stamps[sample.key] = int(sample.row["timestamp"])
+        stamp = self._tally.stamps[sample.key] = int(row["timestamp"])
         for found in members:
             if found.kind == SEMANTIC:
-                self._segments.add(int(sample.row["timestamp"]), found.data, found.ready)
+                self._segments.add(stamp, found.data, found.ready)
                 continue
             noted[found.kind] = [len(found.data), found.crc]
             stream = self._streams.get(found.kind)
-            entry = stream.add(measured(sample.row, found.kind), found.data, found.ready) if stream else None
+            entry = stream.add(measured(row, found.kind), found.data, found.ready) if stream else None
             if entry is None:
                 self._keep(sample, found.kind, found.data)
             else:
@@ -232,19 +233,6 @@ class _Trace:
         }
         text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())  # JSON is YAML
         (self._folder / "config.yaml").write_text(text, encoding="utf-8")
-
-
-def _class_mask(sample: Sample) -> bytes | None:
-    """The PNG of a sample's mask of classes: a row of its own, without label and object."""
-    rows = sample.annotations
-    needed = [name for name in ("mask", "label", "object_id", "box2d") if name in rows.columns]
-    if "mask" not in needed:
-        return None
-    for row in rows.select(needed).iter_rows(named=True):
-        if is_class_mask(row):
-            mask: bytes = row["mask"]
-            return mask
-    return None
 
 
 # ---- the report ----------------------------------------------------------------------------------
