@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from edgefirst_ros.cdr import BIG_ENDIAN, little_endian
 from edgefirst_ros.errors import MessageError
 
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
@@ -59,6 +60,36 @@ CAMERA_TOPICS = ("camera/h265", "camera/h264", "camera/jpeg", "camera/image")
 
 ABORTING = frozenset({"foxglove_msgs/msg/ImageAnnotations"})
 """Types whose lengths the vendor's codec believes: a false one ends the process (edgefirst-schemas 4.1)."""
+
+TEXTS = {
+    TF_MESSAGE: b"""geometry_msgs/TransformStamped[] transforms
+===
+MSG: geometry_msgs/TransformStamped
+std_msgs/Header header
+string child_frame_id
+geometry_msgs/Transform transform
+===
+MSG: std_msgs/Header
+builtin_interfaces/Time stamp
+string frame_id
+===
+MSG: geometry_msgs/Transform
+geometry_msgs/Vector3 translation
+geometry_msgs/Quaternion rotation
+===
+MSG: geometry_msgs/Vector3
+float64 x
+float64 y
+float64 z
+===
+MSG: geometry_msgs/Quaternion
+float64 x
+float64 y
+float64 z
+float64 w
+"""
+}
+"""Texts of the types we use that the vendor's codec lacks; those in recordings may be wrong or missing."""
 
 LONGEST_DEFINITION = 1 << 20
 """Bytes of the text of a type; a longer one is not read."""
@@ -150,8 +181,9 @@ def decode(message: Message) -> Any:
     codec = _codec(message.schema)
     try:
         if codec is not None:
-            return codec.from_cdr(message.data)
-        decoder = _foreign_decoder(message.schema, message.definition)
+            turned = message.data.startswith(BIG_ENDIAN)
+            return codec.from_cdr(little_endian(message.schema, message.data) if turned else message.data)
+        decoder = _foreign_decoder(message.schema, TEXTS.get(message.schema, message.definition))
         if decoder is None:
             raise ValueError("no decoder for this type, and none can be made from its text")
         return decoder(_Whole(message.data))

@@ -86,8 +86,6 @@ class Survey:
     segments: int
     numbered: bool
     """A step other than 1 in the reference topic's sequence numbers means a loss."""
-    by_header: bool
-    """The reference topic's header stamps tell time."""
     span: tuple[int, int]
     """First and last `log_time`, ns."""
     unreadable: dict[str, int]
@@ -183,7 +181,9 @@ class Walked:
         path, recording, walk = self.recording.path, self.recording, self.walk
         faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
         if not self.topics:
-            raise RecordingError(f"{path}: there are no messages in it{faults}")
+            others = sorted({f"{c.topic} ({c.encoding})" for c in recording.channels.values() if c.seen})
+            what = f"messages in CDR in it, only {', '.join(others[:5])}" if others else "messages in it"
+            raise RecordingError(f"{path}: there are no {what}{faults}")
         try:
             roles = choose_topics(self.topics, settings)
         except (RecordingError, UsageError) as error:
@@ -209,7 +209,6 @@ class Walked:
             segments.overlapping(),
             len(segments.spans),
             sequence.numbered(),
-            times.header.tell_time,
             (walk.first or 0, walk.last),
             walk.unreadable,
         )

@@ -7,22 +7,11 @@ import pytest
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import LONGEST_DEFINITION, TF_MESSAGE, Message, _foreign_decoder, decode
-from edgefirst_ros.sensors.calibration import Calibration
 
 LINE = "\n" + "=" * 80 + "\nMSG: "
-TEXTS = LINE.join(
-    (
-        "x/T[] transforms",
-        "x/T\nx/H header\nstring child_frame_id\nx/B transform",
-        "x/H\nstring frame_id",
-        "x/B\nx/V translation\nx/V rotation",
-        "x/V\nstring x\nstring y\nstring z\nstring w",
-    )
-)
-"""A transform of texts in place of numbers."""
 
 
-def message(definition, data, schema=TF_MESSAGE):
+def message(definition, data, schema="x/msg/Own"):
     return Message("/tf_static", schema, 1, 1, 1, b"\0\1\0\0" + data, definition.encode())
 
 
@@ -61,16 +50,9 @@ def test_a_text_that_is_none_is_read_once():
     assert (after.misses - before.misses, after.hits - before.hits) == (1, 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "data"),
-    [
-        ("uint8 value", b"\7"),
-        ("uint8 transforms", b"\7"),
-        (f"x/Other[] transforms{LINE}x/Other\nuint8 value", struct.pack("<I", 1) + b"\7"),
-        (TEXTS, struct.pack("<I", 1) + struct.pack("<I4s", 2, b"a\0") * 10),
-    ],
-)
+@pytest.mark.parametrize("text", ["uint8 value", "uint8 transforms", f"x/T[] transforms{LINE}x/T\nuint8 value", "?"])
+@pytest.mark.parametrize("data", [b"\7", struct.pack("<I", 1) + b"\7"])
 def test_transforms_with_other_fields_are_undecodable(text, data):
-    content = decode(message(text, data))
+    """What the recording says of a type in use does not count."""
     with pytest.raises(MessageError, match="undecodable"):
-        Calibration().take(TF_MESSAGE, content)
+        decode(message(text, data, TF_MESSAGE))

@@ -171,9 +171,18 @@ def test_bulk_fields_are_those_that_were_written():
     assert np.frombuffer(content.data, np.uint8).tobytes() == pixels
 
 
-def test_a_type_the_codec_lacks_is_decoded_by_its_text():
+@pytest.mark.parametrize(
+    ("schema", "definition"),
+    [
+        ("own_msgs/msg/Transforms", TF),
+        ("tf2_msgs/msg/TFMessage", TF),
+        ("tf2_msgs/msg/TFMessage", b""),  # of a type in use the text in the recording does not count
+        ("tf2_msgs/msg/TFMessage", b"Header header\nstring transforms"),
+    ],
+)
+def test_a_type_the_codec_lacks_is_decoded_by_its_text(schema, definition):
     parts, data = transforms()
-    content = decode(message("tf2_msgs/msg/TFMessage", data, TF))
+    content = decode(message(schema, data, definition))
     assert len(content.transforms) == 2
     for found, part in zip(content.transforms, parts, strict=True):
         assert found.child_frame_id == part.child_frame_id
@@ -185,10 +194,10 @@ def test_a_type_the_codec_lacks_is_decoded_by_its_text():
 @pytest.mark.parametrize(
     ("schema", "definition"),
     [
-        ("tf2_msgs/msg/TFMessage", b""),
-        ("tf2_msgs/msg/TFMessage", b"no definition at all"),
-        ("tf2_msgs/msg/TFMessage", b"\xff\xfe"),
-        ("tf2_msgs/msg/TFMessage", b"geometry_msgs/Missing[] transforms"),
+        ("own_msgs/msg/Transforms", b""),
+        ("own_msgs/msg/Transforms", b"no definition at all"),
+        ("own_msgs/msg/Transforms", b"\xff\xfe"),
+        ("own_msgs/msg/Transforms", b"geometry_msgs/Missing[] transforms"),
         ("none_msgs/msg/None", b""),
         ("sensor_msgs/msg/__doc__", b""),
         ("sensor_msgs", b""),

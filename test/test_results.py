@@ -106,6 +106,28 @@ def test_the_older_generation(tmp_path, recipe):
     assert validate(outcome.paths.container, strict=True).ok
 
 
+@pytest.mark.parametrize("recipe", [NEWER, OLDER])
+def test_results_that_come_too_late_are_counted(tmp_path, recipe):
+    """A model that takes longer than `lookahead`: it is to be seen why nothing of it is in the dataset."""
+    model = next(topic for topic in recipe["topics"] if topic in ("model/output", "model/boxes2d"))
+    truth = made(tmp_path, **recipe, latency_ms={model: 1300.0, "model/mask": 1300.0})
+    count = convert(truth.path, tmp_path / "out").counts[f"/{model}"]
+    late, rest = count.dropped["came after its frames were written"], count.dropped["belongs to no sample"]
+    assert late > 0
+    assert count.seen == count.written + late + rest == 10
+    patient = convert(truth.path, tmp_path / "patient", lookahead=3.0).counts
+    assert patient[f"/{model}"].written == 10
+    assert all(not count.dropped for topic, count in patient.topics.items() if "model" in topic)
+
+
+def test_results_of_frames_that_are_no_samples_are_counted(tmp_path):
+    truth = made(tmp_path, **NEWER)
+    outcome = convert(truth.path, tmp_path / "out", rate=1.0)
+    count = outcome.counts["/model/output"]
+    assert 0 < count.written <= outcome.samples
+    assert count.dropped == {"belongs to no sample": count.seen - count.written}
+
+
 def test_a_mask_whose_boxes_are_lost_belongs_to_no_others(tmp_path):
     truth = made(tmp_path, **OLDER, model_every=1, drop={"model/boxes2d": {3}, "model/mask": {6}})
     found = table(convert(truth.path, tmp_path / "out"))

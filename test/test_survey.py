@@ -52,7 +52,7 @@ def test_what_is_found(tmp_path):
     found = surveyed(tmp_path, camera())
     assert found.roles.reference == "/camera/image"
     assert (found.base.base, found.base.offset, found.base.replaced) == ("header", -1000, {})
-    assert (found.segments, found.overlapping, found.numbered, found.by_header) == (1, set(), True, True)
+    assert (found.segments, found.overlapping, found.numbered, found.base.by_header) == (1, set(), True, True)
     assert found.span == (files.START, files.START + 9 * SECOND // 10)
     assert found.wanted == 10
     assert found.unreadable == {}
@@ -141,6 +141,8 @@ def test_every_topic_is_counted(tmp_path):
 def test_errors_name_the_recording(tmp_path):
     with pytest.raises(RecordingError, match=r"12_00_00\.mcap.*no messages"):
         surveyed(tmp_path, [])
+    with pytest.raises(RecordingError, match=r"no messages in CDR in it, only /camera/image \(json\)"):
+        surveyed(tmp_path, [m._replace(encoding="json") for m in camera()])
     with pytest.raises(UsageError, match=r"12_00_00\.mcap.*/none"):
         surveyed(tmp_path, camera(), reference_topic="/none")
     with pytest.raises(UsageError, match=r"/a, /b"):

@@ -20,6 +20,8 @@ UNDECODABLE = "undecodable"
 START_CODE = b"\x00\x00\x01"
 HEADER_BYTES = 96  # enough for every slice header read here
 PARAMETER_BYTES = 4096
+LARGEST_SETS = 1 << 16
+"""Bytes of parameter sets that are put in front of where decoding starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import TF_MESSAGE, TRANSFORM
 
 
@@ -33,11 +32,7 @@ class Calibration:
         return round(focal) if math.isfinite(focal) and 0.5 <= focal <= 65535 else None
 
     def take(self, schema: str, content: Any) -> None:
-        """Take a decoded message.
-
-        Raises MessageError when it is no such message: where the text of its type comes with the recording, it may
-        have any fields.
-        """
+        """Take a decoded message."""
         if schema == "sensor_msgs/msg/CameraInfo":
             if self.camera_info is None:
                 self.camera_info = {
@@ -53,11 +48,8 @@ class Calibration:
         elif schema == TRANSFORM:
             self._transform(content, content.frame_id)
         elif schema == TF_MESSAGE:
-            try:
-                for transform in content.transforms:
-                    self._transform(transform, transform.header.frame_id)
-            except (AttributeError, TypeError, ValueError) as error:
-                raise MessageError("undecodable", f"{TF_MESSAGE}: {error}") from error
+            for transform in content.transforms:
+                self._transform(transform, transform.header.frame_id)
 
     def merge(self, other: Calibration) -> None:
         """Take over what is not known yet."""

@@ -35,6 +35,8 @@ HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
 PIECE = 1 << 14
 """Points that are made into text at a time."""
+MOST_SHARED = 4
+"""Fields may overlap, but not take more than so many times the bytes of the points."""
 LZF_LIMIT = 88
 """LZF makes at most 264 bytes of three; a file that claims more is refused before anything is allocated."""
 
@@ -54,8 +56,8 @@ class _Field:
 def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError("cannot be stored") for a cloud that is not what it says.
 
-    Unknown datatypes, names that a PCD header cannot hold, fields that overlap or leave the point, data shorter than
-    announced, more than `limits.cloud_points` points.
+    Unknown datatypes, names that a PCD header cannot hold, data shorter than announced, more than
+    `limits.cloud_points` points, no fields; where there are points, fields that leave them.
     """
     _described(message)
     points = message.width * message.height
@@ -79,13 +81,14 @@ def encode_cloud(
     points = message.width * message.height
     body = message.data.view()
     step = sum(field.size for field in fields)
-    packed = step == message.point_step and (message.height <= 1 or message.row_step == message.width * step)
+    packed = _in_line(fields, message.point_step) and (message.height <= 1 or message.row_step == message.width * step)
     header = _header([*fields, *extra], message.width, message.height, data)
     if data == "binary" and packed and not extra and not message.is_bigendian:
         return [header, body[: points * step]]
+    if not points:
+        return [header, struct.pack("<II", 0, 0) if data == "binary_compressed" else b""]
     table = np.empty(points, _record([*fields, *extra]))
-    if points:
-        _fill(table, message, fields)
+    _fill(table, message, fields)
     for field in extra:
         table[field.name] = np.nan
     if data == "ascii":
@@ -151,21 +154,33 @@ def _described(message: PointCloud2) -> list[_Field]:
         if not FIELD_NAME.fullmatch(field.name) or any(field.name == other.name for other in fields):
             raise MessageError("cannot be stored", f"field name {field.name!r} does not fit into a PCD header")
         fields.append(_Field(field.name, DATATYPES[field.datatype], field.offset, max(1, field.count)))
-    step, end = message.point_step, 0
-    for described in fields:
-        if described.offset < end or described.offset + described.size > step:
-            where = f"field {described.name!r} at {described.offset}"
-            raise MessageError("cannot be stored", f"{where} overlaps another or leaves the point of {step} bytes")
-        end = described.offset + described.size
     if not fields:
         raise MessageError("cannot be stored", "a cloud without fields")
-    width, height = message.width, message.height
+    width, height, step = message.width, message.height, message.point_step
+    if not width or not height:
+        return fields
+    for described in fields:
+        if described.offset + described.size > step:
+            where = f"field {described.name!r} at {described.offset}"
+            raise MessageError("cannot be stored", f"{where} leaves the point of {step} bytes")
+    if sum(described.size for described in fields) > MOST_SHARED * step:
+        raise MessageError("cannot be stored", f"{len(fields)} fields share a point of {step} bytes")
     if height > 1 and message.row_step < width * step:
         raise MessageError("cannot be stored", f"rows of {message.row_step} bytes for {width} points of {step}")
-    needed = (height - 1) * message.row_step + width * step if width and height else 0
+    needed = (height - 1) * message.row_step + width * step
     if len(message.data) < needed:
         raise MessageError("cannot be stored", f"{len(message.data)} bytes for {width} x {height} points of {step}")
     return fields
+
+
+def _in_line(fields: list[_Field], step: int) -> bool:
+    """Whether the fields lie one behind the other and fill the point."""
+    end = 0
+    for field in fields:
+        if field.offset != end:
+            return False
+        end += field.size
+    return end == step
 
 
 def _fill(table: NDArray[Any], message: PointCloud2, fields: list[_Field]) -> None:

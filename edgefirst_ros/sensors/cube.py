@@ -112,7 +112,7 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
     height = sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1)
     width = values.size // height
     # PNG wants the high byte first. On real cubes SUB is the fastest to deflate, 7 % larger than no filter.
-    lines = filtered(values.reshape(height, width).byteswap().view(np.uint8), 2)
+    lines = filtered(values.reshape(height, width).astype(">i2").view(np.uint8), 2)
     lines[:, 1] ^= 0x80  # int16 + 32768 as uint16 is a flip of the top bit, and no difference has it
     texts = {
         "layout": list(layout),

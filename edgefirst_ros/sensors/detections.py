@@ -205,12 +205,12 @@ def _add_mask(
 def _timing(message: Any) -> dict[str, int | None]:
     """{load, preprocess, inference, decode} in ns; load includes preprocessing, the older Detect has no decode_time."""
     load = message.input_time if hasattr(message, "input_time") else message.input_timestamp
-    decode = _nanoseconds(message.output_time)
-    if hasattr(message, "decode_time"):
-        decode += _nanoseconds(message.decode_time)
+    decode = [message.output_time, message.decode_time] if hasattr(message, "decode_time") else [message.output_time]
     inference = _nanoseconds(message.model_time)
-    return {"load": _nanoseconds(load), "preprocess": None, "inference": inference, "decode": decode}
+    return {"load": _nanoseconds(load), "preprocess": None, "inference": inference, "decode": _nanoseconds(*decode)}
 
 
-def _nanoseconds(time: Duration | Time) -> int:
-    return time.sec * 1_000_000_000 + time.nanosec
+def _nanoseconds(*times: Duration | Time) -> int | None:
+    """The sum; None where one is negative: the clock was set back while it was measured."""
+    found = [time.sec * 1_000_000_000 + time.nanosec for time in times]
+    return sum(found) if min(found) >= 0 else None

@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.bitstream import Tracker, Unit, parameter_sets, with_sets
+from edgefirst_ros.sensors.bitstream import LARGEST_SETS, Tracker, Unit, parameter_sets, with_sets
 from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader, tracker_of
 
 MOST_THREADS = 16
 """Each holds a decoder, and messages of a second or so wait for the pictures it is ahead by."""
 AHEAD_BYTES = 48 << 20
 """Of pictures a thread, that are held while others are asked for: 16 of 1920 x 1080 where they are not encoded."""
-LARGEST_SETS = 1 << 16
-"""Bytes of parameter sets with which a group begins."""
 AHEAD_UNITS = 32
 """Units a thread that are taken in before their pictures are waited for: what belongs to them is held for so long."""
 SHORTEST = 8

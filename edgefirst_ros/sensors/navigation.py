@@ -83,7 +83,9 @@ class FixTrack:
         self._max_gap = max_gap
         self._stamps: list[int] = []
         self._fixes: list[Fix] = []
+        self._arrived: list[int] = []
         self._before: Fix | None = None
+        self._since = 0  # where the newest stretch of stamps without a jump began
         self._refused = 0
         self._closed = False
 
@@ -92,18 +94,24 @@ class FixTrack:
         """Fixes that no neighbour reaches, with the stamp of another, or too late; final after close()."""
         return self._refused
 
-    def add(self, fix: Fix) -> None:
-        """Take a fix; in any order, but of equal stamps the first one added counts."""
+    def add(self, fix: Fix, arrived: int = 0) -> None:
+        """Take a fix, and when it came; in any order, but of equal stamps the first one added counts."""
         if not self._stamps or fix.stamp > self._stamps[-1]:
             place = len(self._stamps)
+            if not self._stamps or fix.stamp - self._stamps[-1] > 2 * self._max_gap:
+                self._since = fix.stamp
         else:
             place = bisect.bisect_left(self._stamps, fix.stamp)
             known = place < len(self._stamps) and self._stamps[place] == fix.stamp
-            if known or (self._before is not None and fix.stamp <= self._before.stamp):
+            forgotten = self._before is not None and fix.stamp <= self._before.stamp
+            if forgotten and fix.stamp < self._since - self._max_gap:  # not late: the clock was set back
+                self._before, self._since = None, fix.stamp
+            elif known or forgotten:
                 self._refused += 1
                 return
         self._stamps.insert(place, fix.stamp)
         self._fixes.insert(place, fix)
+        self._arrived.insert(place, arrived)
 
     def position(self, stamp: int) -> Position | None:
         """The position at a stamp in ns, or None: no two valid fixes around it, too far apart, or a jump between."""
@@ -129,14 +137,15 @@ class FixTrack:
         """
         return self._sides(stamp)[2]
 
-    def forget(self, before_stamp: int) -> None:
-        """Drop fixes that positions at `before_stamp` and later do not need."""
+    def forget(self, before_stamp: int, came_before: int = 1) -> None:
+        """Drop fixes that came earlier than that and that positions at `before_stamp` and later do not need."""
         # One more than lies within the gap: the first of these may owe its validity to it.
         cut = bisect.bisect_left(self._stamps, before_stamp - self._max_gap) - 1
+        cut = _old(self._arrived, cut, came_before)
         if cut > 0:
             self._refused += self._invalid(cut)
             self._before = self._fixes[cut - 1]
-            del self._stamps[:cut], self._fixes[:cut]
+            del self._stamps[:cut], self._fixes[:cut], self._arrived[:cut]
 
     def close(self) -> None:
         """No more fixes will come: `refused` becomes final."""
@@ -221,17 +230,15 @@ class AttitudeTrack:
         self._max_gap = max_gap
         self._stamps: list[int] = []
         self._turns: list[Quaternion] = []
+        self._arrived: list[int] = []
 
-    def add(self, stamp: int, turn: Quaternion) -> None:
-        """Take a unit quaternion (x, y, z, w); in any order, but of equal stamps the first one added counts."""
-        if not self._stamps or stamp > self._stamps[-1]:
-            self._stamps.append(stamp)
-            self._turns.append(turn)
-            return
+    def add(self, stamp: int, turn: Quaternion, arrived: int = 0) -> None:
+        """Take a unit quaternion (x, y, z, w), and when it came; in any order, of equal stamps the first one counts."""
         place = bisect.bisect_left(self._stamps, stamp)
-        if self._stamps[place] != stamp:
+        if place == len(self._stamps) or self._stamps[place] != stamp:
             self._stamps.insert(place, stamp)
             self._turns.insert(place, turn)
+            self._arrived.insert(place, arrived)
 
     def orientation(self, stamp: int) -> Quaternion | None:
         """The unit quaternion at a stamp in ns, interpolated the short way; None without two near neighbours."""
@@ -254,11 +261,16 @@ class AttitudeTrack:
         farthest = nearest + self._max_gap
         return min(farthest, self._stamps[after]) if after < len(self._stamps) else farthest
 
-    def forget(self, before_stamp: int) -> None:
-        """Drop attitudes that orientations at `before_stamp` and later do not need."""
-        cut = bisect.bisect_left(self._stamps, before_stamp - self._max_gap)
-        if cut:
-            del self._stamps[:cut], self._turns[:cut]
+    def forget(self, before_stamp: int, came_before: int = 1) -> None:
+        """Drop attitudes that came earlier than that and that orientations at `before_stamp` and later do not need."""
+        cut = _old(self._arrived, bisect.bisect_left(self._stamps, before_stamp - self._max_gap), came_before)
+        if cut > 0:
+            del self._stamps[:cut], self._turns[:cut], self._arrived[:cut]
+
+
+def _old(arrived: list[int], count: int, before: int) -> int:
+    """How many of the first `count` can go: early stamps that came just now are those of a clock that was set back."""
+    return next((n for n in range(count) if arrived[n] >= before), count)
 
 
 def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:

@@ -49,7 +49,7 @@ BICUBIC, FULL_CHROMA, ACCURATE = 4, 0x2000, 0x40000
 
 def source_colours(frame: Any) -> tuple[str, int]:
     """(matrix, range) of a decoded frame: as declared; undeclared range is limited, undeclared matrix goes by size."""
-    if frame.format.name in ("gray", "rgb24", "bgr24", "rgba", "bgra"):
+    if frame.format.name in ("rgb24", "bgr24", "rgba", "bgra"):
         return "ITU601", JPEG_RANGE
     matrix = MATRICES.get(int(frame.colorspace))
     if matrix is None:
@@ -79,24 +79,25 @@ class PictureEncoder:
         """The frame as a JPEG has it: 4:2:0, BT.601, full range.
 
         The filter is exact to half a step; swscale goes by way of RGB where the matrix differs, which costs ten times
-        as much and errs by up to 4 steps. But the filter knows no odd sizes.
+        as much and errs by up to 4 steps. Of an odd size the luma has a column or line more.
         """
-        matrix, value_range = source_colours(frame)
+        matrix, value_range = colours = source_colours(frame)
         if frame.format.name == "nv12":  # what V4L2 decoders give: the same values, but the chroma interleaved
             frame = self._own_reformatter().reformat(frame, format="yuv420p")
         kind = frame.format.name
-        if (matrix, value_range) == ("ITU601", JPEG_RANGE) and kind in ("yuv420p", "yuvj420p"):
+        if colours == ("ITU601", JPEG_RANGE) and kind in ("yuv420p", "yuvj420p"):
             return frame
-        if kind not in QUARTER_CHROMA or frame.width % 2 or frame.height % 2:
-            return self._convert(frame, "yuvj420p")
+        frame = _even(frame)
+        if kind not in QUARTER_CHROMA:
+            return self._convert(frame, "yuvj420p", colours)
         key = frame.width, frame.height, kind, matrix, value_range
         if getattr(self._own, "key", None) != key:
             self._own.graph, self._own.key = _to_jpeg(*key), key
         self._own.graph.vpush(frame)
         return self._own.graph.vpull()
 
-    def _convert(self, frame: Any, form: str, flags: int = BICUBIC) -> Any:
-        matrix, value_range = source_colours(frame)
+    def _convert(self, frame: Any, form: str, colours: tuple[str, int], flags: int = BICUBIC) -> Any:
+        matrix, value_range = colours
         return self._own_reformatter().reformat(
             frame,
             format=form,
@@ -117,20 +118,24 @@ class PictureEncoder:
     def _jpeg(self, frame: Any) -> bytes:
         import simplejpeg
 
-        if frame.format.name == "gray":
-            luma = _plane(frame.planes[0])
+        if frame.format.name.startswith("gray"):
             neutral = np.full(((frame.height + 1) // 2, (frame.width + 1) // 2), 128, np.uint8)
-            planes = [luma, neutral, neutral]
+            planes = [_luma(frame), neutral, neutral]
         else:
             planes = [_plane(plane) for plane in self._jpeg_planes(frame).planes]
+        planes[0] = _within_even(planes[0], frame.height, frame.width)
         return bytes(simplejpeg.encode_jpeg_yuv_planes(*planes, quality=self.quality))
 
     def _png(self, frame: Any) -> bytes:
         from PIL import Image
 
         file = io.BytesIO()
-        rgb = self._convert(frame, "rgb24", BICUBIC | FULL_CHROMA | ACCURATE).to_ndarray()
-        Image.fromarray(rgb).save(file, "PNG", compress_level=1)
+        if frame.format.name.startswith("gray"):
+            rgb = _luma(frame)[..., np.newaxis].repeat(3, axis=2)
+        else:
+            flags = BICUBIC | FULL_CHROMA | ACCURATE
+            rgb = self._convert(_even(frame), "rgb24", source_colours(frame), flags).to_ndarray()
+        Image.fromarray(rgb[: frame.height, : frame.width]).save(file, "PNG", compress_level=1)
         return file.getvalue()
 
 
@@ -149,10 +154,59 @@ def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) 
     return graph
 
 
+def _even(frame: Any) -> Any:
+    """The frame with its last column and line twice where their number is odd.
+
+    Chroma of half the size belongs to pairs of columns and lines; libav spreads it over an odd size as it would over
+    any other, so that it drifts to the right and down, and its filter for colours refuses it.
+    """
+    import av
+
+    if not (frame.width % 2 or frame.height % 2):
+        return frame
+    kind = frame.format
+    made = av.VideoFrame(frame.width + frame.width % 2, frame.height + frame.height % 2, kind.name)
+    made.colorspace, made.color_range = frame.colorspace, frame.color_range
+    size = kind.padded_bits_per_pixel // 8 if len(frame.planes) == 1 else (kind.components[0].bits + 7) // 8
+    for source, target in zip(frame.planes, made.planes, strict=True):
+        lines = _lines(source)[:, : source.width * size].reshape(source.height, source.width, size)
+        more = (0, target.height - source.height), (0, target.width - source.width), (0, 0)
+        padded = np.zeros((target.height, target.line_size), np.uint8)
+        padded[:, : target.width * size] = np.pad(lines, more, mode="edge").reshape(target.height, -1)
+        target.update(padded.tobytes())
+    return made
+
+
+def _within_even(luma: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
+    """The luma of a picture, (height, width), with its last column and line twice in memory where they are odd.
+
+    The encoder takes pairs of columns and lines, beyond the end of what it is given.
+    """
+    luma = luma[:height, :width]
+    if not (height % 2 or width % 2):
+        return luma
+    return np.pad(luma, ((0, height % 2), (0, width % 2)), mode="edge")[:height, :width]
+
+
+def _lines(plane: Any) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(plane, np.uint8)[: plane.height * plane.line_size].reshape(plane.height, plane.line_size)
+
+
 def _plane(plane: Any) -> npt.NDArray[np.uint8]:
     """A plane as (height, width) uint8 without the padding of its lines."""
-    lines = np.frombuffer(plane, np.uint8)[: plane.height * plane.line_size].reshape(plane.height, plane.line_size)
-    return np.ascontiguousarray(lines[:, : plane.width])
+    return np.ascontiguousarray(_lines(plane)[:, : plane.width])
+
+
+def _luma(frame: Any) -> npt.NDArray[np.uint8]:
+    """The luma of a frame without colours, (height, width) uint8, full range; swscale ignores the range of these."""
+    plane, bits = frame.planes[0], frame.format.components[0].bits
+    values = _lines(plane).view(np.uint8 if bits == 8 else "<u2")[:, : plane.width]
+    full = source_colours(frame)[1] == JPEG_RANGE
+    black, white = (0, (1 << bits) - 1) if full else (16 << bits - 8, 235 << bits - 8)
+    scaled = (np.arange(1 << bits) - black) * 255 / (white - black)
+    table = np.clip(scaled + 0.5, 0, 255).astype(np.uint8)
+    luma: npt.NDArray[np.uint8] = table[values]
+    return luma
 
 
 def check_size(width: int, height: int, limits: Limits) -> None:
@@ -187,6 +241,8 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
         )
     lines = data[: rows * step].reshape(rows, step)[:, : width * pixel]
     frame = av.VideoFrame(width, height, form)
+    if form == "gray":
+        frame.color_range = JPEG_RANGE  # of a sensor's numbers none is set aside
     first = 0
     for plane in frame.planes:
         count = plane.height

@@ -38,7 +38,7 @@ class Pictures(Protocol):
         """What the user should know of the decoder; empty when there is nothing."""
 
     def push(self, number: int, content: Any) -> None:
-        """Take a decoded message."""
+        """Take a decoded message; of stills also why there is none."""
 
     def lost(self) -> None:
         """Take note that a message before the next one is lost or cannot be read."""
@@ -147,7 +147,7 @@ class StillPictures:
 
     def push(self, number: int, content: Any) -> None:
         try:
-            self._found[number] = self._form(content)
+            self._found[number] = content if isinstance(content, MessageError) else self._form(content)
         except MessageError as error:
             self._found[number] = error
 

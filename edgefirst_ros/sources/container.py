@@ -17,6 +17,8 @@ from edgefirst_ros.errors import RecordingError
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
 MESSAGE_HEAD = struct.Struct("<HIQQ")
+MessageHead = tuple[int, int, int, int]
+"""Channel, sequence number, `log_time`, `publish_time`."""
 CHUNK_HEAD = struct.Struct("<QQQII")
 UNFINISHED = (1 << 64) - 1
 """Length of a chunk that is still being written: the recorder puts it right when the chunk is full."""
@@ -117,6 +119,42 @@ def messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, in
             number = data[at] | data[at + 1] << 8
             if number in wanted:
                 yield number, at, length
+
+
+def split_message(data: bytes, at: int, length: int) -> tuple[MessageHead, bytes]:
+    """The head and the body of a message record at an offset in the body of a chunk."""
+    return MESSAGE_HEAD.unpack_from(data, at), data[at + MESSAGE_HEAD.size : at + length]
+
+
+def read_messages(
+    file: BinaryIO, chunk: Chunk, wanted: frozenset[int], largest: int
+) -> Iterator[tuple[MessageHead, bytes]]:
+    """(head, body) of the messages of some channels; where the chunk is not compressed, nothing else is read.
+
+    Raises ValueError as `unpack` does.
+    """
+    if chunk.compression:
+        data = unpack(file, chunk, largest)
+        for _, at, length in messages(data, wanted):
+            yield split_message(data, at, length)
+        return
+    at, end = chunk.offset, chunk.offset + chunk.packed
+    while at + HEAD.size + MESSAGE_HEAD.size <= end:
+        file.seek(at)
+        start = file.read(HEAD.size + MESSAGE_HEAD.size)
+        if len(start) < HEAD.size + MESSAGE_HEAD.size:
+            raise ValueError("it ends early")
+        at += HEAD.size
+        opcode, length = HEAD.unpack_from(start)
+        if opcode == 0 or length > end - at:
+            return
+        head: MessageHead = MESSAGE_HEAD.unpack_from(start, HEAD.size)
+        if opcode == Opcode.MESSAGE and length >= MESSAGE_HEAD.size and head[0] in wanted:
+            body = file.read(length - MESSAGE_HEAD.size)
+            if len(body) < length - MESSAGE_HEAD.size:
+                raise ValueError("it ends early")
+            yield head, body
+        at += length
 
 
 def definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,12 +25,15 @@ from edgefirst_ros.sources.container import (
     UNFINISHED,
     Chunk,
     ChunkHead,
+    MessageHead,
     chunk_head,
     definitions,
     find_chunk,
     messages,
     open_recording,
+    read_messages,
     records,
+    split_message,
     unpack,
 )
 from edgefirst_ros.sources.definitions import Channel, Definitions
@@ -239,9 +243,9 @@ class McapRecording:
                     channel.seen += 1
                     channels.add(number)
                     if channel.encoding == "cdr":
-                        _, sequence, log_time, _ = MESSAGE_HEAD.unpack_from(data, at)
-                        self._order.note(channel.topic, sequence, log_time)
-                        yield self._message(data, number, at, length)
+                        head, body = split_message(data, at, length)
+                        self._order.note(channel.topic, *head[1:3])
+                        yield self._message(head, body)
             elif opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
                 self._define(opcode, data[at : at + length], position)
         return end
@@ -275,36 +279,33 @@ class McapRecording:
             for number, c in self.channels.items()
             if c.topic in topics and c.encoding == "cdr" and (types is None or types.get(c.topic) == c.schema)
         )
-        if self._order.is_recorded_order:
-            return self._file_order(wanted)
-        return self._sorted(wanted)
+        left = sum(self.channels[number].seen for number in wanted)
+        for message in self._file_order(wanted) if self._order.is_recorded_order else self._sorted(wanted):
+            left -= 1
+            yield message
+        if left:
+            raise RecordingError(f"{self.path}: changed while it was read: {left} messages are gone")
 
     def _file_order(self, wanted: frozenset[int]) -> Iterator[Message]:
         with open_recording(self.path) as file:
             for chunk in self._chunks:
                 if chunk.channels & wanted:
-                    data = self._again(file, chunk)
-                    for number, at, length in messages(data, wanted):
-                        yield self._message(data, number, at, length)
+                    with self._unchanged():
+                        for head, body in read_messages(file, chunk, wanted, self._largest):
+                            yield self._message(head, body)
 
-    def _again(self, file: BinaryIO, chunk: Chunk) -> bytes:
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
         try:
-            return unpack(file, chunk, self._largest)
+            yield
         except ValueError as error:
             raise RecordingError(f"{self.path}: changed while it was read: {error}") from error
 
-    def _message(self, data: bytes, number: int, at: int, length: int) -> Message:
-        _, sequence, log_time, publish_time = MESSAGE_HEAD.unpack_from(data, at)
+    def _message(self, head: MessageHead, body: bytes) -> Message:
+        number, sequence, log_time, publish_time = head
         channel = self.channels[number]
-        return Message(
-            channel.topic,
-            channel.schema,
-            min(log_time, LATEST),
-            min(publish_time, LATEST),
-            sequence,
-            data[at + MESSAGE_HEAD.size : at + length],
-            channel.definition,
-        )
+        stamps = min(log_time, LATEST), min(publish_time, LATEST)
+        return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition)
 
     def _sorted(self, wanted: frozenset[int]) -> Iterator[Message]:
         """Messages of a file that is out of order: by an index of 30 bytes a message."""
@@ -312,16 +313,15 @@ class McapRecording:
             topics = sorted({self.channels[number].topic for number in wanted})
             rows = recorded_order(self._index(file, wanted, topics))
             held: OrderedDict[int, bytes] = OrderedDict()
-            for place, number, at, length in zip(
-                rows["chunk"], rows["channel"], rows["at"], rows["length"], strict=True
-            ):
+            for place, at, length in zip(rows["chunk"], rows["at"], rows["length"], strict=True):
                 key = int(place)
                 if key not in held:
-                    held[key] = self._again(file, self._chunks[key])
+                    with self._unchanged():
+                        held[key] = unpack(file, self._chunks[key], self._largest)
                     while len(held) > 1 and sum(map(len, held.values())) > HELD_CHUNKS:
                         held.popitem(last=False)
                 held.move_to_end(key)
-                yield self._message(held[key], int(number), int(at), int(length))
+                yield self._message(*split_message(held[key], int(at), int(length)))
 
     def _index(self, file: BinaryIO, wanted: frozenset[int], topics: list[str]) -> np.ndarray[Any, Any]:
         fields = ["topic", "channel", "sequence", "log", "chunk", "at", "length"]
@@ -329,7 +329,8 @@ class McapRecording:
         parts = []
         for place, chunk in enumerate(self._chunks):
             if chunk.channels & wanted:
-                data = self._again(file, chunk)
+                with self._unchanged():
+                    data = unpack(file, chunk, self._largest)
                 found = [
                     (
                         topics.index(self.channels[number].topic),

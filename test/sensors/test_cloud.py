@@ -109,6 +109,40 @@ def test_empty_clouds_are_valid(form, size):
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("fields", "step"), [(LIDAR, 0), ([("x", 8, 7, 1), ("y", 8, 7, 1)], 4)])
+def test_clouds_that_were_never_filled_are_empty(form, fields, step):
+    """What a driver sends that saw nothing: of points that are not there no field can be in the wrong place."""
+    cloud = message(fields, 0, 0, step, b"")
+    check_cloud(cloud)
+    pcd = encoded(cloud, form)
+    names = " ".join(name for name, *_ in fields).encode()
+    assert b"\nFIELDS " + names + b"\n" in pcd
+    assert b"\nWIDTH 0\nHEIGHT 0\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS 0\nDATA " in pcd
+    assert decode_cloud(pcd).shape == (0,)
+    assert PointCloud.from_fileobj(io.BytesIO(pcd)).points == 0
+
+
+def test_an_empty_cloud_without_fields_is_refused():
+    """No reader takes a PCD file without fields, and none are to be made up."""
+    with pytest.raises(MessageError, match="without fields"):
+        check_cloud(message([], 0, 0, 0, b""))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("big", [False, True])
+def test_fields_that_overlap_are_both_there(form, big):
+    """A colour as one number and as its bytes; four spare bytes, so that the sizes add up to those of a point."""
+    order = ">" if big else "<"
+    data = b"".join(struct.pack(f"{order}fI4x", x, rgba) for x, rgba in ((1.5, 0x01020304), (-2.0, 0xFFEEDDCC)))
+    fields = [("x", 0, 7, 1), ("rgba", 4, 6, 1), ("bytes", 4, 2, 4)]
+    points = decode_cloud(encoded(message(fields, 2, 1, 12, data, big=big), form))
+    assert points.dtype.names == ("x", "rgba", "bytes")
+    assert points["x"].tolist() == [1.5, -2.0]
+    assert points["rgba"].tolist() == [0x01020304, 0xFFEEDDCC]
+    assert points["bytes"].tolist() == [list(data[4:8]), list(data[16:20])]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_documented_fields_are_added_as_nan(form):
     cloud = message(LIDAR, 2, 1, 13, bytes(26))
     points = decode_cloud(encoded(cloud, form, ("noise", "x")))
@@ -123,7 +157,7 @@ def test_documented_fields_are_added_as_nan(form):
     [
         ([("x", 0, 9, 1)], 4, bytes(8)),
         ([("x", 0, 0, 1)], 4, bytes(8)),
-        ([("x", 0, 7, 1), ("y", 2, 7, 1)], 8, bytes(16)),
+        ([(f"x{n}", 0, 8, 1) for n in range(5)], 8, bytes(16)),
         ([("x", 0, 7, 1), ("y", 6, 7, 1)], 8, bytes(16)),
         ([("x", 0, 7, 2**32 - 1)], 8, bytes(16)),
         ([("x", 2**32 - 2, 7, 1)], 8, bytes(16)),

@@ -92,6 +92,15 @@ def test_boxes_labels_and_timing():
     assert rows[2]["object_id"] == str(uuid.uuid5(uuid.NAMESPACE_URL, "host_2020_01_01_00_00_00/12/2"))
 
 
+def test_a_time_during_which_the_clock_was_set_back_is_not_known():
+    time = builtin_interfaces.Time
+    times = time(-3, 5), time(0, 30), time(0, 400)
+    box = [Box(0.5, 0.5, 0.1, 0.1, "car", 0.25)]
+    sent = edgefirst_msgs.Detect(std_msgs.Header(frame_id="camera"), *times, box)
+    rows, _ = rows_of_model(edgefirst_msgs.Detect.from_cdr(sent.to_bytes()), CONTEXT)
+    assert rows[0]["timing"] == {"load": None, "preprocess": None, "inference": 30, "decode": 400}
+
+
 def test_the_older_form():
     time = builtin_interfaces.Time
     sent = edgefirst_msgs.Detect(

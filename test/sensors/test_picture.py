@@ -199,8 +199,41 @@ def test_png_is_exact():
     data = PictureEncoder("png", 90).encode(av.VideoFrame.from_ndarray(rgb, format="rgb24"))
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(data))), rgb)
     grey = rgb[..., 0].copy()
-    data = PictureEncoder("png", 90).encode(av.VideoFrame.from_ndarray(grey, format="gray"))
+    frame = av.VideoFrame.from_ndarray(grey, format="gray")
+    frame.color_range = 2
+    data = PictureEncoder("png", 90).encode(frame)
     assert np.array_equal(pixels(data), np.repeat(grey[..., None], 3, -1))
+
+
+@pytest.mark.parametrize(("form", "bits"), [("gray", 8), ("gray10le", 10), ("gray12le", 12)])
+@pytest.mark.parametrize("value_range", [0, 1, 2])
+def test_video_without_colours_has_the_range_it_declares(form, bits, value_range):
+    """Monochrome H.265; undeclared is limited, from 16 to 235 of 8 bits."""
+    width, height = 65, 48
+    codes = np.linspace(0, 2**bits - 1, width).astype(np.uint16 if bits > 8 else np.uint8)
+    frame = av.VideoFrame(width, height, form)
+    lines = np.zeros((height, frame.planes[0].line_size // codes.itemsize), codes.dtype)
+    lines[:, :width] = codes
+    frame.planes[0].update(lines.tobytes())
+    frame.color_range = value_range
+    whole = codes / 2 ** (bits - 8)
+    expected = whole * 255 / (2**bits - 1) * 2 ** (bits - 8) if value_range == 2 else (whole - 16) * 255 / 219
+    for encoder, most in ((PictureEncoder("png", 90), 0.51), (PictureEncoder("jpeg", 100), 2)):
+        found = pixels(encoder.encode(frame))
+        assert found.shape == (height, width, 3)
+        assert np.abs(found - expected.clip(0, 255)[None, :, None]).max() <= most
+
+
+@pytest.mark.parametrize("size", [(64, 47), (63, 48), (63, 47)])
+@pytest.mark.parametrize("form", ["gray", "rgb24", "yuvj420p"])
+def test_odd_sizes_give_the_same_bytes_whatever_is_in_memory(size, form):
+    frame = av.VideoFrame.from_ndarray(scene(*size).astype(np.uint8), format="rgb24").reformat(format=form)
+    rng, found = np.random.default_rng(0), set()
+    for _ in range(12):
+        litter = [rng.integers(0, 256, size[0] * size[1] + n, np.uint8) for n in range(40)]
+        del litter  # what the encoder would read beyond the end of the picture
+        found.add(PictureEncoder("jpeg", 90).encode(frame))
+    assert len(found) == 1
 
 
 def test_threads_give_the_same_bytes():
@@ -291,3 +324,31 @@ def test_images_that_cannot_be_stored(encoding, width, height, step, size):
     image = sensor_msgs.Image(std_msgs.Header(frame_id=""), height, width, encoding, 0, step, np.zeros(size, np.uint8))
     with pytest.raises(MessageError, match="cannot be stored"):
         raw_frame(image)
+
+
+@pytest.mark.parametrize("size", [(157, 96), (160, 93), (157, 93)])
+def test_pictures_of_odd_sizes_are_as_good_as_those_of_pillow(size):
+    """Chroma belongs to pairs of columns and lines: spread over an odd size it drifts to the right and down."""
+    rgb = np.rint(scene(*size)).astype(np.uint8)
+    frame = raw_frame(sensor_msgs.Image(std_msgs.Header(), size[1], size[0], "rgb8", 0, 3 * size[0], rgb.tobytes()))
+    theirs = io.BytesIO()
+    Image.fromarray(rgb).save(theirs, "JPEG", quality=95, subsampling=2)
+    ours = np.asarray(Image.open(io.BytesIO(PictureEncoder("jpeg", 95).encode(frame))))
+    assert ours.shape == rgb.shape
+    assert psnr(ours, rgb) > psnr(np.asarray(Image.open(theirs)), rgb) - 2.5
+
+
+@pytest.mark.parametrize("form", ["yuv420p", "yuvj420p", "yuv422p10le"])
+@pytest.mark.parametrize("kind", ["png", "jpeg"])
+def test_a_picture_without_its_last_column_and_line_is_else_the_same(form, kind):
+    whole, _ = frame_of(144, 112, "bt709", form == "yuvj420p", "bt709", 0, form)
+    part = av.VideoFrame(143, 111, form)
+    part.colorspace, part.color_range = whole.colorspace, whole.color_range
+    for source, target in zip(whole.planes, part.planes, strict=True):
+        lines = np.frombuffer(source, np.uint8).reshape(-1, source.line_size)[: target.height, : target.line_size]
+        target.update(np.pad(lines, ((0, 0), (0, target.line_size - lines.shape[1]))).tobytes())
+    encoder = PictureEncoder(kind, 95)
+    found, expected = pixels(encoder.encode(part)), pixels(encoder.encode(whole))[:111, :143]
+    assert found.shape == expected.shape
+    height, width = found.shape[:2] if kind == "png" else (94, 126)  # of a JPEG what no changed block reaches
+    assert (found[:height, :width] == expected[:height, :width]).all()

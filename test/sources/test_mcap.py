@@ -292,9 +292,9 @@ def limited(function, megabytes):
     """What a function gives; it may not take more memory than that."""
     tracemalloc.start()
     try:
-        begun = time.monotonic()
+        begun = time.process_time()
         result = function()
-        assert time.monotonic() - begun < 5
+        assert time.process_time() - begun < 5
         assert tracemalloc.get_traced_memory()[1] < megabytes << 20
     finally:
         tracemalloc.stop()
@@ -411,12 +411,29 @@ def test_any_stamp_fits_into_64_bits_with_sign(path, stamp):
     assert [m.log_time for m in found if m.data == b"\1"] == [min(stamp, 4 * 10**18)] * 2
 
 
-def test_what_changes_between_the_walks_is_an_error_of_the_recording(path):
-    data = files.write(path, files.series("/a"), compression="zstd")
+@pytest.mark.parametrize("compression", ["", "zstd"])
+@pytest.mark.parametrize("behind", [bytes, lambda _: b""])
+def test_what_changes_between_the_walks_is_an_error_of_the_recording(path, compression, behind):
+    data = files.write(path, files.series("/a"), compression=compression)
     recording, _ = surveyed(path)
-    path.write_bytes(data[:200] + bytes(len(data) - 200))
+    path.write_bytes(data[:500] + behind(len(data) - 500))
     with pytest.raises(RecordingError, match="changed"):
         list(recording.messages({"/a"}))
+
+
+def test_what_is_not_wanted_is_not_read_again(path):
+    """Cubes, clouds and pictures of other cameras may be most of a recording."""
+    small, large = files.series("/a", 200), files.series("/b", 200, size=200_000, start=files.START + 1)
+    files.write(path, files.merged(small, large), chunk_size=1 << 20)
+    recording, _ = surveyed(path)
+    before = bytes_read()
+    assert [m.data for m in recording.messages({"/a"})] == [m.data for m in small]
+    assert bytes_read() - before < recording.size / 2
+
+
+def bytes_read():
+    with open("/proc/self/io", "rb") as file:
+        return int(file.readline().split()[1])
 
 
 # ---- recorded order ----------------------------------------------------------------------
