@@ -13,17 +13,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.config import DEFAULT_LIMITS, SECOND, Limits, Settings
-from edgefirst_ros.counts import CANNOT_BE_STORED, NOT_SAMPLED, OVERLOAD, Counts
+from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, Counts
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.members import encode
+from edgefirst_ros.messages import VIDEO
 from edgefirst_ros.results import Rows, context_of, rows_of_results
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.cloud import check_cloud, encode_cloud
-from edgefirst_ros.sensors.cube import check_cube, encode_cube
 from edgefirst_ros.sensors.degradation import degradation_of
-from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.picture import PictureEncoder
@@ -32,17 +31,11 @@ from edgefirst_ros.stage import Stage
 from edgefirst_ros.topics import KINDS, Roles
 from edgefirst_ros.work import Item, Push, Work
 
-CHECKS: dict[str, Callable[[Any, Limits], None]] = {
-    "radar.cube": check_cube,
-    "radar.targets": check_cloud,
-    "radar.clusters": check_cloud,
-    "lidar.points": check_cloud,
-    "lidar.depth": check_depth,
-    "lidar.reflect": check_reflect,
-}
 SOFTWARE = "edgefirst_ros"
 PATIENCE = 2.0
 """s a frame may wait for its turn while live; then it is left out, and whole groups of pictures need no decoding."""
+BACKLOG = 1.0
+"""s after the beginning of a capture within which frames of its backlog are complete."""
 LAST_WORK = 3.0
 """s given to what still waits when a live capture ends; a node must be gone soon after it is told to."""
 
@@ -71,11 +64,12 @@ class Assembly:
         calibration: Calibration,
         sink: Callable[[Sample], None],
         *,
-        live: bool = False,
+        behind: float | None = None,
         skip: int = 0,
     ) -> None:
-        """`live`: what comes cannot wait, so samples are thinned where encoding cannot keep up.
+        """`behind`: what comes cannot wait, so samples are thinned where encoding cannot keep up.
 
+        The first messages came so many s ago; until they are worked off frames may wait longer by that.
         `skip`: so many of the first samples are there already; they come without members.
         """
         self._settings = settings
@@ -88,7 +82,7 @@ class Assembly:
         self._encoder = PictureEncoder(settings.camera_format, settings.jpeg_quality)
         self._pictures: Pictures | None = None
         if roles.camera:
-            side_by_side = self._rate is None and not live
+            side_by_side = self._rate is None and behind is None
             self._pictures = pictures_of(
                 roles.schema,
                 self._encoder,
@@ -105,16 +99,22 @@ class Assembly:
         self._pool = ThreadPoolExecutor(workers, "encode")
         self._slots = threading.BoundedSemaphore(2 * workers)
         self._writing: Stage[_Job | Callable[[], None]] = Stage("write", self._write, 2 * workers + 2)
-        self._live = live
+        self._live = behind is not None
+        self._patience = PATIENCE + (behind or 0.0)
+        self._began = self._turn = time.monotonic()
         self._until = math.inf
         self._skip = skip
         self.late_used: Counter[str] = Counter()
         """Of each topic how many messages that came late a sample has all the same."""
-        self._choosing: Stage[Push | Work] = Stage("choose", self._choose, 0 if live else 64)
+        self._choosing: Stage[Push | Work] = Stage("choose", self._choose, 0 if self._live else 64)
 
     # ---- from outside --------------------------------------------------------------------
     def put(self, item: Push | Work) -> None:
         """Hand over the next message or frame."""
+        if not self._choosing.backlog:
+            self._turn = time.monotonic()
+        elif self._live and self.standstill > self._patience:  # the disk stands still: the memory must not fill up
+            item = item.left_out() if isinstance(item, Work) or self._roles.schema != VIDEO else item
         self._choosing.put(item)
 
     @property
@@ -138,6 +138,11 @@ class Assembly:
         """Messages and frames that wait for the decoder."""
         return self._choosing.backlog
 
+    @property
+    def standstill(self) -> float:
+        """For how long nothing of what waits has moved on, s."""
+        return time.monotonic() - self._turn if self._choosing.backlog else 0.0
+
     def finish(self) -> None:
         """Wait until every sample is written."""
         try:
@@ -159,6 +164,7 @@ class Assembly:
 
     # ---- which frames --------------------------------------------------------------------
     def _choose(self, item: Push | Work) -> None:
+        self._turn = time.monotonic()
         if isinstance(item, Work):
             self._waiting.append(item)
         else:
@@ -167,7 +173,10 @@ class Assembly:
             if isinstance(item.content, MessageError):
                 self._drop(item.content.reason, item.content)
             elif self._pictures is not None and time.monotonic() <= self._until:
-                self._pictures.push(item.number, item.content)
+                content = item.content
+                if content is None:
+                    content = MessageError(OVERLOAD, "nothing could be written when it came")
+                self._pictures.push(item.number, content)
         self._resolve(last=False)
 
     def _resolve(self, *, last: bool) -> None:
@@ -186,9 +195,12 @@ class Assembly:
             bucket = (work.segment, work.stamp * self._rate.numerator // (self._rate.denominator * SECOND))
         if (self._settings.keyframes and not keyframe) or (bucket is not None and bucket == self._bucket):
             return self._leave(work, NOT_SAMPLED)
-        if self._live and now - work.since > PATIENCE:
+        if math.isinf(work.since) or (self._live and now - work.since > self._patience):
             return self._leave(work, OVERLOAD)
-        missing = next((s for s in self._settings.require if s not in work.companions), None)
+        if work.since - self._began > BACKLOG and now - work.since <= PATIENCE:
+            self._patience = PATIENCE
+        there = {*work.companions, self._roles.sensor}
+        missing = next((s for s in self._settings.require if s not in there), None)
         if missing is not None and bucket is None:
             return self._leave(work, f"lacks {missing}")
         picture = None
@@ -202,6 +214,9 @@ class Assembly:
             picture = found
         elif self._roles.sensor is not None and work.own is None:
             self._drop(CANNOT_BE_STORED)
+            return True
+        elif self._roles.sensor is None and not work.companions:
+            self._drop(EMPTY)
             return True
         if bucket is not None:
             self._bucket = bucket  # its sample is the first that can be had, even if it lacks a sensor
@@ -238,10 +253,10 @@ class Assembly:
             encoded = of_picture if by_itself else self._submit(of_picture).result
         if work.own is not None and not there:
             sensor, item = work.own
-            item.encoded = self._submit(functools.partial(self._encode, sensor, item))
+            item.encoded = self._submit(functools.partial(encode, sensor, item, self._settings))
         for sensor, (_, item) in work.companions.items():
             if item.encoded is None and not there:  # a slow sensor's message serves several frames
-                item.encoded = self._submit(functools.partial(self._encode, sensor, item))
+                item.encoded = self._submit(functools.partial(encode, sensor, item, self._settings))
             self._use(item)
         self._writing.put(_Job(work, picture, keyframe, encoded, self._results(work, picture)))
 
@@ -264,16 +279,6 @@ class Assembly:
             self._counts[item.topic].written += not item.used
             self.late_used[item.topic] += item.late and not item.used
         item.used = True
-
-    def _encode(self, sensor: str, item: Item) -> Sequence[Any]:
-        if sensor == "radar.cube":
-            return [encode_cube(item.content, item.stamp)]
-        if sensor == "lidar.depth":
-            return [encode_depth(item.content)]
-        if sensor == "lidar.reflect":
-            return [encode_reflect(item.content)]
-        documented = sensor == "radar.targets" and self._settings.radar_fields == "documented"
-        return encode_cloud(item.content, self._settings.pcd, ("noise",) if documented else ())
 
     # ---- writing -------------------------------------------------------------------------
     def _write(self, job: _Job | Callable[[], None]) -> None:
@@ -336,8 +341,3 @@ class Assembly:
             )
         )
         return insert_png(data, exif) if picture.kind.endswith("png") else insert_jpeg(data, exif)
-
-
-def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError when a companion's message cannot be stored."""
-    CHECKS[sensor](content, limits)

@@ -238,6 +238,9 @@ class LiveSettings(Model):
     sequence: str | None = Field(None, description="Name of the first dataset; host and start in UTC if unset")
     autostart: bool = Field(True, description="Begin to record when the node starts, not when it is told to")
     pretrigger: Seconds = Field(0.0, description="How long before its start a dataset begins, s")
+    pretrigger_bytes: int = Field(
+        1 << 29, ge=1 << 20, description="Memory that may take, bytes; where it is not enough a dataset begins later"
+    )
     max_bytes: int = Field(0, ge=0, description="Size at which a new dataset begins, bytes; 0: never")
     max_seconds: float = Field(
         0.0, ge=0, allow_inf_nan=False, description="Length at which a new dataset begins, s; 0: never"
@@ -279,6 +282,21 @@ def load(path: Path | None, **flags: Any) -> Settings:
         raise UsageError(explain(error, str(path) if path else "options")) from None
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that comes twice, of which the library would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        problem=f"{key.value!r} comes twice", problem_mark=key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
@@ -288,7 +306,7 @@ def _read(path: Path) -> dict[str, Any]:
     if len(data) > LONGEST_CONFIGURATION:
         raise UsageError(f"{path}: over {LONGEST_CONFIGURATION} bytes is no configuration file")
     try:
-        content = yaml.safe_load(data.decode())
+        content = yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
     except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
         raise UsageError(f"{path}: cannot be read as YAML: {error}") from None
     for _ in range(2):  # /**: ros__parameters: {...}
@@ -319,7 +337,7 @@ def explain(error: ValidationError, source: str) -> str:
             near = difflib.get_close_matches(str(fault["loc"][-1]), fields, 1, 0.4)
             lines.append(f"{source}: unknown setting {_short(key)}" + (f"; did you mean {near[0]!r}?" if near else ""))
         else:
-            text = fault["msg"].removeprefix("Value error, ")
+            text = fault["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
             found = "" if fault["type"] == "value_error" else f" (found {_short(fault['input'])})"
             lines.append(f"{source}: {key[:80]}: {text}{found}")
     return "\n".join(lines)

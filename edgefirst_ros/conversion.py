@@ -228,7 +228,6 @@ class _Run:
                 group_of=group_of,
                 overlapping=found.overlapping,
                 numbered=found.numbered,
-                by_header=found.by_header,
             )
             wanted = found.wanted
             for done, message in enumerate(found.recording.messages(roles.streamed, found.topics)):
@@ -310,11 +309,12 @@ def _sequences(paths: Sequence[Path]) -> list[str]:
     if not paths:
         raise UsageError("no recording is given")
     sequences = [safe_name(path.stem) for path in paths]
-    for n, sequence in enumerate(sequences):
-        if sequence in sequences[:n]:
-            raise UsageError(
-                f"{paths[sequences.index(sequence)]} and {paths[n]} would both become the sequence {sequence}"
-            )
+    known: dict[str, Path] = {}
+    for path, sequence in zip(paths, sequences, strict=True):
+        folded = sequence.casefold()  # not every disk tells large letters from small ones
+        if folded in known:
+            raise UsageError(f"{known[folded]} and {path} would both become the sequence {sequence}: rename one")
+        known[folded] = path
     return sequences
 
 

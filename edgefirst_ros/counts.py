@@ -19,6 +19,8 @@ ON_THE_WAY = "lost on the way"
 OTHER_TYPE = "of another type than the topic's first message"
 NOT_NEAREST = "nearest to no sample"
 LATE = "came after its frames were written"
+NO_SAMPLE = "belongs to no sample"
+EMPTY = "has no member"
 INTERRUPTED = "not reached before the interruption"
 DISK = "refused by the disk"
 NO_FIX = "no valid fix"
@@ -30,7 +32,9 @@ LOSS = frozenset(
     }
 )
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
-NO_LOSS = frozenset({BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, LATE, NO_FIX, NO_ATTITUDE})
+NO_LOSS = frozenset(
+    {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
+)
 
 
 @dataclass(slots=True)

@@ -10,31 +10,29 @@ import contextlib
 import queue
 import threading
 import time
-from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import SECOND, LiveSettings, Settings, nanoseconds
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.space import Headroom
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError
+from edgefirst_ros.listening import Listening
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pretrigger import Arrival, Recent, reach
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sync.clock import TimeBase, TopicTimes, choose
-from edgefirst_ros.take import Take, free_name, is_taken
+from edgefirst_ros.sync.clock import TimeBase
+from edgefirst_ros.take import Completed, Take, free_name, is_taken, said
 from edgefirst_ros.topics import Roles
 
 TICK = 0.05
 """s between two looks at the clock while nothing comes."""
-LISTEN = SECOND
-"""ns of messages by which the clock is chosen (dataset.md 9, "Time")."""
-MANY = 10_000
-"""Stamps of a topic that are kept for that."""
+NAMES = 10
+"""Names that are tried where others begin datasets in the same folder at the same time."""
 OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe behind which nothing refers to what came before it; then any other will do."""
 
@@ -63,18 +61,18 @@ class Capture:
         self._host = safe_name(live.host or host)
         self._sequence: str | None = live.sequence or None
         self._on_event = on_event
-        self._recent = Recent(settings, roles, nanoseconds(live.pretrigger))
+        self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
         self._calibration = Calibration()
         self._queue: queue.SimpleQueue[Arrival | _Order | None] = queue.SimpleQueue()
         self._given: Counter[str] = Counter()  # each counter is changed by one thread only
         self._fetched: Counter[str] = Counter()
-        self._times: dict[str, TopicTimes] = {}
-        self._heard: int | None = None
-        self._base: TimeBase | None = None
+        self._listening = Listening(roles)
         self._wanted: int | None = None  # since when a dataset is wanted that could not begin yet
         self._splitting: int | None = None  # since when a split is wanted
         self._take: Take | None = None
         self._ending: list[tuple[int, Take]] = []
+        self._completer = ThreadPoolExecutor(1, "complete")
+        self._completing: deque[Future[Completed]] = deque()
         self._looked = 0
         self._headroom = Headroom(Path(live.out), 0.0)
         self.finished: list[str] = []
@@ -84,7 +82,9 @@ class Capture:
         self.failures = 0
         """How many datasets ended by themselves."""
         self.lossy = False
-        """Whether a finished dataset lacks something."""
+        """Whether a dataset lacks something that came, be it one that is not kept."""
+        self.empty = 0
+        """How many datasets had no sample and are not kept."""
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)
         self._thread.start()
 
@@ -105,11 +105,16 @@ class Capture:
 
     def split(self) -> None:
         """Go on in a new dataset from the next keyframe on; no frame is lost."""
-        self._order(self._split)
+        if not self._order(self._split):
+            raise DatasetError("nothing is being recorded that could be split")
 
     def stop(self) -> list[str]:
         """Complete the dataset; returns where the finished ones are."""
-        self._order(self._stop)
+        completing = wait(self._order(self._stop)).done
+        self._order(self._settle)
+        failed = [done.failure for done in (future.result() for future in completing) if done.failure]
+        if failed:
+            raise StorageError("; ".join(failed))
         return list(self.finished)
 
     def change(self, settings: Settings, live: LiveSettings) -> None:
@@ -154,6 +159,8 @@ class Capture:
                 self._guard(self._advance, time.monotonic_ns())
                 continue
             if item is None:
+                self._completer.shutdown()
+                self._settle()
                 return
             if isinstance(item, Arrival):
                 self._guard(self._arrive, item)
@@ -161,25 +168,22 @@ class Capture:
             try:
                 item.done.set_result(item.what())
             except Exception as error:  # noqa: BLE001  it is raised where the order came from
-                if isinstance(error, StorageError):
-                    self.failure = str(error)
-                    self.failures += 1
-                item.done.set_exception(error)
+                self.failure = said(error)
+                self.failures += 1
+                item.done.set_exception(error if isinstance(error, EdgeFirstError) else DatasetError(self.failure))
 
     def _guard(self, what: Callable[[Any], None], value: Any) -> None:
         """Do something; where that fails the dataset ends and this is told, and listening goes on."""
         try:
             what(value)
         except Exception as error:  # noqa: BLE001  without this thread nobody would be told, and orders would wait for ever
-            self._fail(_said(error))
+            self._fail(said(error))
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
         self.failures += 1
         self._on_event(f"the dataset ends here: {reason}")
-        for failed in self._finish_all():
-            self._on_event(failed)
-            self.failure = f"{self.failure}; {failed}"
+        self._end()
 
     def _arrive(self, arrival: Arrival) -> None:
         message = arrival.message
@@ -188,16 +192,20 @@ class Capture:
         if message.topic in self._roles.statics:
             with contextlib.suppress(MessageError):  # counted where it is recorded
                 self._calibration.take(message.schema, decode(message))
-        if reference and self._heard is None:
-            self._heard = self._recent.hold = arrival.now
-        self._recent.add(arrival)
-        if self._base is None:
-            self._listen(arrival)
+        if reference and self._listening.base is None and self._listening.heard is None:
+            self._recent.hold = arrival.now
+        if self._recent.add(arrival):
+            self._on_event("the pre-trigger takes more than pretrigger_bytes: a dataset may begin later than it says")
+        fault = self._listening.take(message, arrival.now)
+        if fault is not None:
+            self._on_event(f"{message.topic}: {fault}")
+        if self._listening.due(arrival.now):
+            self._choose_clock()
         elif self._take is not None:
             if arrival.entry and self._splitting is None and self._full(self._take):
                 self._splitting = arrival.now
             if self._splitting is not None and self._parts(arrival, self._splitting):
-                self._change_over(arrival)
+                self._change_over(self._take, arrival)
             else:
                 self._take.push(arrival)
         if not reference:
@@ -205,33 +213,21 @@ class Capture:
                 ending.push(arrival)
         self._advance(arrival.now)
 
-    def _listen(self, arrival: Arrival) -> None:
-        """Choose the clock by the first second of messages."""
-        message, reference = arrival.message, self._roles.reference
-        if message.topic == reference or message.topic in self._roles.aligned:
-            if message.topic not in self._times:
-                log_times = array("q") if message.topic == reference else None
-                self._times[message.topic] = TopicTimes(message.topic, log_times=log_times)
-            if self._heard is None and len(self._times[message.topic].publish.distances) >= MANY:
-                del self._times[message.topic]  # the camera is silent, maybe for ever
-                return
-            with contextlib.suppress(MessageError):
-                decode(message)
-                self._times[message.topic].add(message)
-        if self._heard is not None and arrival.now - self._heard >= LISTEN:
-            self._choose_clock(self._heard)
-
-    def _choose_clock(self, heard: int) -> None:
+    def _choose_clock(self) -> None:
         """End of listening: the dataset that waits for it begins."""
-        reference = self._roles.reference
-        others = [times for topic, times in sorted(self._times.items()) if topic != reference]
-        self._base = choose(self._settings.time_base, self._times[reference], others)
-        for topic, what in self._base.replaced.items():
-            self._on_event(f"{topic}: {what}")
-        if self._wanted is not None:
-            begin = self._recent.begin(self._wanted) if self._wanted > heard else heard
-            self._begin(self._base, begin)
-        self._recent.hold = None
+        heard = self._listening.heard or 0
+        try:
+            base = self._listening.choose(self._settings.time_base)
+            self._recent.spread = base.spread
+            for topic, what in base.replaced.items():
+                self._on_event(f"{topic}: {what}")
+            if self._wanted is not None:
+                self._begin(base, self._recent.begin(self._wanted) if self._wanted > heard else heard)
+        except UsageError as error:
+            if self._wanted is not None or str(error) != self.failure:  # else it was said before
+                raise
+        finally:
+            self._recent.hold = None
 
     @staticmethod
     def _parts(arrival: Arrival, since: int) -> bool:
@@ -248,21 +244,32 @@ class Capture:
             return
         self.failure = None
         now = time.monotonic_ns()
-        if self._base is None:
+        if self._listening.base is None:
             self._wanted = now
         else:
-            self._begin(self._base, self._recent.begin(now))
+            self._begin(self._listening.base, self._recent.begin(now))
 
     def _begin(self, base: TimeBase, begin: int) -> None:
         """Open a dataset; its first frame is the first message of the reference that came at `begin` or later."""
         self._wanted = None
         self._headroom = Headroom(Path(self._live.out), time.monotonic())
         self._check_disk()
-        name = self._new_name()
-        self._take = Take(self._settings, self._live, self._roles, base, self._calibration, name)
-        self._on_event(f"dataset {name} begins in {self._live.out}")
+        self._take = take = self._open(base, max(0, time.monotonic_ns() - begin) / SECOND)
+        self._on_event(f"dataset {take.sequence} begins in {self._live.out}")
         for earlier in self._recent.since(begin):
-            self._take.push(earlier)
+            take.push(earlier if earlier.now >= begin else replace(earlier, lost=0))
+
+    def _open(self, base: TimeBase, behind: float) -> Take:
+        """A dataset of a name that nobody else has, whose first messages came `behind` s ago."""
+        tried = 0
+        while True:
+            name, tried = self._new_name(), tried + 1
+            try:
+                return Take(self._settings, self._live, self._roles, base, self._calibration, name, behind)
+            except DatasetError as error:
+                taken = is_taken(Path(self._live.out), name, self._settings.layout)
+                if isinstance(error, StorageError) or not taken or tried == NAMES:
+                    raise
 
     def _new_name(self) -> str:
         sequence, self._sequence = self._sequence, None
@@ -273,31 +280,29 @@ class Capture:
             self._on_event(f"{sequence} is there already in {self._live.out}: named by host and time instead")
         return free_name(out, self._host, layout)
 
-    def _split(self) -> None:
-        if self._take is None:
-            raise DatasetError("nothing is being recorded that could be split")
-        if self._splitting is None:
+    def _split(self) -> bool:
+        """Whether there is something to be split."""
+        if self._take is not None and self._splitting is None:
             self._splitting = time.monotonic_ns()
+        return self._take is not None
 
-    def _change_over(self, arrival: Arrival) -> None:
+    def _change_over(self, take: Take, arrival: Arrival) -> None:
         """Begin a new dataset with this keyframe; the old one still gets what its last frames may need."""
-        self._splitting = None
-        if self._take is not None:
-            wait = nanoseconds(2 * self._settings.max_gap + 2 * self._settings.lookahead) + reach(self._settings)
-            self._ending.append((arrival.now + wait, self._take))
-            self._take = None
-        if self._base is not None:
-            self._begin(self._base, arrival.now)
+        self._take = self._splitting = None
+        wait = nanoseconds(2 * self._settings.max_gap + 2 * self._settings.lookahead) + reach(self._settings)
+        self._ending.append((arrival.now + wait + self._recent.spread, take))
+        self._begin(take.base, arrival.now)
 
     def _advance(self, now: int) -> None:
-        if self._base is None and self._heard is not None and now - self._heard >= LISTEN:
-            self._choose_clock(self._heard)  # the camera may be gone again
+        if self._listening.due(now):
+            self._choose_clock()  # the camera may be gone again
         if self._take is not None:
             self._take.advance(now)
         for _, ending in self._ending:
             ending.advance(now)
         while self._ending and self._ending[0][0] <= now:
-            self._finish(self._ending.pop(0)[1])
+            self._complete(self._ending.pop(0)[1])
+        self._settle()
         if self._take is not None and now - self._looked >= SECOND:
             self._looked = now
             self._take.flush()
@@ -308,39 +313,37 @@ class Capture:
         written = self._take.bytes if self._take is not None else 0
         self._headroom.check(written, self._live.min_free_bytes, time.monotonic())
 
-    def _stop(self) -> None:
-        if self._wanted is not None and self._base is None and self._heard is not None:
-            self._choose_clock(self._heard)  # less than that came, and is all there will be
-        failed = self._finish_all()
-        if failed:
-            raise StorageError("; ".join(failed))
+    def _stop(self) -> list[Future[Completed]]:
+        try:
+            if self._wanted is not None and self._listening.base is None and self._listening.heard is not None:
+                self._choose_clock()  # less than that came, and is all there will be
+        finally:
+            self._end()
+        return list(self._completing)
 
-    def _finish_all(self) -> list[str]:
-        """Complete every dataset, whatever becomes of the others; says of each that fails why."""
+    def _end(self) -> None:
+        """Begin to complete every dataset."""
         self._wanted = self._splitting = None
         takes = [take for _, take in self._ending] + ([self._take] if self._take is not None else [])
         self._take, self._ending = None, []
-        failed = []
         for take in takes:
-            try:
-                self._finish(take)
-            except Exception as error:  # noqa: BLE001  as above
-                failed.append(f"{take.sequence} could not be completed: {_said(error)}")
-        return failed
+            self._complete(take)
 
-    def _finish(self, take: Take) -> None:
-        paths = take.finish()
-        if take.refused is not None and self.failure is None:
-            self.failure = str(take.refused)
-            self.failures += 1
-        if paths is None:
-            self._on_event(f"dataset {take.sequence} has no sample and is not kept")
-        else:
-            self.finished.append(str(paths.container))
-            self.lossy = self.lossy or bool(take.counts.lost)
-            self._on_event(f"dataset {paths.container} is complete: {take.samples} samples")
+    def _complete(self, take: Take) -> None:
+        """Complete a dataset elsewhere: it takes long, and what comes meanwhile is another one's."""
+        self._completing.append(self._completer.submit(take.complete))
 
-
-def _said(error: Exception) -> str:
-    """What an error says, with its kind where it was not raised on purpose."""
-    return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"
+    def _settle(self) -> None:
+        """Take note of what became of those that are completed."""
+        while self._completing and self._completing[0].done():
+            done = self._completing.popleft().result()
+            self.lossy = self.lossy or done.lossy
+            if self.failure is None and (done.refused or done.failure):
+                self.failure = done.failure or done.refused
+                self.failures += 1
+            elif done.failure:
+                self.failure = f"{self.failure}; {done.failure}"
+            if done.container is not None:
+                self.finished.append(done.container)
+            self.empty += done.container is None and not done.failure
+            self._on_event(done.text)

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.assembly import Assembly, storable
+from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import LATE, NO_ATTITUDE, NO_FIX, NOT_NEAREST, Counts
+from edgefirst_ros.counts import LATE, NO_ATTITUDE, NO_FIX, NO_SAMPLE, NOT_NEAREST, Counts
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.members import storable
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels
@@ -24,6 +25,8 @@ from edgefirst_ros.work import Item, Push, Work
 
 BOXES3D, MASK = "fusion.boxes3d", "model.mask"
 """Streams that are aligned besides the companions: with frames, and with the model's boxes."""
+REMEMBERED = 2048
+"""Frames that are gone of which is known that a model's result came too late for them."""
 SWEEP = 250_000_000
 """ns of recording between two looks at what can be forgotten."""
 
@@ -53,6 +56,8 @@ class _Tracks:
     def __init__(self, max_gap: int) -> None:
         self.fixes = FixTrack(max_gap)
         self.attitudes = AttitudeTrack(max_gap)
+        self.newest = 0
+        """Stamp of the last fix or attitude."""
 
 
 class Pipeline:
@@ -60,8 +65,7 @@ class Pipeline:
 
     `overlapping`: the segments that share a time with another, as a clock set back makes them; None where that is
     not known beforehand (live): then every clock set back begins a stretch of its own;
-    `numbered`: a step other than 1 in the reference topic's sequence numbers means a loss; `by_header`: model results
-    are joined by header stamps, else by the time base's.
+    `numbered`: a step other than 1 in the reference topic's sequence numbers means a loss.
     """
 
     def __init__(
@@ -76,7 +80,6 @@ class Pipeline:
         group_of: GroupOf,
         overlapping: Collection[int] | None = None,
         numbered: bool = False,
-        by_header: bool = True,
     ) -> None:
         self._settings = settings
         self._roles = roles
@@ -87,7 +90,6 @@ class Pipeline:
         self._group_of = guarded(group_of, nanoseconds(settings.split_gap))
         self._overlapping = overlapping
         self._numbered = numbered
-        self._by_header = by_header
         self._lookahead = nanoseconds(settings.lookahead) + base.spread
         self._gap = nanoseconds(settings.max_gap)
         self._sensors: dict[str, list[str]] = {}
@@ -111,6 +113,8 @@ class Pipeline:
         self._ready: deque[Aligned[_Frame, Item]] = deque()
         self._results: OrderedDict[int, _Result] = OrderedDict()
         self._boxes = 0
+        self._given: Counter[str] = Counter()
+        self._gone: OrderedDict[int, None] = OrderedDict()
         self._late: Counter[str] = Counter()
         self._swept = 0
         calibration.labels = mapped_labels(calibration.labels, settings.label_map)
@@ -149,7 +153,7 @@ class Pipeline:
                 own = Item(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
-        join = (header_stamp(message) or 0) if self._by_header else stamp
+        join = (header_stamp(message) or 0) if self._base.by_header else stamp
         self._aligner.add_frame(stamp, number, now, _Frame(segment, join, own), segment, self._group())
         if message.topic in (self._roles.gps, self._roles.imu, self._roles.model):
             self._companion(message, now, content)
@@ -169,21 +173,26 @@ class Pipeline:
             late = self._aligner.late(sensor, stamp, group)
             self._late[topic] += late
             self._aligner.add(sensor, stamp, now, Item(topic, content, stamp + offset, late=late), group)
+        if topic in (self._roles.gps, self._roles.imu):
+            self._track(group).newest = stamp
         if topic == self._roles.gps:
             fix = fix_of(content, stamp)
             if fix is None:
                 self._counts.drop(topic, NO_FIX)
             else:
-                self._track(group).fixes.add(fix)
+                self._track(group).fixes.add(fix, now)
         if topic == self._roles.imu:
             attitude = attitude_of(content)
             if attitude is None:
                 self._counts.drop(topic, NO_ATTITUDE)
             else:
-                self._track(group).attitudes.add(stamp, attitude)
+                self._track(group).attitudes.add(stamp, attitude, now)
+        self._given[topic] += 1
         if topic == self._roles.model:
-            join = (header_stamp(message) or 0) if self._by_header else stamp
-            result = _Result(now, Item(topic, content, stamp), self._roles.masks is None)
+            join = (header_stamp(message) or 0) if self._base.by_header else stamp
+            late = join in self._gone and topic != self._roles.reference
+            self._late[topic] += late  # unless a frame with that stamp is still to come, behind a clock set back
+            result = _Result(now, Item(topic, content, stamp, late=late), self._roles.masks is None)
             self._results.setdefault(join, result)
             if not result.settled:
                 self._boxes += 1
@@ -238,6 +247,9 @@ class Pipeline:
         work.orientation = tracks.attitudes.orientation(frame.stamp)
         result = self._results.get(frame.item.join)
         work.result = result.item if result is not None else None
+        self._gone[frame.item.join] = None
+        if len(self._gone) > REMEMBERED:
+            self._gone.popitem(last=False)
         boxes3d = frame.nearest.get(BOXES3D)
         work.boxes3d = boxes3d.item if boxes3d is not None else None
         work.group = self._group_of(frame.stamp)
@@ -249,19 +261,26 @@ class Pipeline:
         oldest = min((frame.arrived for frame in waiting), default=now)
         while self._results and next(iter(self._results.values())).arrived < oldest - 2 * self._lookahead:
             self._results.popitem(last=False)
+        came = oldest - self._lookahead - 2 * self._gap
         for group, tracks in self._tracks.items():
             first = min((f.stamp for f in waiting if f.group == group), default=None)
-            if first is not None:
-                tracks.fixes.forget(first - self._lookahead)
-                tracks.attitudes.forget(first - self._lookahead)
+            if first is None:  # the camera is silent, maybe for ever
+                first = tracks.newest - 2 * self._lookahead
+            tracks.fixes.forget(first - self._lookahead, came)
+            tracks.attitudes.forget(first - self._lookahead, came)
 
     def finish(self) -> None:
         """Hand on what is left, and wait until it is written."""
         self._assembly.take_time()
         self.advance(None)
         self._assembly.finish()
+        self._late.subtract(self._assembly.late_used)
         for topic, number in self._late.items():
-            self._counts.drop(topic, LATE, number - self._assembly.late_used[topic])
+            self._counts.drop(topic, LATE, number)
+        for results in (self._roles.model, self._roles.masks, self._roles.boxes3d):
+            if results is not None and results != self._roles.reference:
+                unused = self._given[results] - self._counts[results].written - self._late[results]
+                self._counts.drop(results, NO_SAMPLE, max(0, unused))
         for tracks in self._tracks.values():
             tracks.fixes.close()
             if self._roles.gps is not None:

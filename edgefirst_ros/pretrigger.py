@@ -6,17 +6,20 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgefirst_ros.config import SENSORS, Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import VIDEO, Message, decode
-from edgefirst_ros.sensors.bitstream import H264, H265, Tracker
-from edgefirst_ros.sensors.camera import codec_of
+from edgefirst_ros.sensors.bitstream import LARGEST_SETS, Tracker, parameter_sets, with_sets
+from edgefirst_ros.sensors.camera import codec_of, tracker_of
 from edgefirst_ros.topics import Roles
 
 LONGEST_WAIT = 10_000_000_000
 """ns an entry is held beyond the pre-trigger while no other comes: such a stream must not fill the memory."""
+
+UNKNOWN_SPREAD = 2_000_000_000
+"""ns by which a topic's messages may come later than others with their stamp, as long as it is not known."""
 
 
 @dataclass(slots=True)
@@ -32,50 +35,95 @@ class Arrival:
     closed: bool = False
     lost: int = 0
     """Messages of its topic lost on the way before it."""
+    sets: bytes = b""
+    """Parameter sets of the video before it, where it does not repeat them all."""
+
+    def whole(self) -> Arrival:
+        """The same with these in front of its own data: a decoder can begin with it that knows nothing before it."""
+        if not self.sets:
+            return self
+        video = decode(self.message)
+        data = self.sets + video.data.tobytes()
+        data = type(video)(video.timestamp, video.frame_id, data, video.format).to_bytes()
+        return replace(self, message=replace(self.message, data=data))
 
 
 class Recent:
-    """Holds what a dataset that begins now must begin with: `pretrigger` ns, and what belongs to the first frames."""
+    """Holds what a dataset that begins now must begin with: `pretrigger` ns, and what belongs to the first frames.
 
-    def __init__(self, settings: Settings, roles: Roles, pretrigger: int) -> None:
+    Where that is more than `most` bytes it begins at a later keyframe.
+    """
+
+    def __init__(self, settings: Settings, roles: Roles, pretrigger: int, most: int) -> None:
         self._roles = roles
         self._pretrigger = pretrigger
+        self._most = most
+        self._bytes = 0
         self._lookback = nanoseconds(settings.lookahead) + reach(settings)
         self._nav_lookback = nanoseconds(settings.lookahead) + nanoseconds(settings.max_gap)
-        self._navigation = {roles.gps, roles.imu} - {roles.reference}
         self._arrivals: deque[Arrival] = deque()
         self._fixes: deque[Arrival] = deque()  # positions and attitudes: needed for longer, and small
         self._entries: deque[int] = deque()
+        self._codec = ""
         self._tracker: Tracker | None = None
+        self._sets = b""
         self.hold: int | None = None
         """What came since then is kept, whatever its age."""
+        self.spread = UNKNOWN_SPREAD
+        """How much later a topic's messages may come than others with their stamp, besides `lookahead`; ns."""
+        self.crowded = False
+        """Whether it was ever more than the memory that may be taken."""
 
-    def add(self, arrival: Arrival) -> None:
-        """Take the newest message; marks it as an entry where it is one."""
-        if arrival.message.topic == self._roles.reference:
+    def add(self, arrival: Arrival) -> bool:
+        """Take the newest message; marks it as an entry where it is one. True when memory first runs short."""
+        crowded = self.crowded
+        topic, kept = arrival.message.topic, self._arrivals
+        if topic == self._roles.reference:
             self._mark(arrival)
             if arrival.entry:
                 self._entries.append(arrival.now)
-        (self._fixes if arrival.message.topic in self._navigation else self._arrivals).append(arrival)
+        elif topic in (self._roles.gps, self._roles.imu):
+            kept = self._fixes
+        kept.append(arrival)
+        self._bytes += len(arrival.message.data)
         while self._entries and self._entries[0] < arrival.now - self._pretrigger - LONGEST_WAIT:
             self._entries.popleft()
         begin = self.begin(arrival.now)
+        if self.hold is not None:
+            begin = min(begin, self.hold)
         while len(self._entries) > 1 and self._entries[0] < begin:
             self._entries.popleft()
-        keep = begin if self.hold is None else min(begin, self.hold)
-        _forget(self._arrivals, keep - self._lookback)
-        _forget(self._fixes, keep - self._nav_lookback)
+        self._forget(begin)
+        while self._bytes > self._most and self._entries and self.hold is None:
+            self.crowded = True
+            self._entries.popleft()
+            self._forget(self.begin(arrival.now))
+        return self.crowded and not crowded
+
+    def _forget(self, begin: int) -> None:
+        """Let go of what no dataset that begins then or later needs."""
+        for arrivals, lookback in ((self._arrivals, self._lookback), (self._fixes, self._nav_lookback)):
+            while arrivals and arrivals[0].now < begin - lookback - self.spread:
+                self._bytes -= len(arrivals.popleft().message.data)
 
     def begin(self, now: int) -> int:
         """When the entry came at which a dataset started at `now` begins; `now` where there is none."""
-        due = [entry for entry in self._entries if entry <= now - self._pretrigger]
-        return due[-1] if due else next(iter(self._entries), now)
+        begin = next(iter(self._entries), now)
+        for entry in self._entries:
+            if entry > now - self._pretrigger:
+                break
+            begin = entry
+        return begin
 
     def since(self, begin: int) -> Iterator[Arrival]:
         """The reference's messages from `begin` on, and those of other topics that may belong to its frames."""
+        first = True
         for arrival in heapq.merge(list(self._arrivals), list(self._fixes), key=_time):
-            if arrival.message.topic != self._roles.reference or arrival.now >= begin:
+            if arrival.message.topic != self._roles.reference:
                 yield arrival
+            elif arrival.now >= begin:
+                yield arrival.whole() if first else arrival
+                first = False
 
     def _mark(self, arrival: Arrival) -> None:
         message = arrival.message
@@ -84,23 +132,24 @@ class Recent:
             return
         try:
             content = decode(message)
-            if self._tracker is None:
-                self._tracker = H264() if codec_of(content.format) == "h264" else H265()
-            unit = self._tracker.unit(content.data.tobytes())
+            codec = codec_of(content.format)
         except MessageError:
             return
+        if self._tracker is None or codec != self._codec:
+            self._codec, self._tracker, self._sets = codec, tracker_of(codec), b""
+        data = content.data.tobytes()
+        unit = self._tracker.unit(data)
         arrival.entry, arrival.closed = unit.entry, unit.entry and unit.closed
+        before, own = self._sets, parameter_sets(data, codec)
+        self._sets = with_sets(before, own, LARGEST_SETS)
+        if self._sets != own:
+            arrival.sets = before
 
 
 def reach(settings: Settings) -> int:
     """Furthest a companion's stamp may lie from that of its frame, ns."""
     streams = [settings.stream(sensor) for sensor in SENSORS]
     return max(tolerance + abs(offset) for tolerance, offset, _ in streams)
-
-
-def _forget(arrivals: deque[Arrival], before: int) -> None:
-    while arrivals and arrivals[0].now < before:
-        arrivals.popleft()
 
 
 def _time(arrival: Arrival) -> int:

@@ -53,7 +53,7 @@ def open_writer(
 
 def time_base_of(base: TimeBase) -> dict[str, Any]:
     """The metadata `time_base` of one recording or capture."""
-    return {"base": base.base, "topics": base.replaced}
+    return {"base": base.base, "topics": dict(base.replaced)}  # live it grows
 
 
 def topics_of(roles: Roles) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
 from edgefirst_ros.counts import ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.writer import Sample
-from edgefirst_ros.errors import StorageError
+from edgefirst_ros.errors import EdgeFirstError, StorageError
 from edgefirst_ros.pipeline import Pipeline, count_unused
 from edgefirst_ros.pretrigger import Arrival
 from edgefirst_ros.sensors.calibration import Calibration
@@ -24,12 +25,35 @@ from edgefirst_ros.sync.clock import TimeBase
 from edgefirst_ros.topics import Roles
 
 
+@dataclass(frozen=True)
+class Completed:
+    """What became of a dataset, in words and facts."""
+
+    text: str
+    lossy: bool
+    """Whether it lacks something that came."""
+    refused: str = ""
+    """Why the disk did not take all of it, although it is complete."""
+    failure: str = ""
+    """Why it could not be completed."""
+    container: str | None = None
+    """Where it is; None as well where it had no sample and is not kept."""
+
+
 class Take:
-    """A dataset being written: `push` and `advance` until `finish`, all in one thread."""
+    """A dataset being written: `push` and `advance` until `complete`, never two of them at a time."""
 
     def __init__(
-        self, settings: Settings, live: LiveSettings, roles: Roles, base: TimeBase, known: Calibration, sequence: str
+        self,
+        settings: Settings,
+        live: LiveSettings,
+        roles: Roles,
+        base: TimeBase,
+        known: Calibration,
+        sequence: str,
+        behind: float,
     ) -> None:
+        """`behind`: s since the first of its messages came; for so long its frames may wait for their turn."""
         self.sequence = sequence
         self.counts = Counts()
         self.began = time.monotonic()
@@ -40,11 +64,11 @@ class Take:
         self._roles = roles
         self._calibration = Calibration()
         self._calibration.merge(known)
-        self.refused: StorageError | None = None
+        self._refused: StorageError | None = None
         self._reached = Reached()
         self.writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._describe, live=live)
         splitter = Splitter(settings.split, nanoseconds(settings.split_block), settings.split_seed)
-        self._assembly = Assembly(settings, sequence, roles, self.counts, self._calibration, self._sink, live=True)
+        self._assembly = Assembly(settings, sequence, roles, self.counts, self._calibration, self._sink, behind=behind)
         self._pipeline = Pipeline(
             settings,
             roles,
@@ -78,6 +102,7 @@ class Take:
             "bytes": self.bytes,
             "newest": self.newest,
             "backlog": self._assembly.backlog,
+            "standstill_s": round(self._assembly.standstill, 3),
             "flush_age_s": round(self.writer.flush_age, 3),
             "decoder": self._assembly.note or self._settings.decoder,
             "worst_skew_ns": dict(self.worst_skew),
@@ -108,24 +133,38 @@ class Take:
     def _metadata(self) -> dict[str, Any]:
         return frames_metadata(self._settings, [], time_base_of(self.base), self._calibration, self.counts.plain())
 
-    def finish(self) -> DatasetPaths | None:
-        """Complete the dataset; None when it has no sample, and nothing is left of it.
+    def complete(self) -> Completed:
+        """Complete the dataset, of which nothing is left where it has no sample; raises nothing."""
+        try:
+            paths = self._finish()
+        except Exception as error:  # noqa: BLE001  whoever waits for it must be told
+            text = f"{self.sequence} could not be completed: {said(error)}"
+            return Completed(text, bool(self.counts.lost), failure=text)
+        lossy, refused = bool(self.counts.lost), str(self._refused or "")
+        if paths is None:
+            return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
+        text = f"dataset {paths.container} is complete: {self.samples} samples"
+        return Completed(text, lossy, refused, container=str(paths.container))
 
-        `refused` tells when the disk did not take all of it; raises StorageError when it cannot be completed either.
-        """
+    def _finish(self) -> DatasetPaths | None:
         with self.writer:
             try:
                 self._pipeline.finish()
             except StorageError as error:
-                self.refused = error
+                self._refused = error
             finally:
                 self._assembly.abandon()
             if not self.writer.samples:
                 return None
-            if self.refused is not None:
+            if self._refused is not None:
                 self._reached.settle(self.counts, self._roles)
             count_unused(self.counts, self._roles)
             return self.writer.finish(self._metadata(), self._calibration.labels)
+
+
+def said(error: Exception) -> str:
+    """What an error says, with its kind where it was not raised on purpose."""
+    return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"
 
 
 def free_name(out: Path, host: str, layout: Layout) -> str:

@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.messages import CAMERA_TOPICS, CAMERA_TYPES, DETECT, FIX, IMU, MODEL, known_name
+from edgefirst_ros.messages import (
+    CAMERA_TOPICS,
+    CAMERA_TYPES,
+    DETECT,
+    FIX,
+    IMU,
+    KNOWN_TOPICS,
+    MASK,
+    MODEL,
+    known_name,
+)
 
 KINDS = {
     "radar.cube": "radar.png",
@@ -23,9 +33,12 @@ STATICS = ("camera/info", "model/info", "tf_static")
 """Topics that say something once that holds for the whole recording."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Roles:
-    """The topics in use, by their names in the recording."""
+    """The topics in use, by their names in the recording.
+
+    They stay as they are; only live may a part that has had no message yet get another topic (`late_parts`).
+    """
 
     reference: str
     schema: str
@@ -68,6 +81,8 @@ class Roles:
 @dataclass(slots=True)
 class _Finder:
     topics: Mapping[str, str]
+    live: bool = False
+    """Whether a topic that is named in the settings may still come."""
     notes: list[str] = field(default_factory=list)
     prefix: str | None = None
 
@@ -93,11 +108,13 @@ class _Finder:
         """A topic by its known name, by configuration, or as the only one of its type."""
         if chosen is not None:
             topic = _named(chosen, self.topics)
-            if topic is None or self.topics[topic] != schema:
-                raise UsageError(
-                    f"{key} {chosen!r} is no {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
-                )
-            return topic
+            if topic is not None and self.topics[topic] == schema:
+                return topic
+            if self.live:
+                return None
+            raise UsageError(
+                f"{key} {chosen!r} is no {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
+            )
         found = self.known(name)
         alike = found or self.of_type(schema)
         if len(alike) > 1:
@@ -114,12 +131,12 @@ class _Finder:
         if chosen is None:
             return self.one("model/output") or self.one("model/boxes2d")
         topic = _named(chosen, self.topics)
-        if topic is None or self.topics[topic] not in (MODEL, DETECT):
-            there = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
-            raise UsageError(
-                f"model_topic {chosen!r} is no {MODEL} or {DETECT} topic of the recording; there are {there}"
-            )
-        return topic
+        if topic is not None and self.topics[topic] in (MODEL, DETECT):
+            return topic
+        if self.live:
+            return None
+        there = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
+        raise UsageError(f"model_topic {chosen!r} is no {MODEL} or {DETECT} topic of the recording; there are {there}")
 
     def masks(self, model: str | None) -> str | None:
         """The topic of masks without a header, which only the older form of results needs; packed if not plain."""
@@ -150,13 +167,13 @@ class _Finder:
         )
 
 
-def choose_topics(topics: Mapping[str, str], settings: Settings) -> Roles:
+def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool = False) -> Roles:
     """Give each part a topic; `topics` are the recording's CDR topics with their types.
 
     Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
-    camera.
+    camera. `live`: a named topic besides the reference may still come, and is no error.
     """
-    finder = _Finder(topics)
+    finder = _Finder(topics, live)
     if settings.reference_topic is None:
         reference = finder.camera()
     else:
@@ -209,13 +226,44 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     return replace(
         roles,
         companions=companions,
-        gps=roles.gps or settings.gps_topic or "/gps",
-        imu=roles.imu or settings.imu_topic or "/imu",
-        model=roles.model or settings.model_topic or "/model/output",
+        gps=roles.gps or _expected(settings.gps_topic or "gps"),
+        imu=roles.imu or _expected(settings.imu_topic or "imu"),
+        model=roles.model or _expected(settings.model_topic or "model/output"),
         masks=roles.masks or ("/model/mask" if masked else None),
         boxes3d=roles.boxes3d or ("/fusion/boxes3d" if roles.reference != "/fusion/boxes3d" else None),
         statics=frozenset(statics),
     )
+
+
+def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Of each topic in use the types it may have; with another one it has no part, as in a recording."""
+    model: tuple[str, ...] = (MODEL, DETECT)
+    if settings.model_topic is None and roles.model is not None:
+        model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
+    parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
+    parts |= {topic: KNOWN_TOPICS[sensor.replace(".", "/")] for sensor, topic in roles.companions.items()}
+    parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
+    return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
+
+
+def late_parts(
+    roles: Roles, topics: Mapping[str, str], settings: Settings, used: Container[str]
+) -> dict[str, str | None]:
+    """Parts that `topics`, which are there now, would give to another topic: {field of Roles: topic}.
+
+    Not to one of those `used`, which have a part. A part whose own topic is used cannot change any more.
+    """
+    fixed = settings.model_copy(update={"reference_topic": roles.reference})
+    found = expect_topics(choose_topics({**topics, roles.reference: roles.schema}, fixed, live=True), fixed)
+    parts = ("gps", "imu", "model") if found.model != roles.model else ("gps", "imu", "masks")
+    now = {part: getattr(found, part) for part in parts}
+    late = {p: t for p, t in now.items() if t in topics and t != getattr(roles, p) and t not in used}
+    return late | ({"masks": found.masks} if "model" in late else {})
+
+
+def _expected(name: str) -> str:
+    """A topic that is not there yet, as it will be named."""
+    return "/" + name.removeprefix("/")
 
 
 def _named(name: str, topics: Mapping[str, str]) -> str | None:

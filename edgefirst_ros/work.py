@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import Position, Quaternion
 
 
@@ -49,6 +51,10 @@ class Work:
     since: float = field(default_factory=time.monotonic)
     """When it was complete, s of time.monotonic()."""
 
+    def left_out(self) -> Work:
+        """The frame without what belongs to it, whose time is over."""
+        return Work(self.number, self.stamp, self.segment, since=-math.inf)
+
     @property
     def results(self) -> list[Item]:
         """All messages that annotate it."""
@@ -58,9 +64,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A message of the reference topic, in recorded order; its content, or why it cannot be read."""
+    """A message of the reference topic, in recorded order; its content, or why it cannot be read, or None: left out."""
 
     number: int
     content: Any
     gap: bool = False
     """A message before it is missing."""
+
+    def left_out(self) -> Push:
+        """The message without its content, which no other needs."""
+        return self if isinstance(self.content, MessageError) else Push(self.number, None, self.gap)

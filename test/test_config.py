@@ -21,7 +21,7 @@ BAD = [
     ("rate", "fast", "fast"),
     ("keyframes", "perhaps", "perhaps"),
     ("require", "[radar.cubes]", "radar.cubes"),
-    ("require", "radar.cube", "radar.cube"),
+    ("require", "radar.cube", "list (found 'radar.cube'"),
     ("require", "[3]", "3"),
     ("tolerance", "-0.1", "-0.1"),
     ("tolerance", "61", "61"),
@@ -104,6 +104,12 @@ def test_a_bad_value_names_the_file_the_key_and_what_was_found(tmp_path, key, va
     assert key in message
     assert found in message.replace(str(path), "")
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["rate: 1\nlayout: zip\nrate: 2\n", "streams: {radar.cube: {offset: 1, offset: 2}}"])
+def test_a_key_that_comes_twice_is_refused(tmp_path, text):
+    with pytest.raises(UsageError, match=r"'(rate|offset)' comes twice"):
+        load(written(tmp_path, text))
 
 
 def test_names_of_labels_may_be_text():

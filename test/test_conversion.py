@@ -23,6 +23,7 @@ from pypcd4 import PointCloud
 from shared_data import dataset
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 from edgefirst_ros.synthetic import Recipe, read_bar_code, write_recording
 
@@ -230,6 +231,8 @@ def test_several_recordings_become_sequences(recording, tmp_path):
     assert [len(found) for found in groups["group"]] == [1, 1]
     with pytest.raises(UsageError, match="would both become the sequence"):
         convert([paths[0], paths[0]], tmp_path / "twice")
+    with pytest.raises(UsageError, match="would both become the sequence"):  # on disks that do not tell them apart
+        convert([paths[0], paths[0].with_name(paths[0].name.upper())], tmp_path / "twice")
 
 
 def test_one_of_several_that_cannot_be_used_is_a_loss(recording, tmp_path):
@@ -256,6 +259,22 @@ def test_other_reference_topics(recording, tmp_path, topic, judge, capsys):
     path = recording(**EVERYTHING)
     outcome = convert(path, tmp_path, reference_topic=topic)
     assert not judge(path, dataset(outcome), "--reference-topic", topic, capsys=capsys)
+
+
+def test_a_reference_without_a_member_of_its_own_makes_no_empty_samples(recording, tmp_path):
+    path = recording(**EVERYTHING, rates={"lidar/points": 4.0}, topics={"gps", "lidar/points", "radar/clusters"})
+    outcome = convert(path, tmp_path, reference_topic="gps", tolerance=0.04)
+    count = outcome.counts.plain()["/gps"]
+    assert 0 < outcome.samples == count["written"] == len(members(outcome)) < count["seen"] == 30
+    assert count["dropped"] == {"has no member": 30 - outcome.samples}
+    assert validate(outcome.paths.container).ok
+    with pytest.raises(RecordingError, match="has no member"):
+        convert(path, tmp_path / "none", reference_topic="radar/clusters", tolerance=0.0001)
+
+
+def test_a_reference_is_not_asked_for_itself(recording, tmp_path):
+    outcome = convert(recording(**EVERYTHING), tmp_path, reference_topic="lidar/points", require=("lidar.points",))
+    assert outcome.samples == outcome.counts["/lidar/points"].seen == 30
 
 
 # ---- what a review found -----------------------------------------------------------------------
@@ -299,6 +318,22 @@ def test_what_comes_after_its_frames_is_counted_as_late(recording, tmp_path):
     assert members(patient) == members(convert(path, tmp_path / "whole"))
 
 
+@pytest.mark.parametrize(
+    "steps", [((3.0, -3600 * 10**9),), ((2.0, 86400 * 10**9), (4.0, -86400 * 10**9))], ids=["back", "ahead-and-back"]
+)
+def test_positions_do_not_end_where_a_clock_is_set_back(recording, tmp_path, steps):
+    """All is aligned by stamp alone: a step costs the frames that then have no fix on one side, and no other."""
+    path = recording(seconds=6, size=(320, 180), clock_steps=steps)
+    columns = ["frame", "latitude", "longitude", "altitude", "orientation"]
+    found = Dataset(convert(path, tmp_path).paths.container).frames.select(columns).sort("frame")
+    whole = recording(seconds=6, size=(320, 180))
+    expected = Dataset(convert(whole, tmp_path / "whole").paths.container).frames.select(columns).sort("frame")
+    away = [abs(frame / 30 - at) > 0.15 for frame in found["frame"] for at, _ in steps]
+    kept = [all(away[n : n + len(steps)]) for n in range(0, len(away), len(steps))]
+    assert found.filter(kept).equals(expected.filter(kept))
+    assert found.filter(kept)["latitude"].null_count() <= 3  # before the first fix
+
+
 def test_chunks_out_of_order_where_the_clock_was_set_back(recording, tmp_path):
     path = recording(seconds=6, size=(320, 180), clock_steps=((3.0, -2 * 10**9),))
     (tmp_path / "copy").mkdir()
@@ -308,7 +343,6 @@ def test_chunks_out_of_order_where_the_clock_was_set_back(recording, tmp_path):
 
 def test_what_it_writes_passes_its_own_validation(recording, tmp_path):
     from edgefirst_ros.config import Settings, Stream
-    from edgefirst_ros.dataset.validate import validate
 
     path = recording(**EVERYTHING)
     moved = Settings(streams={"radar.cube": Stream(offset=0.05)})
@@ -469,9 +503,9 @@ PEAK = """
 
 @pytest.fixture(scope="module")
 def peaks(tmp_path_factory):
-    """Peak resident size in KiB of converting one and six minutes of the same drive."""
+    """Peak resident size in KiB of converting half a minute and two minutes of the same drive."""
     found = []
-    for minutes in (1, 6):
+    for minutes in (0.5, 2):
         folder = tmp_path_factory.mktemp("long")
         recipe = Recipe(seconds=60 * minutes, size=(320, 180), fps=10, gop=10, lidar_points=2000)
         write_recording(folder / "drive.mcap", recipe)
@@ -486,6 +520,6 @@ def peaks(tmp_path_factory):
 
 
 def test_memory_does_not_grow_with_the_recording(peaks):
-    # How far decoding is ahead is a matter of luck: up to 96 frames with their cubes. Kept cubes would make 1.7 GB.
+    # How far decoding is ahead is a matter of luck: up to 96 frames with their cubes. Kept cubes would make half a GB.
     assert peaks[1] < peaks[0] + 48 * 1024
     assert peaks[1] < 500 * 1024

@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.topics import choose_topics, expect_topics
+from edgefirst_ros.topics import choose_topics, expect_topics, expected_types, late_parts
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
 CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
@@ -249,3 +249,56 @@ def test_topics_that_may_still_come_have_the_devices_names():
     assert (roles.model, roles.masks, roles.boxes3d) == ("/model/boxes2d", "/model/mask", "/fusion/boxes3d")
     roles = expect_topics(chosen(CAMERA), Settings())
     assert (roles.model, roles.masks, roles.boxes3d) == ("/model/output", None, "/fusion/boxes3d")
+
+
+# ---- live --------------------------------------------------------------------------------
+@pytest.mark.parametrize(("part", "kind"), [("gps", FIX), ("imu", IMU), ("model", MODEL)])
+def test_live_a_topic_of_the_settings_may_still_come(part, kind):
+    settings = Settings(**{f"{part}_topic": "mine"})
+    for topics in (CAMERA, {**CAMERA, "/mine": CLOUD}, {**CAMERA, "/other": kind}):
+        with pytest.raises(UsageError):
+            choose_topics(topics, settings)
+        roles = choose_topics(topics, settings, live=True)
+        assert getattr(roles, part) is None
+        assert roles.notes == ()
+        assert getattr(expect_topics(roles, settings), part) == "/mine"
+    assert getattr(choose_topics({**CAMERA, "/mine": kind}, settings, live=True), part) == "/mine"
+
+
+def test_live_every_topic_in_use_has_its_types():
+    settings = Settings(lidar_images=True)
+    roles = expect_topics(chosen({**CAMERA, "/model/boxes2d": DETECT, "/fix": FIX}), settings)
+    types = expected_types(roles, settings)
+    assert types.keys() == roles.streamed | roles.statics
+    assert types["/camera/h264"] == (VIDEO,)
+    assert (types["/fix"], types["/radar/cube"], types["/lidar/depth"]) == ((FIX,), (CUBE,), (RAW,))
+    assert (types["/model/boxes2d"], types["/model/mask"], types["/fusion/boxes3d"]) == ((DETECT,), (MASK,), (DETECT,))
+    assert len(types["/tf_static"]) == 2
+    assert expected_types(expect_topics(chosen(CAMERA), settings), settings)["/model/output"] == (MODEL,)
+    settings = Settings(model_topic="/model/output")
+    roles = choose_topics({**CAMERA, "/model/output": DETECT}, settings)
+    assert expected_types(roles, settings)["/model/output"] == (MODEL, DETECT)
+
+
+def test_live_parts_whose_topics_come_late():
+    def late(topics, used=(), **settings):
+        chosen = Settings(**settings)
+        roles = expect_topics(choose_topics(CAMERA, chosen, live=True), chosen)
+        return late_parts(roles, topics, chosen, used)
+
+    assert late(CAMERA) == late({}) == {}
+    assert late({**CAMERA, "/gps": FIX, "/imu": IMU, "/model/output": MODEL, "/model/mask": MASK}) == {}
+    assert late({**CAMERA, "/fix": FIX}) == {"gps": "/fix"}
+    assert late({**CAMERA, "/fix": FIX}, gps_topic="/mine") == {}
+    assert late({**CAMERA, "/one": FIX, "/two": FIX}) == {}
+    assert late({**CAMERA, "/host/gps": FIX}, ["/host/gps"]) == {}
+    assert late({**CAMERA, "/model/boxes2d": DETECT}) == {"model": "/model/boxes2d", "masks": "/model/mask"}
+    assert late({**CAMERA, "/model/boxes2d": DETECT}, masks=False) == {"model": "/model/boxes2d", "masks": None}
+    assert late({**OLDER, "/model/output": MODEL}) == {}
+
+
+def test_live_masks_that_come_after_their_boxes():
+    roles = expect_topics(chosen({**CAMERA, "/model/boxes2d": DETECT}), Settings())
+    topics = {topic: kind for topic, kind in OLDER.items() if topic != "/model/mask"}
+    assert late_parts(roles, topics, Settings(), ()) == {"masks": "/model/mask_compressed"}
+    assert late_parts(roles, OLDER, Settings(), ()) == {}

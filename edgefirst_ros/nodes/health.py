@@ -57,6 +57,10 @@ class Health:
         }
         return status(level, f"{self._node}: {state.name}", text, values)
 
+    def unused(self, topic: str, why: str) -> DiagnosticStatus:
+        """One topic that could have been meant and is not recorded."""
+        return status(DiagnosticStatus.WARN, f"{self._node}: {topic}", why, {})
+
     @staticmethod
     def _judge(
         state: TopicState, rate: float, expected: float, dropped: Mapping[str, int], now: int
@@ -70,6 +74,8 @@ class Health:
                 said.append(f"nothing came for {quiet:.1f} s")
             elif len(state.rates) >= STEADY and rate < expected / 2 and expected >= STEADY:
                 said.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
+        if state.mixed:
+            said.append(state.mixed)
         if state.lost:
             said.append(f"{state.lost} messages lost on the way")
         said += [f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS]
@@ -85,6 +91,11 @@ class Health:
             text = "not active"
         elif "topics" not in facts:
             level, text = DiagnosticStatus.WARN, facts["waiting_for"] or "looking for topics"
+        elif facts.get("standstill_s", 0.0) > SILENT:
+            level, text = (
+                DiagnosticStatus.WARN,
+                f"nothing was written for {facts['standstill_s']:.1f} s: is the disk slow?",
+            )
         elif troubled:
             level, text = DiagnosticStatus.WARN, f"{text}; something is wrong with {', '.join(troubled)}"
         values = {

@@ -162,8 +162,11 @@ class _Player:
             )
         self._outlets.open(recording.channels.values(), self._settings.topics, own_clock=self._clock is not None)
         for topic, why in self._outlets.skipped.items():
-            tell = self._log.warning if topic in self._outlets.lacking else self._log.info
-            tell(_plain(f"{topic} is not published, {why}"))
+            text = _plain(f"{topic} is not published, {why}")
+            if topic in self._outlets.lacking:
+                self._log.warning(text)
+            else:  # a logger's line keeps its level
+                self._log.info(text)
         for topic, name in self._outlets.renamed.items():
             self._log.info(_plain(f"{topic} is published as {name}"))
 
@@ -277,7 +280,7 @@ class _Player:
         }
         status = DiagnosticStatus(
             level=DiagnosticStatus.WARN if outlets.lacking or late.late > self._told_late else DiagnosticStatus.OK,
-            name=f"{self._node.get_name()}: playback",
+            name=f"{self._node.get_fully_qualified_name()}: playback",
             message=words,
             hardware_id=_plain(self._recording.path.name),
             values=[KeyValue(key=_plain(key), value=_plain(str(value))) for key, value in values.items()],

@@ -11,6 +11,7 @@ from functools import partial
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -47,7 +48,7 @@ class _Report:
         self._what, self._done, self._of = "starting", 0, 0
         self._since = self._logged = self._began
         self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        node.create_timer(PERIOD, self.tick)
+        node.create_timer(PERIOD, self.tick, clock=Clock(clock_type=ClockType.STEADY_TIME))  # ROS time may stand still
 
     def progress(self, what: str, done: int, of: int) -> None:
         """Take what `progress.Progress` tells; from any thread."""

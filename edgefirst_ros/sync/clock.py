@@ -85,6 +85,8 @@ class TimeBase:
     """Topic -> what is wrong with its own stamps and what is used for them."""
     spread: int = 0
     """How much later than those of another topic a topic's messages come for their stamps, usually; ns."""
+    by_header: bool = True
+    """Header stamps of the reference topic tell time: model results are joined by them, else by the time base's."""
 
     def stamp(self, message: Message) -> int:
         """Time of a message in ns."""
@@ -114,8 +116,9 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
     if choice == "auto":
         base = next((kind for kind in ("header", "publish") if reference.wall_clock(kind)), "log")
     own: Stamps = reference.header if base == "header" else reference.publish
+    by_header = reference.header.tell_time
     if base == "log" or not own.distances:
-        return TimeBase(base)
+        return TimeBase(base, by_header=by_header)
     if not own.tell_time:
         raise UsageError(
             f"{reference.topic}: its {base} stamps are missing, zero or all equal, so they cannot be the time base; "
@@ -124,18 +127,26 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
     offset = own.median()
     replaced, medians = {}, [offset]
     for times in used:
-        stamps: Stamps = getattr(times, base)
-        if not times.publish.distances:
-            continue
-        if not stamps.tell_time:
-            fault = f"its {base} stamps are missing, zero or all equal"
-        elif abs(away := stamps.median() - offset) > SAME_DOMAIN:
-            fault = f"its {base} stamps lie {away / SECOND:+.3f} s from those of {reference.topic}"
-        else:
-            medians.append(stamps.median())
-            continue
-        replaced[times.topic] = f"log_time {offset / SECOND:+.6f} s is used, {fault}"
-    return TimeBase(base, offset, replaced, max(medians) - min(medians))
+        fault = fault_of(times, TimeBase(base, offset), reference.topic)
+        if fault is not None:
+            replaced[times.topic] = fault
+        elif times.publish.distances:
+            medians.append(getattr(times, base).median())
+    return TimeBase(base, offset, replaced, max(medians) - min(medians), by_header)
+
+
+def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:
+    """What is wrong with a topic's own stamps, and what is used for them; None where they are of the time base."""
+    if base.base == "log" or not times.publish.distances:
+        return None
+    stamps: Stamps = getattr(times, base.base)
+    if not stamps.tell_time:
+        fault = f"its {base.base} stamps are missing, zero or all equal"
+    elif abs(away := stamps.median() - base.offset) > SAME_DOMAIN:
+        fault = f"its {base.base} stamps lie {away / SECOND:+.3f} s from those of {reference}"
+    else:
+        return None
+    return f"log_time {base.offset / SECOND:+.6f} s is used, {fault}"
 
 
 class Segments:

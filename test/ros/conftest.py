@@ -10,22 +10,33 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 PROFILE = Path(__file__).resolve().parents[2] / "config" / "fastdds.xml"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def ros_domain() -> Iterator[int]:
-    """ROS_DOMAIN_ID of this run, which no other run on this machine has; nodes see this machine only."""
-    for domain in range(1, 102):  # from 102 on the ports of a domain may be taken by any program
+DOMAINS = range(1, 102)
+"""From 102 on the ports of a domain may be taken by any program."""
+RESTS = 25.0
+"""s after which a domain has forgotten who was in it: those who were killed are gone only after the lease of 20 s."""
+OTHERS = {"start", "bench", "listener", "system"}
+"""Fixtures of tests after which there may be somebody left in their domain."""
+
+
+def take_domain() -> tuple[int, IO[str]]:
+    """A domain that nobody on this machine has or had a moment ago, and the open file that keeps it."""
+    resting = []
+    for n in range(len(DOMAINS)):
+        domain = DOMAINS[(os.getpid() + n) % len(DOMAINS)]
         path = Path(tempfile.gettempdir()) / f"edgefirst-ros-test-domain-{domain}"
         try:
-            lock = path.open("w")
+            lock = path.open("a")
         except PermissionError:
             continue
         try:
@@ -33,19 +44,74 @@ def ros_domain() -> Iterator[int]:
         except BlockingIOError:
             lock.close()
             continue
+        known = os.fstat(lock.fileno())
+        if known.st_size and time.time() - known.st_mtime < RESTS:
+            resting.append((known.st_mtime, domain, lock))
+            continue
+        resting.append((-1.0, domain, lock))
         break
-    else:
+    if not resting:
         pytest.fail("all ROS domains of this machine are in use")
+    _, domain, lock = min(resting, key=itemgetter(0))
+    for _, _, other in resting:
+        if other is not lock:
+            other.close()
+    touch(lock)
+    return domain, lock
+
+
+def touch(lock: IO[str]) -> None:
+    """Write down that there was somebody in the domain just now."""
+    lock.truncate(0)
+    lock.write("used")
+    lock.flush()
+
+
+class Domains:
+    """The domain of the tests that run now, and another one after each that may have left somebody in it."""
+
+    def __init__(self) -> None:
+        self._lock: IO[str] | None = None
+        self._current = 0
+
+    def current(self) -> int:
+        if self._lock is None:
+            self._current, self._lock = take_domain()
+        return self._current
+
+    def leave(self) -> None:
+        if self._lock is not None:
+            touch(self._lock)
+            self._lock.close()
+            self._lock = None
+
+
+@pytest.fixture(scope="session")
+def domains() -> Iterator[Domains]:
+    ours = Domains()
+    yield ours
+    ours.leave()
+
+
+@pytest.fixture(autouse=True)
+def ros_domain(domains: Domains, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """ROS_DOMAIN_ID of this test, which no other run on this machine has; nodes see this machine only.
+
+    Whoever was killed, or left unheard, is part of a domain for 20 s more. Messages would be sent to its subscriptions
+    only, and its publishers be waited for: hence no two tests with other processes are in the same domain.
+    """
+    domain = domains.current()
     ours = {
         "ROS_DOMAIN_ID": str(domain),
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
         "FASTDDS_DEFAULT_PROFILES_FILE": str(PROFILE),
         "FASTRTPS_DEFAULT_PROFILES_FILE": str(PROFILE),
     }
-    with lock, pytest.MonkeyPatch.context() as patch:
-        for name, value in ours.items():
-            patch.setenv(name, value)
-        yield domain
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    yield domain
+    if OTHERS & {*request.fixturenames}:
+        domains.leave()
 
 
 class NodeProcess:
@@ -61,7 +127,7 @@ class NodeProcess:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         """Exit code, of a node that ends by itself within `timeout` seconds."""
         try:
             return self.process.wait(timeout)
@@ -70,8 +136,8 @@ class NodeProcess:
             self.process.wait()
             pytest.fail(f"{self._command} did not end within {timeout} s; it printed:\n{self.log}")
 
-    def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = 5.0) -> int:
-        """Exit code, after the signal."""
+    def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = 30.0) -> int:
+        """Exit code, after the signal; where nothing is to be done it takes far less than that on an idle machine."""
         self.process.send_signal(how)
         return self.wait(timeout)
 
@@ -138,13 +204,16 @@ def bench(ros_domain: int) -> Iterator[Any]:
 
 @pytest.fixture
 def capture(bench: Any, start: Callable[..., NodeProcess], tmp_path: Path) -> Callable[..., Any]:
-    """Starts a capture node with parameters: `capture(rate=2.0, ros=("-r", "__ns:=/front"))`."""
+    """Starts a capture node with parameters: `capture(rate=2.0, ros=("-r", "__ns:=/front"))`.
+
+    It may hold more messages than usual: a process that does not run for seconds is to lose none.
+    """
     from capturing import NODE, Capture
 
     def begin(
         *, name: str = "/capture", ros: tuple[str, ...] = (), out: Path = tmp_path / "live", **values: Any
     ) -> Any:
-        parameters = {"out": str(out), "fsync": False, **values}
+        parameters = {"out": str(out), "fsync": False, "depth": 1000, **values}
         arguments = [part for key, value in parameters.items() for part in ("-p", f"{key}:={json.dumps(value)}")]
         return Capture(bench, start(*NODE, *ros, *arguments), out, name)
 

@@ -10,6 +10,7 @@ import time
 import rclpy
 from edgefirst_msgs.msg import RadarCube
 from foxglove_msgs.msg import CompressedVideo
+from rclpy.duration import Duration
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 VALUES = 800_000
@@ -18,7 +19,7 @@ VALUES = 800_000
 def main(reliability: str, count: int, rate: float) -> None:
     rclpy.init()
     node = rclpy.create_node("talker")
-    qos = QoSProfile(depth=10, reliability=ReliabilityPolicy[reliability.upper()])
+    qos = QoSProfile(depth=count, reliability=ReliabilityPolicy[reliability.upper()])
     publishers = [
         node.create_publisher(RadarCube, "/radar/cube", qos),
         node.create_publisher(CompressedVideo, "/camera/h264", qos),
@@ -37,7 +38,9 @@ def main(reliability: str, count: int, rate: float) -> None:
         video.data = array.array("B", [number % 256]) * 20_000
         publishers[1].publish(video)
         time.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
-    time.sleep(0.5)  # a reliable reader may still ask for something again
+    for publisher in publishers:
+        publisher.wait_for_all_acked(Duration(seconds=60))  # a reliable reader may still ask for something again
+    time.sleep(0.5)  # best effort knows nothing of that
     rclpy.shutdown()
 
 

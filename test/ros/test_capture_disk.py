@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import resource
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,13 +29,7 @@ Start = Callable[..., Any]
 
 def told(bench: Bench, what: str) -> None:
     """Wait for a diagnostic of the dataset that is an error and says so."""
-    deadline = time.monotonic() + 15
-    while not any(
-        status.level == DiagnosticStatus.ERROR and what in status.message
-        for status in bench.statuses("capture: dataset")
-    ):
-        assert time.monotonic() < deadline, [s.message for s in bench.statuses("capture: dataset")][-3:]
-        time.sleep(0.05)
+    bench.told("capture: dataset", lambda s: s.level == DiagnosticStatus.ERROR and what in s.message)
 
 
 def record(node: Capture, player: Player) -> None:

@@ -15,16 +15,18 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 for package in ("edgefirst_msgs", "foxglove_msgs"):
     pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
 
-from capturing import adds_up, assert_same_dataset  # noqa: E402
+from capturing import adds_up, assert_part_of_dataset, assert_same_dataset  # noqa: E402
 from shared_data import SHARED  # noqa: E402
+from waiting import LONG  # noqa: E402
 
 from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 
-SECONDS = float(os.environ.get("EDGEFIRST_LIVE_SECONDS", "12"))
+SECONDS = float(os.environ.get("EDGEFIRST_LIVE_SECONDS", "6"))
 PATIENT = {"time_base": "header", "lookahead": 5.0}
 """A busy machine may hold up large messages at will; what comes too late is tested elsewhere."""
-WHOLE = {"seconds": SECONDS, "size": (1920, 1080), "cube_shape": (2, 200, 4, 512), "lidar_points": 20_000}
+WHOLE = {"seconds": SECONDS, "size": (1280, 720), "cube_shape": (2, 200, 4, 512), "lidar_points": 20_000}
+UNDER_LOAD = "left out under load"
 REAL = ("gopro-max_2019_11_18_23_45_14", "verdin-imx8mp-00000001_2018_08_02_16_15_20")
 
 
@@ -46,17 +48,30 @@ def test_the_dataset_is_that_of_convert(
     used = {camera, "/camera/info", "/radar/cube", "/radar/targets", "/lidar/points", "/gps", "/imu", "/model/output",
             "/model/info", "/tf_static"} & counts.keys()  # fmt: skip
     play = ("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", f"recording:={path}")
-    player = start(*play, "-p", f"wait_for_subscribers:={len(used)}")
-    assert player.wait(60.0) == 0, player.log
+    player = start(*play, "-p", f"wait_for_subscribers:={len(used)}", "-p", f"wait_timeout:={LONG}")
+    assert player.wait(3 * LONG) == 0, player.log
 
     facts = node.has_received({topic: counts[topic] for topic in used})
     assert {t: state["lost"] for t, state in facts["topics"].items() if state["lost"]} == {}
     offline = convert(path, tmp_path / "offline", **PATIENT)
     # encoding is not to be hurried where other tests run beside this one; the decoder holds the last pictures back
-    node.until(lambda facts: facts["samples"] > offline.samples - 20, 30.0)
-    node.finish(signal.SIGINT)
-    assert_same_dataset(node.out, tmp_path / "offline", path.stem)
+    node.until(lambda facts: settled(facts["counts"][camera]) > offline.samples - 20)
+    node.finish(signal.SIGINT, code=None)
     count = node.counts(path.stem)[camera]
     assert adds_up(count)
     assert count["seen"] == counts[camera]
-    assert count["written"] == offline.samples > 100
+    assert offline.samples > 100
+    if count["dropped"].keys() - offline.counts.topics[camera].dropped.keys() == {UNDER_LOAD}:
+        # this machine has not the time for all pictures, which is no fault: the others must be right
+        assert node.process.process.returncode == 3
+        assert count["written"] > 0
+        assert_part_of_dataset(node.out, tmp_path / "offline", path.stem)
+        return
+    assert node.process.process.returncode == 0
+    assert count["written"] == offline.samples
+    assert_same_dataset(node.out, tmp_path / "offline", path.stem)
+
+
+def settled(count: dict[str, Any]) -> int:
+    """Of how many messages is known what became of them."""
+    return int(count["written"] + sum(count["dropped"].values()))

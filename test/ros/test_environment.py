@@ -21,6 +21,7 @@ from edgefirst.schemas.builtin_interfaces import Duration, Time  # noqa: E402
 from edgefirst.schemas.std_msgs import Header  # noqa: E402
 from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: E402
 from rclpy.serialization import deserialize_message, serialize_message  # noqa: E402
+from waiting import LONG  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parents[2] / "shared" / "data" / "cdr"
@@ -89,7 +90,7 @@ def test_every_interface_is_tested() -> None:
 def test_large_messages_arrive_whole_from_another_process(
     reliability: str, listener: Any, start: Callable[..., Any]
 ) -> None:
-    count, rate = 60, 20.0
+    count, rate = 30, 20.0
     cubes: list[tuple[int, bytes]] = []
     videos: list[tuple[int, bytes]] = []
     qos = QoSProfile(depth=100, reliability=ReliabilityPolicy[reliability.upper()])
@@ -100,23 +101,31 @@ def test_large_messages_arrive_whole_from_another_process(
         ros_type("CompressedVideo"), "/camera/h264", lambda raw, info: videos.append((order(info), raw)), qos, raw=True
     )
     talker = start(HERE / "talker.py", reliability, str(count), str(rate))
-    until = time.monotonic() + 15.0
+    until = time.monotonic() + LONG
     while (len(cubes) < count or len(videos) < count) and time.monotonic() < until and talker.process.poll() is None:
         rclpy.spin_once(listener, timeout_sec=0.1)
-    assert talker.wait(5.0) == 0, talker.log
-    assert [edgefirst_msgs.RadarCube.from_cdr(raw).timestamp for _, raw in cubes] == list(range(count))
-    assert [foxglove_msgs.CompressedVideo.from_cdr(raw).timestamp.sec for _, raw in videos] == list(range(count))
-    assert [number for number, _ in cubes] == [number for number, _ in videos] == list(range(1, count + 1))
-    for number, (_, raw) in enumerate(cubes):
+    for _ in range(2 * count):  # those that wait here
+        rclpy.spin_once(listener, timeout_sec=0.0)
+    assert talker.wait() == 0, talker.log
+    assert [edgefirst_msgs.RadarCube.from_cdr(raw).timestamp + 1 for _, raw in cubes] == [n for n, _ in cubes]
+    assert [foxglove_msgs.CompressedVideo.from_cdr(raw).timestamp.sec + 1 for _, raw in videos] == [
+        n for n, _ in videos
+    ]
+    for found in (cubes, videos):  # best effort may lose some where the machine is busy; without the profile nearly all
+        numbers = [number for number, _ in found]
+        assert numbers == sorted(set(numbers))
+        assert set(numbers) <= set(range(1, count + 1))
+        assert len(numbers) == count if reliability == "reliable" else len(numbers) > count / 3
+    for number, raw in cubes:
         values = np.frombuffer(edgefirst_msgs.RadarCube.from_cdr(raw).cube, np.int16)
         assert len(values) == 800_000
-        assert (values == number).all()
+        assert (values == number - 1).all()
 
 
 def test_type_hash_of_a_publisher_is_that_of_the_subscription(listener: Any) -> None:
     listener.create_publisher(ros_type("RadarCube"), "/radar/cube", 1)
     listener.create_subscription(ros_type("RadarCube"), "/radar/cube", print, 1, raw=True)
-    deadline = time.monotonic() + 5.0
+    deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
         ours = listener.get_subscriptions_info_by_topic("/radar/cube")
         theirs = listener.get_publishers_info_by_topic("/radar/cube")
@@ -134,7 +143,7 @@ def test_type_that_differs_is_told_by_its_hash(
     got: list[bytes] = []
     listener.create_subscription(ros_type("ModelInfo"), "/model/info", got.append, 10, raw=True)
     talker = start(HERE / "newer_talker.py", **newer_types)
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + LONG
     while not listener.get_publishers_info_by_topic("/model/info") and time.monotonic() < deadline:
         rclpy.spin_once(listener, timeout_sec=0.05)
     until = time.monotonic() + 0.5  # five messages, were they delivered

@@ -112,16 +112,15 @@ def test_play_plays_in_its_namespace(node: Any, launch: Callable[..., Any], reco
     got: list[bytes] = []
     node.create_subscription(Imu, "/car1/imu", got.append, QoSProfile(depth=100), raw=True)
     player = launch(PLAY, recording=str(recording(**IMU)), rate="4.0", namespace="car1", topics="['imu']")
-    spin_until(node, lambda: "played to the end" in player.log or player.process.poll() is not None)
+    spin_until(node, lambda: f"played to the end: {len(got)} messages" in player.log)
     assert player.stop() == 0, player.log
-    assert f"played to the end: {len(got)} messages" in player.log
     assert len(got) > 20
 
 
 def test_play_ends_on_the_signal_of_launch(launch: Callable[..., Any], recording: Callable[..., Path]) -> None:
     player = launch(PLAY, recording=str(recording(**IMU)), loop="true", wait_for_subscribers="0")
     wait_printed(player, "playing")
-    assert player.stop(signal.SIGINT, timeout=3.0) == 0, player.log
+    assert player.stop(signal.SIGINT) == 0, player.log
 
 
 def test_capture_waits_for_a_camera_and_ends_on_the_signal_of_launch(launch: Callable[..., Any]) -> None:
@@ -134,7 +133,7 @@ def test_capture_waits_for_a_camera_and_ends_on_the_signal_of_launch(launch: Cal
 def test_replay_converts(launch: Callable[..., Any], recording: Callable[..., Path], tmp_path: Path) -> None:
     path = recording(seconds=1, size=(320, 180))
     process = launch("replay.launch.yaml", recordings=f"['{path}']", out=str(tmp_path / "out"), rate="10.0")
-    assert process.wait(30.0) == 0, process.log
+    assert process.wait() == 0, process.log
     assert (tmp_path / "out" / f"{path.stem}.zip").is_file()
 
 
@@ -146,7 +145,7 @@ def test_ros2_launch_plays(recording: Callable[..., Path]) -> None:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

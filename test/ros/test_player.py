@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mcap.reader import NonSeekingReader
 from mcap.writer import Writer
 
 rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
@@ -19,9 +19,10 @@ for package in ("edgefirst_msgs", "foxglove_msgs"):
     pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
 
 from diagnostic_msgs.msg import DiagnosticArray  # noqa: E402
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: E402
+from hearing import Listener, content, ordered_part, same, steady  # noqa: E402
+from rclpy.qos import DurabilityPolicy, ReliabilityPolicy  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
-from waiting import spin_until, wait_printed  # noqa: E402
+from waiting import LONG, spin_until, wait_printed  # noqa: E402
 
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
 from edgefirst_ros.nodes import player  # noqa: E402
@@ -31,30 +32,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
 SMALL = {"seconds": 3, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "foreign_channel": True}
 IMU = {"seconds": 1, "topics": ("imu", "gps")}
-
-
-def content(path: Path) -> list[tuple[str, str, int, bytes]]:
-    """(topic, type, log_time, data) of the CDR messages of a recording, by the reader of the mcap library."""
-    with path.open("rb") as file:
-        read = NonSeekingReader(file).iter_messages(log_time_order=False)
-        return [(c.topic, s.name, m.log_time, m.data) for s, c, m in read if s and c.message_encoding == "cdr"]
-
-
-class Listener:
-    """Subscribes to topics, and keeps what comes with the time at which it came."""
-
-    def __init__(self) -> None:
-        rclpy.init()
-        self.node = rclpy.create_node("listener")
-        self.got: dict[str, list[tuple[float, bytes]]] = {}
-
-    def hear(self, topic: str, kind: Any, reliability: str = "reliable") -> None:
-        got = self.got.setdefault(topic, [])
-        qos = QoSProfile(depth=1000, reliability=ReliabilityPolicy[reliability.upper()])
-        self.node.create_subscription(kind, topic, lambda data: got.append((time.monotonic(), data)), qos, raw=True)
-
-    def bytes(self, topic: str) -> list[bytes]:
-        return [data for _, data in self.got[topic]]
 
 
 @pytest.fixture
@@ -77,18 +54,13 @@ def play(start: Callable[..., Any]) -> Callable[..., Any]:
     return begin
 
 
-def same(arrived: list[bytes], sent: list[bytes]) -> bool:
-    """Whether these are the bytes that were sent; Fast DDS fills the last of them up to a multiple of four."""
-    return len(arrived) == len(sent) and all(
-        got[: len(data)] == data and len(got) == (len(data) + 3) // 4 * 4
-        for got, data in zip(arrived, sent, strict=True)
-    )
-
-
-def finish(listener: Listener, node: Any) -> None:
-    """Listen until everything is played; the player then waits until all is acknowledged, which a signal cuts short."""
-    spin_until(listener.node, lambda: "played to the end" in node.log or node.process.poll() is not None)
-    assert node.stop() == 0, node.log
+def finish(listener: Listener, node: Any, heard: Callable[[], object]) -> None:
+    """Listen until everything is played and heard; the player waits for the latter too, which a signal cuts short."""
+    ended = lambda: node.process.poll() is not None  # noqa: E731
+    spin_until(listener.node, lambda: ended() or ("played to the end" in node.log and heard()))
+    if not ended():
+        node.process.send_signal(signal.SIGINT)
+    assert node.wait() == 0, node.log
 
 
 # ---- what is published -------------------------------------------------------------------------
@@ -98,24 +70,30 @@ def test_every_message_arrives_as_it_is_in_order_and_in_time(
 ) -> None:
     path = recording(**SMALL)
     expected: dict[str, list[bytes]] = {}
-    times: dict[str, list[int]] = {}
+    times: list[int] = []
     for topic, kind, log_time, data in content(path):
         if topic not in expected:
             listener.hear(topic, message_type(kind), reliability)
         expected.setdefault(topic, []).append(data)
-        times.setdefault(topic, []).append(log_time)
-    node = play(recording=path, rate=rate, wait_for_subscribers=len(expected))
+        if topic == "/imu":
+            times.append(log_time)
+    node = play(recording=path, rate=rate, wait_for_subscribers=len(expected), wait_timeout=LONG)
     spin_until(listener.node, lambda: node.process.poll() is not None)
     assert node.process.returncode == 0, node.log
-    for topic, sent in expected.items():
-        assert same(listener.bytes(topic), sent), topic
     assert len(expected) > 9
-    arrived = np.array([at for at, _ in listener.got["/imu"]])
-    recorded = (np.array(times["/imu"]) - times["/imu"][0]) / SECOND
-    assert np.polyfit(recorded, arrived, 1)[0] * rate == pytest.approx(1.0, abs=0.05)
-    assert (arrived[-1] - arrived[0]) * rate == pytest.approx(recorded[-1], rel=0.05)
+    recorded = (np.array(times) - times[0]) / SECOND
+    if reliability == "reliable":
+        for topic, sent in expected.items():
+            assert same(listener.bytes(topic), sent), topic
+        assert steady([at for at, _ in listener.got["/imu"]], recorded / rate, 0.03 * recorded[-1])
+    else:  # which may lose some where the machine is busy
+        for topic, sent in expected.items():
+            assert ordered_part(listener.bytes(topic), sent), topic
+        assert sum(map(len, listener.got.values())) > sum(map(len, expected.values())) / 2
     assert "/clock_step is not published, 3 messages: its encoding is json, not cdr" in node.log
     assert f"played to the end: {sum(map(len, expected.values()))} messages" in node.log
+    took = float(re.search(r"topics in ([0-9.]+) s", node.log)[1])  # type: ignore[index]
+    assert 0.95 * recorded[-1] / rate <= took < recorded[-1] / rate + 1.5
 
 
 def test_the_part_asked_for_of_the_topics_asked_for(
@@ -128,7 +106,7 @@ def test_the_part_asked_for_of_the_topics_asked_for(
     for topic, kind in {(ros_name(topic), kind) for topic, kind, _, _ in everything}:
         listener.hear(f"/{topic}", message_type(kind))
     node = play(recording=path, rate=5, start=0.5, duration=1.0, topics="['imu']")
-    finish(listener, node)
+    finish(listener, node, lambda: len(listener.got["/maivin_7/imu"]) >= len(wanted))
     assert same(listener.bytes("/maivin_7/imu"), wanted)
     assert len(wanted) > 20
     assert listener.bytes("/maivin_7/gps") == []
@@ -142,16 +120,19 @@ def test_loop_diagnostics_and_late_subscribers(
     once = [data for topic, _, _, data in content(path) if topic == "/imu"]
     told: list[DiagnosticArray] = []
     listener.node.create_subscription(DiagnosticArray, "/diagnostics", told.append, 10)
-    node = play(recording=path, rate=4, loop="true", topics="['/imu']")
-    wait_printed(node, "waiting for subscribers")
+    node = play(recording=path, rate=4, loop="true", topics="['/imu']", wait_timeout=LONG)
+    spin_until(listener.node, lambda: told and told[-1].status[0].message == "waiting for subscribers")
     listener.hear("/imu", message_type("sensor_msgs/msg/Imu"))
-    spin_until(listener.node, lambda: len(listener.got["/imu"]) > 5 * len(once))
+    spin_until(listener.node, lambda: len(listener.got["/imu"]) > 8 * len(once))
     spin_until(listener.node, lambda: "playing" in told[-1].status[0].message)
-    assert node.stop(signal.SIGINT, timeout=2.0) == 0
+    assert node.stop(signal.SIGINT) == 0
     got = listener.bytes("/imu")
     assert same(got, (once * (len(got) // len(once) + 1))[: len(got)])
     at, _ = zip(*listener.got["/imu"], strict=True)
-    assert at[4 * len(once)] - at[0] == pytest.approx(4 * 1.0 / 4, rel=0.1)
+    passes = np.array(at[: len(at) // len(once) * len(once) : len(once)])  # the first message of each
+    # a busy machine holds some of them up, which the next pass does not make good
+    assert min(passes[4:] - passes[:-4]) == pytest.approx(4 * 1.0 / 4, rel=0.2)
+    assert np.median(np.diff(passes)) == pytest.approx(1.0 / 4, rel=0.4)
     values = {pair.key: pair.value for pair in told[-1].status[0].values}
     assert values["rate"] == "4"
     assert int(values["passes"]) >= 1
@@ -170,13 +151,13 @@ def test_the_clock_is_that_of_the_recording(
     )
     listener.hear("/gps", message_type("sensor_msgs/msg/NavSatFix"))
     node = play(recording=path, clock="true", topics="['gps']")
-    finish(listener, node)
+    finish(listener, node, lambda: len(listener.got["/gps"]) >= len(times))
     at, shown = map(np.array, zip(*seen, strict=True))
     assert len(set(shown.tolist())) > 5 * len(times)  # it runs on between messages
     assert (np.diff(shown) >= 0).all()
-    assert begin <= shown[0] < begin + SECOND // 50
-    assert times[-1] - SECOND // 50 < shown[-1] <= times[-1]
-    assert np.polyfit(at, (shown - shown[0]) / SECOND, 1)[0] == pytest.approx(1.0, rel=0.05)
+    assert begin <= shown[0] < begin + SECOND // 4  # nobody waits for who hears only the clock
+    assert times[-1] - SECOND // 10 < shown[-1] <= times[-1]
+    assert steady(at, (shown - shown[0]) / SECOND, 0.05)
 
 
 def test_a_recording_that_was_cut_is_played_up_to_there(
@@ -188,7 +169,7 @@ def test_a_recording_that_was_cut_is_played_up_to_there(
     cut.write_bytes(whole.read_bytes()[:20_000])
     listener.hear("/imu", message_type("sensor_msgs/msg/Imu"))
     node = play(recording=cut, rate=10)
-    finish(listener, node)
+    finish(listener, node, lambda: len(listener.got["/imu"]) > 10)
     got = listener.bytes("/imu")
     assert 10 < len(got) < len(sent)
     assert same(got, sent[: len(got)])
@@ -209,7 +190,7 @@ def test_what_cannot_be_published_is_said(listener: Listener, play: Callable[...
         writer.finish()
     listener.hear("/fine", message_type(known))
     node = play(recording=path)
-    finish(listener, node)
+    finish(listener, node, lambda: len(listener.got["/fine"]) >= 3)
     assert [data[4] for data in listener.bytes("/fine")] == [0, 1, 2]
     assert "/tf is not published, 3 messages: no package tf2_msgs here" in node.log
     assert "/newer is not published, 3 messages: the package sensor_msgs here has no type Smell" in node.log
@@ -223,7 +204,7 @@ def test_a_signal_ends_it_cleanly(
 ) -> None:
     node = play(recording=recording(**IMU), rate=0.01, wait_for_subscribers=0)
     wait_printed(node, "playing")
-    assert node.stop(number, timeout=2.0) == 0, node.log
+    assert node.stop(number) == 0, node.log
     assert f"stopped by {number.name}" in node.log
     assert "Traceback" not in node.log
 
@@ -231,20 +212,20 @@ def test_a_signal_ends_it_cleanly(
 def test_a_signal_ends_the_wait_for_subscribers(play: Callable[..., Any], recording: Callable[..., Path]) -> None:
     node = play(recording=recording(**IMU), wait_timeout=60)
     wait_printed(node, "waiting for subscribers")
-    assert node.stop(signal.SIGTERM, timeout=2.0) == 0, node.log
+    assert node.stop(signal.SIGTERM) == 0, node.log
     assert "0 messages" in node.log
 
 
 def test_nobody_listens_and_it_plays_all_the_same(play: Callable[..., Any], recording: Callable[..., Path]) -> None:
     node = play(recording=recording(**IMU), rate=10, wait_timeout=0.3, wait_for_subscribers=2)
-    assert node.wait(15.0) == 0, node.log
+    assert node.wait() == 0, node.log
     assert "0 of 2 topics have a subscriber" in node.log
 
 
 @pytest.mark.parametrize(("parameter", "code"), [("rate:=0.0", 2), ("recording:=/nowhere/drive.mcap", 1)])
 def test_errors_become_exit_codes(parameter: str, code: int, start: Callable[..., Any]) -> None:
     node = start("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", parameter, PYTHONPATH=str(ROOT))
-    assert node.wait(15.0) == code
+    assert node.wait() == code
     assert f"edgefirst-ros: {'/player: rate' if code == 2 else '/nowhere/drive.mcap: does not exist'}" in node.log
     assert "Traceback" not in node.log
 

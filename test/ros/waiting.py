@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import rclpy
 
+LONG = 90.0
+"""s that something may take on a busy machine; nobody waits for as long where it happens."""
 
-def spin_until(node: Any, happened: Callable[[], object], timeout: float = 15.0) -> None:
+
+def spin_until(node: Any, happened: Callable[[], object], timeout: float = LONG) -> None:
     """Take messages until something has happened, and those that are still there then."""
     deadline = time.monotonic() + timeout
     while not happened():
@@ -22,7 +25,7 @@ def spin_until(node: Any, happened: Callable[[], object], timeout: float = 15.0)
         rclpy.spin_once(node, timeout_sec=0.0)
 
 
-def wait_printed(process: Any, text: str, timeout: float = 15.0) -> None:
+def wait_printed(process: Any, text: str, timeout: float = LONG) -> None:
     """Wait until a node has printed something."""
     deadline = time.monotonic() + timeout
     while text not in process.log:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the capture node tells when all is well, and what it tells and does under load and without space."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+for package in ("edgefirst_msgs", "foxglove_msgs"):
+    pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+
+from capturing import ALONE, CAMERA, FEW, PATIENT, Bench, Player, adds_up, members  # noqa: E402
+from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
+from rcl_interfaces.srv import SetParameters  # noqa: E402
+from rclpy.parameter import Parameter  # noqa: E402
+
+EXPECTED, OK = "expected rate, Hz", DiagnosticStatus.OK
+
+Start = Callable[..., Any]
+
+
+def values(status: Any) -> dict[str, str]:
+    return {pair.key: pair.value for pair in status.values}
+
+
+def near(status: Any, rate: float) -> bool:
+    """Whether a topic is said to have about this rate; messages may have been held up for a part of a second."""
+    return bool(abs(float(values(status)[EXPECTED]) - rate) < 0.25 * rate)
+
+
+def test_diagnostics(capture: Start, bench: Bench, recording: Any) -> None:
+    """A busy machine may hold up messages, which is told rightly: of the statuses some must be as on an idle one."""
+    player = Player(bench, recording(seconds=5, **FEW))
+    node = capture(sequence="told", **PATIENT)
+    player.ready()
+    player.play()
+    node.has_received(player.sent)
+    whole = bench.told("capture: dataset", lambda s: int(values(s)["samples"]) > 30)
+    came = [array.header.stamp.sec + array.header.stamp.nanosec / 1e9 for array in bench.diagnostics]
+    assert 0.9 < median(b - a for a, b in itertools.pairwise(came)) < 1.1
+    facts = values(whole)
+    assert facts["dataset"] == "told"
+    assert abs(int(facts["disk left, bytes"]) - shutil.disk_usage(node.out).free) < 1 << 30
+    assert facts["clock"] == "header"
+    assert facts["decoder"] == "software"
+    assert 0 < json.loads(facts["worst skew, ms"])["radar_targets_skew"] <= 100
+    bench.told("capture: dataset", lambda s: 0 <= float(values(s)["age of the last flush, s"] or "nan") < 2.5)
+    bench.told("capture: dataset", lambda s: (s.level, s.message) == (OK, "recording"))
+    for topic, rate in ((CAMERA, 30), ("/radar/targets", 18), ("/imu", 50)):
+        told = bench.told(f"capture: {topic}", lambda s, rate=rate: s.level == OK and near(s, rate))
+        assert not told.message
+        assert 0 < float(values(told)["longest gap, s"]) < 5
+        assert {"rate, Hz", "queue", "dropped", "lost"} <= values(told).keys()
+    node.finish()
+
+
+def test_overload_thins_samples_and_counts_them(capture: Start, bench: Bench, recording: Any) -> None:
+    """PNG of large pictures by one thread, at four times the pace: no message is lost, and none in silence."""
+    path = recording(seconds=5, noise=2.0, gop=15, topics=["camera"], size=(1920, 1080))
+    player = Player(bench, path)
+    node = capture(sequence="much", camera_format="png", jobs=1)
+    player.ready()
+    player.play(rate=4.0)
+    facts = node.has_received(player.sent)
+    memory = int(Path(f"/proc/{node.process.process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
+    assert facts["topics"][CAMERA]["lost"] == 0
+    node.until(lambda facts: facts["counts"][CAMERA]["dropped"])
+    node.finish(code=3, timeout=15.0)  # what still waits is no reason to stay
+    count = node.counts("much")[CAMERA]
+    assert adds_up(count)
+    assert count["seen"] == player.sent[CAMERA] == 150
+    assert count["dropped"].keys() == {"left out under load"}
+    assert count["written"] == len(members(node.out / "much.zip")) > 10
+    assert memory < 900_000, f"{memory} kB"
+    troubled = [s for s in bench.statuses(f"capture: {CAMERA}") if "left out under load" in s.message]
+    assert not troubled or troubled[-1].level == DiagnosticStatus.WARN
+
+
+def test_a_full_disk_ends_the_dataset_cleanly(capture: Start, bench: Bench, recording: Any, tmp_path: Path) -> None:
+    """Nothing is begun with too little space, which the exit code says; where it gets enough, all is complete."""
+    player = Player(bench, recording(seconds=3, **ALONE))
+    other = ("-r", "__node:=other")
+    nothing = capture(name="/other", ros=other, min_free_bytes=1 << 60, out=tmp_path / "nothing")
+    node = capture(min_free_bytes=1 << 60, sequence="full")
+    player.ready(subscribers=2)
+    player.play(end=1.6)
+    facts = node.until(lambda facts: facts["failure"])
+    assert "bytes are free" in facts["failure"]
+    answer = node.trigger("start")
+    assert not answer.success
+    assert "bytes are free" in answer.message
+    bench.told("capture: dataset", lambda s: s.level == DiagnosticStatus.ERROR)
+    nothing.until(lambda facts: facts["failure"])
+    nothing.finish(code=1)
+    assert not list(nothing.out.glob("*"))
+    request = SetParameters.Request(parameters=[Parameter("min_free_bytes", value=0).to_parameter_msg()])
+    (answer,) = bench.call(SetParameters, "/capture/set_parameters", request).results
+    assert answer.successful
+    assert node.trigger("start").success
+    player.play(begin=1.6)
+    node.has_received(player.sent)
+    assert node.status()["recording"]
+    node.finish(code=3)
+    assert len(list(node.out.glob("*.frames.arrow"))) == 1

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture node in this process: what it takes while it does something else, and which names it refuses."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+
+from capturing import Bench  # noqa: E402
+from rclpy.executors import SingleThreadedExecutor  # noqa: E402
+from std_msgs.msg import Empty  # noqa: E402
+from std_srvs.srv import Trigger  # noqa: E402
+from waiting import LONG  # noqa: E402
+
+from edgefirst_ros.errors import DatasetError, UsageError  # noqa: E402
+from edgefirst_ros.nodes.capture import CaptureNode, _node  # noqa: E402
+
+
+class Slow:
+    """In place of a capture: it stops once `enough`, and cannot be split."""
+
+    failure, lossy, failures = None, False, 0
+
+    def __init__(self) -> None:
+        self.enough = threading.Event()
+        self.finished: list[str] = []
+
+    def stop(self) -> None:
+        self.finished = ["in time" if self.enough.wait(LONG) else "nothing came"]
+
+    def split(self) -> None:
+        raise DatasetError("not now")
+
+    def status(self) -> dict[str, Any]:
+        return {"recording": True}
+
+    def close(self) -> None:
+        self.enough.set()
+
+
+def test_messages_and_services_do_not_wait_for_a_stop(bench: Bench) -> None:
+    node, slow = CaptureNode(), Slow()
+    node.capture = slow  # type: ignore[assignment]
+    came = []
+
+    def take(message: Empty) -> None:
+        came.append(message)
+        if len(came) == 20:
+            slow.enough.set()
+
+    node.create_subscription(Empty, "/some", take, 1)
+    publisher = bench.node.create_publisher(Empty, "/some", 100)
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    ended = threading.Event()
+
+    def spin() -> None:
+        while not ended.is_set():
+            executor.spin_once(timeout_sec=0.2)
+
+    spinning = threading.Thread(target=spin)
+    spinning.start()
+    try:
+        stop = bench.node.create_client(Trigger, "/capture/stop")
+        assert stop.wait_for_service(LONG)
+        answer = stop.call_async(Trigger.Request())
+        assert bench.call(Trigger, "/capture/status", Trigger.Request()).success
+        assert not answer.done()
+        while not came or (len(came) < 20 and not answer.done()):
+            before = len(came)
+            publisher.publish(Empty())
+            slow.enough.wait(0.05 if len(came) == before else 0.0)
+        stopped = threading.Event()
+        answer.add_done_callback(lambda _: stopped.set())
+        assert stopped.wait(LONG)
+        assert answer.result().message == '{"datasets": ["in time"]}'
+        node.source = SimpleNamespace(topics={}, unused={})  # type: ignore[assignment]
+        split = bench.call(Trigger, "/capture/split", Trigger.Request())
+        assert (split.success, split.message) == (False, "not now")
+    finally:
+        ended.set()
+        spinning.join()
+        executor.shutdown()
+        node.destroy_node()
+
+
+@pytest.mark.parametrize("name", ["drive/1", "../evil", "x" * 300, "CON.zip", "ends.zip"])
+def test_a_sequence_that_can_name_nothing_is_refused(ros_domain: int, name: str) -> None:
+    try:
+        with pytest.raises(UsageError, match=r"^/capture: sequence: .* cannot name a dataset; .* could") as caught:
+            _node(["capture", "--ros-args", "-p", f"sequence:={name}"])
+    finally:
+        rclpy.try_shutdown()
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("-p", "jpeg_quality:=0"), "jpeg_quality: found 0, expected a whole number at least 1, at most 100"),
+        (("-p", "pretriger:=1.0"), "unknown parameter 'pretriger'; did you mean 'pretrigger'?"),
+        (("-p", "rate:=2.0", "-p", "keyframes:=true"), "rate and keyframes exclude each other"),
+        (("-p", "require:=[sonar]"), "require"),
+        (("-p", "nonsense"), "ROS arguments"),
+    ],
+    ids=["range", "unknown", "both", "sensor", "form"],
+)
+def test_wrong_parameters_are_refused(ros_domain: int, arguments: tuple[str, ...], says: str) -> None:
+    try:
+        with pytest.raises(UsageError) as caught:
+            _node(["capture", "--ros-args", *arguments])
+    finally:
+        rclpy.try_shutdown()
+    assert says in str(caught.value)
+    assert caught.value.exit_code == 2

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that meet what they do not expect: a callback that fails, topics of several faults, time that stands still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+for package in ("edgefirst_msgs", "foxglove_msgs"):
+    pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+
+from capturing import SMALL, Bench, Player, frames  # noqa: E402
+from mcap.writer import Writer  # noqa: E402
+
+from edgefirst_ros.messages import VIDEO  # noqa: E402
+from edgefirst_ros.nodes.capture import CaptureNode  # noqa: E402
+from edgefirst_ros.sources.ros import Settling  # noqa: E402
+
+FAILING = """
+import sys
+from edgefirst_ros.nodes import capture
+
+def fail(node):
+    if node.capture is not None and node.capture.status().get("samples", 0) > 20:
+        raise RuntimeError("surprise")
+
+capture.CaptureNode._diagnose = fail
+sys.exit(capture.main(sys.argv[1:]))
+"""
+
+
+def test_a_callback_that_fails_ends_the_node_with_a_complete_dataset(
+    start: Callable[..., Any], bench: Bench, recording: Any, tmp_path: Path
+) -> None:
+    player = Player(bench, recording(seconds=3, topics=["camera"], **SMALL))
+    out = tmp_path / "out"
+    node = start("-c", FAILING, "--ros-args", "-p", f"out:={out}", "-p", "fsync:=false", "-p", "sequence:=failed")
+    player.ready()
+    player.play()
+    assert node.wait(10.0) == 1
+    assert "RuntimeError: surprise" in node.log
+    assert frames(out / "failed.frames.arrow").height > 20
+    assert not list(out.glob("*.partial"))
+
+
+def test_topics_that_cannot_be_played_for_different_reasons(start: Callable[..., Any], tmp_path: Path) -> None:
+    """One is a warning and one is not; a logger does not take both from one place."""
+    path = tmp_path / "two.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        lacking = "/tf", "cdr", "no_such_msgs/msg/Thing"
+        for topic, encoding, kind in (("/fine", "cdr", "std_msgs/msg/Header"), lacking, ("/text", "json", "")):
+            channel = writer.register_channel(topic, encoding, writer.register_schema(kind, "ros2msg", b""))
+            writer.add_message(channel, 10**9, bytes([0, 1, 0, 0, *range(12)]), 10**9)
+        writer.finish()
+    arguments = "-p", f"recording:={path}", "-p", "wait_for_subscribers:=0"
+    node = start("-m", "edgefirst_ros.cli", "play", "--ros-args", *arguments)
+    assert node.wait(20.0) == 0, node.log
+    assert "/tf is not published, 1 messages: no package no_such_msgs here" in node.log
+    assert "/text is not published, 1 messages: its encoding is json, not cdr" in node.log
+
+
+def test_a_replay_tells_its_progress_while_ros_time_stands_still(
+    start: Callable[..., Any], bench: Bench, recording: Any, tmp_path: Path
+) -> None:
+    path = recording(seconds=20, size=(640, 360), topics=["camera"])
+    slow = "-p", "use_sim_time:=true", "-p", "camera_format:=png", "-p", "jobs:=1"
+    arguments = "-p", f"recordings:=['{path}']", "-p", f"out:={tmp_path / 'out'}"
+    node = start("-m", "edgefirst_ros.cli", "replay", "--ros-args", *arguments, *slow)
+    assert node.wait(60.0) == 0, node.log
+    assert len({status.message for status in bench.statuses("replay: conversion")}) > 2
+
+
+def test_a_node_that_is_activated_again_waits_anew_until_the_topics_have_settled(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    node = CaptureNode()
+    node.come_up()
+    long_ago = time.monotonic() - 2 * Settling.LONGEST
+    node._settling.look({"/rear/video": VIDEO}, long_ago)
+    node.trigger_deactivate()
+    node.trigger_activate()
+    assert not node._settling.look({"/rear/video": VIDEO}, time.monotonic())
+    node.trigger_shutdown()
+    node.destroy_node()

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which topics of a system a capture subscribes, and how, as they come, go and have other types than they should."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+for package in ("edgefirst_msgs", "foxglove_msgs"):
+    pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+
+from rclpy.executors import SingleThreadedExecutor  # noqa: E402
+from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: E402
+from waiting import LONG  # noqa: E402
+
+from edgefirst_ros.config import Settings  # noqa: E402
+from edgefirst_ros.messages import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
+from edgefirst_ros.sources import ros  # noqa: E402
+from edgefirst_ros.sources.ros import Graph, RosSource  # noqa: E402
+from edgefirst_ros.topics import choose_topics, expect_topics  # noqa: E402
+
+CAMERA = "/camera/h264"
+TRANSFORM = "geometry_msgs/msg/TransformStamped"
+VOLATILE, KEPT = DurabilityPolicy.VOLATILE, DurabilityPolicy.TRANSIENT_LOCAL
+
+
+def kind_of(schema: str) -> Any:
+    package, _, name = schema.partition("/msg/")
+    return getattr(importlib.import_module(f"{package}.msg"), name)
+
+
+class System:
+    """Two nodes that publish, and one with the source of a capture.
+
+    Each is a participant of its own: in one of them a topic cannot have two types.
+    """
+
+    def __init__(self) -> None:
+        self._contexts = [rclpy.Context() for _ in range(3)]
+        for context in self._contexts:
+            rclpy.init(context=context)
+        names = ("capture", "other", "stranger")
+        self._nodes = [rclpy.create_node(n, context=c) for n, c in zip(names, self._contexts, strict=True)]
+        self.node, self.other, self.stranger = self._nodes
+        self._executor = SingleThreadedExecutor(context=self._contexts[0])
+        self._executor.add_node(self.node)
+        self.came: list[tuple[str, str]] = []
+
+    def close(self) -> None:
+        self._executor.shutdown()
+        for node, context in zip(self._nodes, self._contexts, strict=True):
+            node.destroy_node()
+            rclpy.shutdown(context=context)
+
+    def publish(self, topic: str, schema: str, durability: Any = VOLATILE, node: Any = None) -> Any:
+        qos = QoSProfile(depth=10, durability=durability)
+        return (node or self.other).create_publisher(kind_of(schema), topic, qos)
+
+    def source(self, **settings: Any) -> RosSource:
+        """The source of a capture that begins with all that is published now."""
+        there = {publisher.topic_name for node in (self.other, self.stranger) for publisher in node.publishers}
+        self.until(lambda: all(self.node.count_publishers(topic) for topic in there))
+        graph = Graph(self.node, {})
+        chosen = Settings(**settings)
+        roles = expect_topics(choose_topics(graph.topics, chosen, live=True), chosen)
+        return RosSource(self.node, chosen, roles, lambda m, *_: self.came.append((m.topic, m.schema)), 10)
+
+    def until(self, enough: Callable[[], Any], timeout: float = LONG) -> Any:
+        deadline = time.monotonic() + timeout
+        while not (found := enough()):
+            assert time.monotonic() < deadline
+            self._executor.spin_once(timeout_sec=0.02)
+        return found
+
+    def looks(self, source: RosSource, enough: Callable[[], Any]) -> None:
+        """Let the source look until it is enough."""
+        self.until(lambda: source.refresh() or enough())
+
+    def arrives(self, source: RosSource, publisher: Any) -> None:
+        """A message of the publisher's topic gets through, sooner or later."""
+
+        def received() -> int:
+            return source.topics[publisher.topic_name].received if publisher.topic_name in source.topics else 0
+
+        before = received()
+        self.looks(source, lambda: publisher.publish(publisher.msg_type()) or received() > before)
+
+
+@pytest.fixture
+def system(ros_domain: int) -> Iterator[System]:
+    it = System()
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that came late get their parts without a wait; longer where the type alone tells."""
+    monkeypatch.setattr(ros.Settling, "QUIET", 0.0)
+    monkeypatch.setattr(ros.Settling, "QUIET_TO_GUESS", 0.5)
+
+
+def test_the_publishers_tell_the_type(system: System) -> None:
+    """A subscriber has no say; of publishers that differ those of the expected type are heard."""
+    system.publish(CAMERA, VIDEO)
+    for topic, schema in ((CAMERA, COMPRESSED_IMAGE), ("/camera/h265", VIDEO)):
+        system.stranger.create_subscription(kind_of(schema), topic, print, 10)
+    for topic, of in (("/lidar/points", COMPRESSED_IMAGE), ("/mine", COMPRESSED_IMAGE), ("/neither", IMU)):
+        system.publish(topic, of, node=system.stranger)
+        system.publish(topic, TRANSFORM if of == IMU else CLOUD)
+    system.until(lambda: all(system.node.count_subscribers(topic) for topic in (CAMERA, "/camera/h265")))
+    graph = system.until(lambda: len((graph := Graph(system.node, {"/mine": (CLOUD,)})).mixed) == 3 and graph)
+    topics = {t: graph.topics.get(t) for t in (CAMERA, "/camera/h265", "/lidar/points", "/mine", "/neither")}
+    assert topics == {CAMERA: VIDEO, "/camera/h265": None, "/lidar/points": CLOUD, "/mine": CLOUD, "/neither": None}
+    assert graph.mixed.keys() == {"/lidar/points", "/mine", "/neither"}
+    assert graph.mixed["/lidar/points"].endswith(f"{COMPRESSED_IMAGE}, {CLOUD}; used is {CLOUD}")
+    source = system.source()
+    system.looks(source, lambda: "/lidar/points" in source.topics)
+    assert CLOUD in source.topics["/lidar/points"].mixed
+    assert source.topics[CAMERA].mixed == ""
+
+
+def test_a_topic_of_another_type_has_no_part(system: System) -> None:
+    """As in a recording: it is told, and another one may have the part."""
+    system.publish(CAMERA, VIDEO)
+    wrong = {"/radar/cube": CLOUD, "/gps": IMU, "/model/output": DETECT, "/tf_static": IMU, "/fix": IMU}
+    for topic, schema in wrong.items():
+        system.publish(topic, schema)
+    source = system.source(imu_topic="/fix", gps_topic="/gps")
+    right = system.publish("/maivin/radar/cube", CUBE)
+    system.looks(source, lambda: {*wrong} - {"/fix"} == {*source.unused} and "/maivin/radar/cube" in source.topics)
+    assert source.topics.keys() == {CAMERA, "/maivin/radar/cube", "/fix"}
+    assert source.unused["/gps"] == f"not recorded: its type is {IMU}, expected is {FIX}"
+    system.arrives(source, right)
+    assert {*system.came} == {("/radar/cube", CUBE)}
+
+
+def test_a_topic_that_comes_back_with_another_type(system: System) -> None:
+    camera, cloud = system.publish(CAMERA, VIDEO), system.publish("/lidar/points", CLOUD)
+    source = system.source()
+    system.looks(source, lambda: "/lidar/points" in source.topics)
+    system.other.destroy_publisher(cloud)
+    system.publish("/lidar/points", IMU, node=system.stranger)
+    system.looks(source, lambda: source.topics["/lidar/points"].fault)
+    assert source.topics["/lidar/points"].publishers == 0
+    assert {*source.unused} == {"/lidar/points"}
+    system.arrives(source, camera)
+
+
+def test_results_of_the_older_form_come_late(system: System, at_once: None) -> None:
+    """They are used while those of the newer form have not come; afterwards these come too late, which is told."""
+    system.publish(CAMERA, VIDEO)
+    source = system.source()
+    system.looks(source, lambda: source.topics)
+    boxes = system.publish("/model/boxes2d", DETECT)
+    system.looks(source, lambda: "/model/boxes2d" in source.topics)
+    mask = system.publish("/model/mask_compressed", MASK)
+    for publisher in (boxes, mask):
+        system.arrives(source, publisher)
+    assert {*system.came} == {("/model/boxes2d", DETECT), ("/model/mask_compressed", MASK)}
+    assert (source._roles.model, source._roles.masks) == ("/model/boxes2d", "/model/mask_compressed")
+    system.publish("/model/output", MODEL)
+    system.looks(source, lambda: source.unused)
+    assert source.unused["/model/output"].startswith("not recorded as model: that was /model/boxes2d so far")
+    assert "/model/output" not in source.topics
+
+
+def test_a_position_by_its_type_alone_comes_late(system: System, at_once: None) -> None:
+    system.publish(CAMERA, VIDEO)
+    source = system.source()
+    fix = system.publish("/fix", FIX)
+    system.arrives(source, fix)
+    assert {*system.came} == {("/fix", FIX)}
+    assert source._roles.gps == "/fix"
+    system.publish("/gps", FIX)
+    system.looks(source, lambda: source.unused)
+    assert {*source.unused} == {"/gps"}
+
+
+def test_a_position_of_the_settings_is_waited_for(system: System, at_once: None) -> None:
+    """No other one takes its place."""
+    system.publish(CAMERA, VIDEO)
+    source = system.source(gps_topic="second", model_topic="/results")
+    for topic, schema in (("/gps", FIX), ("/model/output", MODEL)):
+        system.publish(topic, schema)
+    began = time.monotonic()
+    system.looks(source, lambda: time.monotonic() > began + 1.0)
+    assert source.topics.keys() == {CAMERA}
+    for topic, schema in (("/second", FIX), ("/results", DETECT)):
+        system.arrives(source, system.publish(topic, schema))
+    assert {*system.came} == {("/second", FIX), ("/results", DETECT)}
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["replaced", "joined"])
+def test_a_volatile_publisher_after_one_that_keeps_its_messages(system: System, joined: bool) -> None:
+    """It would never reach the subscription that asks for kept messages."""
+    system.publish(CAMERA, VIDEO)
+    kept = system.publish("/lidar/points", CLOUD, KEPT)
+    source = system.source()
+    system.arrives(source, kept)
+    assert source.topics["/lidar/points"].kept
+    if not joined:
+        system.other.destroy_publisher(kept)
+    system.arrives(source, system.publish("/lidar/points", CLOUD))
+    assert not source.topics["/lidar/points"].kept
+
+
+def test_what_is_said_once_is_heard_whoever_spoke_before(system: System) -> None:
+    system.publish(CAMERA, VIDEO)
+    source = system.source()
+    first = system.publish("/tf_static", TRANSFORM)
+    system.arrives(source, first)
+    system.other.destroy_publisher(first)
+    kept = system.publish("/tf_static", TRANSFORM, KEPT)
+    kept.publish(kept.msg_type())  # maybe before it knows of the subscription
+    system.looks(source, lambda: system.came.count(("/tf_static", TRANSFORM)) > 1 and source.topics["/tf_static"].kept)

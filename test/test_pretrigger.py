@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is held for a dataset that begins earlier than it is started."""
+
+import pytest
+
+from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.messages import COMPRESSED_IMAGE, CUBE, Message
+from edgefirst_ros.pretrigger import Arrival, Recent
+from edgefirst_ros.topics import choose_topics
+
+CAMERA, RADAR = "/camera/jpeg", "/radar/cube"
+LOOKBACK = SECOND + SECOND // 10
+"""ns: `lookahead` and `tolerance` at their defaults."""
+SPACING = SECOND // 20
+
+
+def load(recent, seconds, size):
+    """A picture and a cube of `size` bytes 20 times a second each, from 1 s on; returns when the last one came."""
+    now = 0
+    for n in range(seconds * 20):
+        now = SECOND + n * SPACING
+        for topic, schema in ((RADAR, CUBE), (CAMERA, COMPRESSED_IMAGE)):
+            recent.add(Arrival(Message(topic, schema, now, now, n, bytes(size)), now))
+    return now
+
+
+@pytest.fixture
+def held():
+    def make(pretrigger, most):
+        settings = Settings()
+        roles = choose_topics({CAMERA: COMPRESSED_IMAGE, RADAR: CUBE}, settings)
+        recent = Recent(settings, roles, pretrigger * SECOND, most)
+        recent.spread = 0
+        return recent
+
+    return make
+
+
+def test_a_dataset_begins_as_much_earlier_as_it_says(held):
+    recent = held(10, 1 << 30)
+    now = load(recent, 30, 1000)
+    assert recent.begin(now) == now - 10 * SECOND
+    came = {
+        topic: [a.now for a in recent.since(now - 10 * SECOND) if a.message.topic == topic] for topic in (CAMERA, RADAR)
+    }
+    assert came[CAMERA] == list(range(now - 10 * SECOND, now + 1, SPACING))
+    assert came[RADAR] == list(range(now - 10 * SECOND - LOOKBACK, now + 1, SPACING))
+    assert not recent.crowded
+
+
+def test_it_takes_no_more_memory_than_it_may_and_the_first_frames_still_have_their_companions(held):
+    recent = held(60, 4_000_000)
+    now = load(recent, 30, 25_000)  # 1 MB a second
+    assert recent.crowded
+    begin = recent.begin(now)
+    kept = list(recent.since(0))
+    assert sum(len(a.message.data) for a in kept) <= 4_000_000
+    assert now - begin > 2 * SECOND  # of the 4 s there is room for, 1.1 s are the companions' alone
+    assert [a.now for a in kept if a.message.topic == RADAR] == list(range(begin - LOOKBACK, now + 1, SPACING))
+
+
+def test_a_frame_with_all_that_belongs_to_it_is_kept_however_large_it_is(held):
+    recent = held(0, 1 << 20)
+    now = load(recent, 5, 1_000_000)
+    assert recent.crowded
+    assert recent.begin(now) == now
+    assert next(a.now for a in recent.since(now) if a.message.topic == RADAR) == now - LOOKBACK
