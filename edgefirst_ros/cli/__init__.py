@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from edgefirst_ros import __version__
 from edgefirst_ros.cli import (
     capture,
     convert,
@@ -23,13 +25,13 @@ from edgefirst_ros.cli import (
     validate,
 )
 from edgefirst_ros.cli.ros import NODE
+from edgefirst_ros.cli.text import plain, say
 from edgefirst_ros.errors import EdgeFirstError
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
 
 app = typer.Typer(
     name="edgefirst-ros",
-    help="Turn drives recorded with the Maivin into EdgeFirst datasets.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -49,14 +51,30 @@ app.command("replay", context_settings=NODE)(replay.replay)
 app.command("play", context_settings=NODE)(play.play)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"edgefirst-ros {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Turn drives recorded with the Maivin into EdgeFirst datasets."""
+
+
 def main() -> None:
     """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss (dataset.md 8)."""
     try:
         app()
     except EdgeFirstError as error:
-        print(f"edgefirst-ros: {error}", file=sys.stderr)
+        print(plain(f"edgefirst-ros: {error}"), file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:  # a disk or a folder that refuses is no fault of the program
+        print(plain(f"edgefirst-ros: the system refuses: {error}"), file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)

@@ -9,7 +9,7 @@ from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
 
 
 def capture(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
-    """Record datasets from live topics: the capture node of ROS 2.
+    """Record datasets from live topics of ROS 2.
 
     Parameters go behind --ros-args, such as -p out:=datasets -p rate:=1.0 or --params-file config/maivin.yaml.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import plain, say, table
+from edgefirst_ros.cli.text import counted, say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.conversion import Outcome
@@ -20,31 +21,60 @@ if TYPE_CHECKING:
 
 def convert(
     recordings: Annotated[
-        list[Path], typer.Argument(metavar="REC.mcap...", help="Recordings; each becomes a sequence.")
+        list[Path],
+        typer.Argument(metavar="REC.mcap", readable=False, help="Recordings; each becomes a sequence."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the dataset.")],
-    name: Annotated[str | None, typer.Option(help="Name of the dataset; the recording's if there is one.")] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file with settings; options go before it.")] = None,
-    rate: Annotated[float | None, typer.Option(metavar="HZ", help="Samples a second.")] = None,
-    keyframes: Annotated[bool, typer.Option("--keyframes", help="Only keyframes become samples.")] = False,
-    jpeg_quality: Annotated[int | None, typer.Option(metavar="Q", help="Quality of the pictures, 1..100.")] = None,
-    layout: Annotated[str | None, typer.Option(metavar="zip|directory", help="One ZIP, or files.")] = None,
-    schema: Annotated[
-        str | None, typer.Option(metavar="V", help="Annotation schema: 2025.10, 2026.04, 2026.10.")
+    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="Folder for the dataset.")],
+    name: Annotated[
+        str | None, typer.Option(help="Name of the dataset; if not given the recording's, of several the folder's.")
     ] = None,
-    require: Annotated[str | None, typer.Option(metavar="S,...", help="Sensors every sample must have.")] = None,
-    tolerance: Annotated[float | None, typer.Option(metavar="S", help="Furthest a companion may lie, s.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="YAML file with settings; options go before it.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="HZ", help="Samples a second; every frame if not given.")
+    ] = None,
+    keyframes: Annotated[bool, typer.Option("--keyframes", help="Only keyframes become samples.")] = False,
+    jpeg_quality: Annotated[
+        int | None, typer.Option(metavar="Q", help="Quality of the pictures, 1 to 100; 90 if not given.")
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(metavar="zip|directory", help="One ZIP (if not given), or the same members as files.")
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="V", help="Annotation schema: 2025.10, 2026.04 (if not given) or 2026.10."),
+    ] = None,
+    require: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SENSOR,...",
+            help="Leave out samples that lack one of these: radar.cube, radar.targets, radar.clusters, lidar.points.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Furthest a sensor's message may lie from its frame, s; 0.1 if not given."),
+    ] = None,
     time_base: Annotated[
-        str | None, typer.Option(metavar="auto|publish|header|log", help="Which stamps count.")
+        str | None,
+        typer.Option(
+            metavar="auto|header|publish|log",
+            help="Which stamps of the messages count; auto (if not given): the first of these that tell the time.",
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option(metavar="train=0.8,val=0.2", help="Groups and their shares.")] = None,
     reference_topic: Annotated[
-        str | None, typer.Option(metavar="T", help="Topic whose messages are the samples.")
+        str | None, typer.Option(metavar="T", help="Topic whose messages are the samples; the camera if not given.")
     ] = None,
     radar_fields: Annotated[
-        str | None, typer.Option(metavar="message|documented", help="`documented` adds `noise` to radar.pcd.")
+        str | None,
+        typer.Option(metavar="message|documented", help="`documented` adds the field `noise` (NaN) to radar.pcd."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(metavar="N", help="Threads that decode, and that encode.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Threads that decode, and that encode; one per processor if not given."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
@@ -69,7 +99,7 @@ def convert(
         jpeg_quality=jpeg_quality,
         layout=layout,
         schema_version=schema,
-        require=None if require is None else tuple(filter(None, require.split(","))),
+        require=None if require is None else tuple(filter(None, map(str.strip, require.split(",")))),
         tolerance=tolerance,
         time_base=time_base,
         split=split,
@@ -88,10 +118,11 @@ def convert(
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
+    groups = _groups(outcome, settings.split)
     if as_json:
-        say(json.dumps(_as_json(outcome), indent=1))
+        say(json.dumps(_as_json(outcome) | {"groups": groups}, indent=1))
     else:
-        _print(outcome)
+        print_outcome(outcome, groups)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -111,6 +142,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "loss": outcome.loss,
         "time_bases": outcome.time_bases,
         "counts": outcome.counts.plain(),
+        "samples_with": _present(outcome),
         "skew_ms": {sensor: _skew(values) for sensor, values in outcome.skews.items()},
         "notes": outcome.notes,
         "duration_s": outcome.duration,
@@ -118,19 +150,55 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _print(outcome: Outcome) -> None:
+def _present(outcome: Outcome) -> dict[str, int]:
+    """How many samples have a message of each sensor, a position, an attitude: by the table of frames."""
+    from edgefirst_ros.dataset.tablefile import TableFile
+
+    names = {"latitude": "position", "orientation": "attitude"}
+    found: dict[str, int] = {}
+    for batch in TableFile(outcome.paths.frames).batches():
+        for column, values in zip(batch.schema.names, batch.columns, strict=True):
+            sensor = column.removesuffix("_timestamp").replace("_", ".") if column.endswith("_timestamp") else None
+            if name := names.get(column, sensor):
+                found[name] = found.get(name, 0) + len(values) - values.null_count
+    return dict(sorted(found.items()))
+
+
+def _groups(outcome: Outcome, shares: Mapping[str, float]) -> dict[str, int]:
+    """How many samples each group of a split has, also when it has none."""
+    if not shares:
+        return {}
+    import polars as pl
+
+    from edgefirst_ros.cli.info import samples_by_group
+    from edgefirst_ros.dataset.tablefile import TableFile
+
+    if "group" not in TableFile(outcome.paths.arrow).schema.names:
+        return dict.fromkeys(shares, 0)
+    rows = pl.read_ipc(outcome.paths.arrow, columns=["name", "frame", "group"])
+    return dict.fromkeys(shares, 0) | samples_by_group(rows)
+
+
+def print_outcome(outcome: Outcome, groups: Mapping[str, int] | None = None) -> None:
+    """Say what became of a conversion."""
     rows = []
     for topic, count in sorted(outcome.counts.topics.items()):
         reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count.dropped.items()))
-        rows.append((topic, str(count.seen), str(count.written), reasons))
-    say(f"{outcome.samples} samples in {outcome.paths.container}")
+        apart = not count.written and count.seen > sum(count.dropped.values())
+        rows.append((topic, str(count.seen), "-" if apart else str(count.written), reasons))
+    say(f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}")
     say(f"tables: {outcome.paths.arrow}, {outcome.paths.frames}")
     say("")
     table(("topic", "seen", "used", "not used"), rows)
-    if outcome.skews:
+    if any(row[2] == "-" for row in rows):
+        say("-: not a part of samples: read for position, attitude, labels and calibration, or not at all")
+    say("")
+    skews = {sensor: [f"{v:.1f}" for v in _skew(values).values()] for sensor, values in outcome.skews.items()}
+    present = [(name, str(number), *skews.get(name, [""] * 3)) for name, number in _present(outcome).items()]
+    table(("samples with", "number", "skew, ms: p50", "p95", "max"), present)
+    if groups:
         say("")
-        skews = [(sensor, _skew(values)) for sensor, values in sorted(outcome.skews.items())]
-        table(("skew, ms", "p50", "p95", "max"), [(s, *(f"{v:.1f}" for v in k.values())) for s, k in skews])
+        table(("group", "samples"), [(name, str(number)) for name, number in groups.items()])
     say("")
     bases = sorted({base["base"] for base in outcome.time_bases.values()})
     say(f"time base: {', '.join(bases)}")
@@ -138,6 +206,6 @@ def _print(outcome: Outcome) -> None:
         speed = outcome.duration / outcome.seconds
         say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
     for note in outcome.notes:
-        say(f"note: {plain(note)}")
+        say(f"note: {note}")
     if outcome.loss:
         say("finished with loss: see the notes and the column `not used` above")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +15,18 @@ from edgefirst_ros.cli.text import say
 
 
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the recording and the dataset.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option("-o", "--out", readable=False, help="Folder for the recording and the dataset.")
+    ] = Path("demo"),
     seconds: Annotated[float, typer.Option(min=1, max=3600, help="Length of the drive, s.")] = 10.0,
 ) -> None:
-    """Write a synthetic Maivin recording, convert it and check the dataset.
+    """Make a recording, convert it, check the dataset.
+
+    The recording is a synthetic drive with all sensors. What an earlier demo left in the folder is replaced.
 
     Exit codes: as those of convert; 1 as well when the check finds something.
     """
-    from edgefirst_ros.cli.convert import _print
+    from edgefirst_ros.cli.convert import print_outcome
     from edgefirst_ros.cli.info import print_dataset
     from edgefirst_ros.conversion import convert
     from edgefirst_ros.dataset.validate import validate
@@ -29,16 +35,21 @@ def demo(
 
     recipe = Recipe(seconds=seconds)
     recording = out / recording_name(recipe.host, START)
+    partial = out / f"{recording.name}.{os.getpid()}.partial"  # two demos may share a folder
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_recording(recording, recipe)
+        write_recording(partial, recipe)
+        partial.replace(recording)
     except OSError as error:
-        raise DatasetError(f"{recording}: cannot be written: {error}") from error
+        raise DatasetError(f"{recording}: cannot be written: {error.strerror}; name another folder with -o") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
     say(f"recording: {recording}")
     say("")
     with progress(quiet=False) as report:
         outcome = convert(recording, out, overwrite=True, progress=report)
-    _print(outcome)
+    print_outcome(outcome)
     say("")
     print_dataset(outcome.paths.container)
     say("")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import plain, say, table
+from edgefirst_ros.cli.text import say, table
 from edgefirst_ros.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,17 +24,26 @@ WIDTH = 40
 
 
 def export(
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")],
-    to: Annotated[str, typer.Option("--to", metavar="ncore|l5kit|roverd", help="Whose form.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="New folder for it.")],
+    dataset: Annotated[
+        Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="ncore|l5kit|roverd", help="System whose form it gets.")],
+    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for it.")],
     label_map: Annotated[
         list[str] | None,
-        typer.Option(metavar="A=B|FILE", help="Class of l5kit for a label, or a JSON file with such; may be repeated."),
+        typer.Option(metavar="A=B|FILE", help="For l5kit: label=class, or a JSON file with such; may be repeated."),
     ] = None,
-    store: Annotated[str | None, typer.Option(metavar="itar|directory", help="Kind of store of ncore.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="itar|directory", help="For ncore: one file a group of components, or a folder; itar if not given."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Write a dataset in the form of another system, and say where everything went.
+    """Write a dataset in the form of another system.
+
+    The report says where every column and sensor went, and what has no place there.
 
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """
@@ -42,7 +52,7 @@ def export(
 
     keep_buffers()
     labels = None if label_map is None else _labels(label_map)
-    with progress(quiet=as_json) as tell:
+    with explained(dataset), progress(quiet=as_json) as tell:
         done = run(dataset, to, out, labels=labels, store=store, progress=tell)
     show(done, as_json=as_json)
 
@@ -52,13 +62,13 @@ def show(done: Exported, *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({"out": str(done.out), "exit_code": done.exit_code} | done.report.plain(), indent=1))
         raise typer.Exit(done.exit_code)
-    say(plain(f"{done.system}: {done.out}"))
+    say(f"{done.system}: {done.out}")
     say("")
     rows = []
     for line in done.report.lines:
         lost = f"lost: {line.lost}" if line.where and line.lost else line.lost
         number = "" if line.number is None else str(line.number)
-        first, *more = textwrap.wrap(line.what, WIDTH) or [""]
+        first, *more = textwrap.wrap(line.what, WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
         rows.append((first, number, "; ".join(filter(None, (line.where, lost)))))
         rows += [(part, "", "") for part in more]
     table(("what", "number", "where it went"), rows)

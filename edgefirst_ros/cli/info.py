@@ -12,32 +12,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefirst_ros.cli.instead import explained, is_recording
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import plain, say, table
+from edgefirst_ros.cli.text import counted, say, table
 from edgefirst_ros.errors import EdgeFirstError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from edgefirst_ros.messages import Message
 
 SECOND = 1_000_000_000
 
 
 def info(
-    path: Annotated[Path, typer.Argument(help="A recording (REC.mcap) or a dataset.")],
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", readable=False, help="REC.mcap, or OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Say what is in a recording (topics, rates, gaps, clocks) or a dataset (samples, sensors, annotations)."""
-    if path.suffix == ".mcap" or (path.is_file() and _is_mcap(path)):
+    """Say what is in a recording or a dataset.
+
+    Of a recording: topics with rates, gaps and clocks, damage, and what samples would be made of. Of a dataset: samples
+    by sequence, sensor and group, annotations by label.
+
+    Exit codes: 0 read, 1 it cannot be read, 2 wrong usage.
+    """
+    if path.suffix == ".mcap" or is_recording(path):
         facts = recording_facts(path, quiet=as_json)
         say(json.dumps(facts, indent=1)) if as_json else _print_recording(facts)
     else:
-        facts = dataset_facts(path)
+        with explained(path):
+            facts = dataset_facts(path)
         say(json.dumps(facts, indent=1)) if as_json else _print_dataset(facts)
-
-
-def _is_mcap(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(5) == b"\x89MCAP"
 
 
 # ---- recordings --------------------------------------------------------------------------------
@@ -120,11 +128,11 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
 
 
 def _print_recording(facts: dict[str, Any]) -> None:
-    begin = datetime.fromtimestamp((facts["start"] or 0) / SECOND, UTC)
-    say(
-        f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {facts['duration_s']:.1f} s "
-        f"from {begin:%Y-%m-%d %H:%M:%S} UTC"
-    )
+    when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
+    if facts["start"] is not None:
+        begin = datetime.fromtimestamp(facts["start"] / SECOND, UTC)
+        when = f"{facts['duration_s']:.1f} s from {begin:%Y-%m-%d %H:%M:%S} UTC"
+    say(f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}")
     say("")
     rows = []
     for topic in facts["topics"]:
@@ -141,20 +149,20 @@ def _print_recording(facts: dict[str, Any]) -> None:
     say("")
     if "reference" in facts:
         say(
-            f"samples would be made of {plain(facts['reference'])}; time base {facts['time_base']['base']}, "
-            f"{facts['segments']} segments"
+            f"samples would be made of {facts['reference']}; time base {facts['time_base']['base']}, "
+            f"{counted(facts['segments'], 'segment')}"
         )
         for topic, what in facts["time_base"]["topics"].items():
-            say(f"note: {plain(topic)}: {what}")
+            say(f"note: {topic}: {what}")
         for note in facts["notes"]:
-            say(f"note: {plain(note)}")
+            say(f"note: {note}")
     else:
-        say(f"it cannot be converted as it is: {plain(facts['convertible'])}")
+        say(f"it cannot be converted as it is: {facts['convertible']}")
     for damage in facts["damage"]:
-        say(f"damage at byte {damage['offset']}: {plain(damage['what'])}")
+        say(f"damage at byte {damage['offset']}: {damage['what']}")
     for topic in facts["topics"]:
         if topic["undecodable"]:
-            say(f"{plain(topic['topic'])}: {topic['undecodable']} messages cannot be decoded")
+            say(f"{topic['topic']}: {topic['undecodable']} messages cannot be decoded")
 
 
 # ---- datasets ----------------------------------------------------------------------------------
@@ -171,17 +179,25 @@ def dataset_facts(path: Path) -> dict[str, Any]:
     rows = dataset.annotations
     labels: dict[str, int] = {}
     if rows is not None and "label" in rows.columns:
-        counted = rows["label"].drop_nulls().cast(str).value_counts()
-        labels = dict(sorted(counted.iter_rows()))
+        labels = dict(sorted(rows["label"].drop_nulls().cast(str).value_counts().iter_rows()))
     return {
         "dataset": str(path),
         "samples": sum(samples.values()),
         "sequences": dict(sorted(samples.items())),
         "inputs": dict(sorted(inputs.items())),
+        "groups": {} if rows is None else samples_by_group(rows),
         "labels": labels,
         "columns": rows.columns if rows is not None else [],
         "metadata": dataset.metadata,
     }
+
+
+def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
+    """Number of samples by group, of the rows of annotations; samples without a group are not counted."""
+    if "group" not in rows.columns:
+        return {}
+    grouped = rows.select("name", "frame", "group").drop_nulls("group").unique()
+    return dict(sorted(grouped["group"].cast(str).value_counts().iter_rows()))
 
 
 def print_dataset(path: Path) -> None:
@@ -190,13 +206,14 @@ def print_dataset(path: Path) -> None:
 
 
 def _print_dataset(facts: dict[str, Any]) -> None:
-    say(f"{facts['dataset']}: {facts['samples']} samples in {len(facts['sequences'])} sequences")
+    say(f"{facts['dataset']}: {counted(facts['samples'], 'sample')} in {counted(len(facts['sequences']), 'sequence')}")
     say("")
     table(("sequence", "samples"), [(name, str(n)) for name, n in facts["sequences"].items()])
     say("")
     table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
-    if facts["labels"]:
-        say("")
-        table(("label", "annotations"), [(name, str(n)) for name, n in facts["labels"].items()])
+    for what, number in (("group", "samples"), ("label", "annotations")):
+        if facts[f"{what}s"]:
+            say("")
+            table((what, number), [(name, str(n)) for name, n in facts[f"{what}s"].items()])
     say("")
     say(f"annotation columns: {', '.join(facts['columns'])}")

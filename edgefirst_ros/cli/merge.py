@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import plain, say
+from edgefirst_ros.cli.text import counted, say
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.merge import Merged
@@ -18,25 +19,30 @@ if TYPE_CHECKING:
 
 def merge(
     datasets: Annotated[
-        list[Path], typer.Argument(metavar="DATASET...", help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each.")
+        list[Path],
+        typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the merged dataset.")],
+    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="Folder for the merged dataset.")],
     name: Annotated[str | None, typer.Option(help="Name of the merged dataset; the folder's if not given.")] = None,
     rename: Annotated[
         bool, typer.Option("--rename", help="Give a sequence whose name is taken another one, instead of refusing it.")
     ] = False,
-    layout: Annotated[str, typer.Option(metavar="zip|directory", help="One ZIP, or files.")] = "zip",
+    layout: Annotated[
+        str, typer.Option(metavar="zip|directory", help="One ZIP, or the same members as files.")
+    ] = "zip",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Merge datasets to one: members as they are, tables joined, labels united.
+    """Merge datasets to one.
+
+    Members stay as they are, tables are joined, labels united.
 
     Exit codes: 0 all there, 1 nothing written, 2 wrong usage (sequences of one name without --rename, too), 3 something
     could not be taken over (the notes say what).
     """
     from edgefirst_ros.dataset.merge import merge as run
 
-    with progress(quiet=as_json) as report:
+    with explained(*datasets), progress(quiet=as_json) as report:
         merged = run(
             datasets,
             out,
@@ -67,11 +73,11 @@ def _as_json(merged: Merged) -> dict[str, Any]:
 
 
 def _print(merged: Merged) -> None:
-    say(f"{merged.samples} samples in {merged.paths.container}")
+    say(f"{counted(merged.samples, 'sample')} in {merged.paths.container}")
     for dataset, sequences in merged.sequences.items():
         for old, new in sequences.items():
-            say(f"{plain(dataset)}: {plain(old)}" + (f" is now {plain(new)}" if new != old else ""))
+            say(f"{dataset}: {old}" + (f" is now {new}" if new != old else ""))
     for note in merged.notes:
-        say(f"note: {plain(note)}")
+        say(f"note: {note}")
     if merged.loss:
         say("finished with loss: see the notes above")

@@ -4,32 +4,41 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.text import plain, say
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import DatasetError, UsageError
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.migrate import Migration
 
 
 def migrate(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="NAME.arrow, NAME.parquet or NAME.json.")],
-    target: Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="The same; the suffix names the form.")],
-    to: Annotated[str, typer.Option("--to", metavar="V", help="2025.10, 2026.04 or 2026.10.")] = "2026.04",
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", readable=False, help="Annotations: NAME.arrow, NAME.parquet or NAME.json.")
+    ],
+    target: Annotated[
+        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="The same; the suffix names the form.")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="V", help="Version: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[
-        str | None, typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy, ltwh.")
+        str | None,
+        typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy or ltwh."),
     ] = None,
     pixels: Annotated[bool, typer.Option("--pixels", help="Boxes in pixels.")] = False,
     normalised: Annotated[bool, typer.Option("--normalised", help="Boxes in parts of the picture.")] = False,
     location_order: Annotated[
-        str | None, typer.Option(metavar="ORDER", help="What IN really has: lat-lon or lon-lat.")
+        str | None, typer.Option(metavar="ORDER", help="What IN has, if not that of its version: lat-lon or lon-lat.")
     ] = None,
     pose_order: Annotated[
-        str | None, typer.Option(metavar="ORDER", help="What IN really has: yaw-pitch-roll or roll-pitch-yaw.")
+        str | None,
+        typer.Option(
+            metavar="ORDER", help="What IN has, if not that of its version: yaw-pitch-roll or roll-pitch-yaw."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -42,6 +51,7 @@ def migrate(
 
     if pixels and normalised:
         raise UsageError("--pixels and --normalised exclude each other")
+    _refuse_others(source, target)
     report = run(
         source,
         target,
@@ -59,6 +69,19 @@ def migrate(
     raise typer.Exit(report.exit_code)
 
 
+def _refuse_others(source: Path, target: Path) -> None:
+    """Raise DatasetError where IN is no annotations at all, or the folder of OUT is not there."""
+    expected = "expected annotations: NAME.arrow, NAME.parquet or NAME.json"
+    if not os.path.isfile(source):
+        found = "is a folder" if os.path.isdir(source) else "is no file" if os.path.exists(source) else "does not exist"
+        raise DatasetError(f"{source}: {found}; {expected}")
+    if source.suffix == ".zip" or source.name.endswith(".frames.arrow"):
+        found = "has the members" if source.suffix == ".zip" else "is the table of frames"
+        raise DatasetError(f"{source}: {found} of a dataset; {expected}")
+    if not os.path.isdir(target.parent):
+        raise DatasetError(f"{target}: there is no folder {target.parent}; make it first")
+
+
 def _as_json(report: Migration) -> dict[str, Any]:
     return {
         "source": str(report.source),
@@ -74,9 +97,9 @@ def _as_json(report: Migration) -> dict[str, Any]:
 
 
 def _print(report: Migration) -> None:
-    say(plain(f"{report.out}: {report.rows} rows, {report.from_version} to {report.to_version}"))
+    say(f"{report.out}: {report.rows} rows, {report.from_version} to {report.to_version}")
     for what, values in (("changed", report.changed), ("lost", report.lost)):
         for reason, number in values.items():
-            say(plain(f"{what}: {number} x {reason}"))
+            say(f"{what}: {number} x {reason}")
     for note in report.notes:
-        say(plain(f"note: {note}"))
+        say(f"note: {note}")

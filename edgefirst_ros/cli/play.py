@@ -9,7 +9,9 @@ from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
 
 
 def play(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
-    """Publish a recording on ROS 2 topics at its own pace: play --ros-args -p recording:=REC.mcap [-p rate:=2.0].
+    """Publish a recording on ROS 2 topics at its own pace.
+
+    play --ros-args -p recording:=REC.mcap [-p rate:=2.0]
 
     Other parameters: loop, clock, start, duration, topics, wait_for_subscribers, wait_timeout.
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from edgefirst_ros.cli.text import plain
 
 EVERY = 0.1
 LINE_EVERY = 10.0
@@ -33,7 +35,8 @@ def _lines() -> Report:
         now = time.monotonic()
         if now - last["time"] >= LINE_EVERY:
             last["time"] = now
-            print(f"{what}: {100 * done // max(of, 1)} %", file=sys.stderr, flush=True)
+            with suppress(OSError):  # nobody may read it any more; the work goes on
+                print(plain(f"{what}: {100 * done // max(of, 1)} %"), file=sys.stderr, flush=True)
 
     return report
 
@@ -57,14 +60,9 @@ def _bar() -> Iterator[Report]:
             if what not in tasks:
                 for task in tasks.values():
                     bar.update(task, visible=False)
-                tasks[what], began[what] = bar.add_task(_plain(what), rate=""), now
+                tasks[what], began[what] = bar.add_task(plain(what).replace("[", "\\["), rate=""), now
             share = done / max(of, 1) / max(now - began[what], 1e-3)
             rate = f"{done / max(now - began[what], 1e-3):,.0f}/s" if share else ""
             bar.update(tasks[what], completed=done, total=of, rate=rate)
 
         yield report
-
-
-def _plain(text: str) -> str:
-    """The text without what a terminal or rich would take for more than text."""
-    return "".join(c if c.isprintable() else "?" for c in text).replace("[", "\\[")

@@ -9,28 +9,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.text import plain, say, table
+from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.text import say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.recover import Recovery
 
 
 def recover(
-    dataset: Annotated[Path, typer.Argument(help="OUT/NAME, or any of its files.")],
+    dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or any of its files.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be kept and lost.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished dataset of that name.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Complete a dataset whose writing was interrupted: by a power cut, a kill, a disk that was full or removed.
+    """Complete a dataset whose writing was interrupted.
 
+    By a power cut, a kill, a disk that was full or removed.
     Every whole member is kept; the directory of the ZIP and both tables are made from the journals and the members.
 
     Exit codes: 0 all there, 1 nothing could be recovered, 2 wrong usage, 3 something was lost (the report says what).
     """
     from edgefirst_ros.dataset.recover import recover as run
 
-    report = run(dataset, verify=verify, dry_run=dry_run, overwrite=overwrite)
+    with explained(dataset):
+        report = run(dataset, verify=verify, dry_run=dry_run, overwrite=overwrite)
     if as_json:
         say(json.dumps(_as_json(report), indent=1))
     else:
@@ -54,6 +57,7 @@ def _as_json(report: Recovery) -> dict[str, Any]:
         "unstamped": report.unstamped,
         "annotations_lost": report.annotations_lost,
         "rows_dropped": report.rows_dropped,
+        "members_missing": report.members_missing,
         "notes": report.notes,
         "exit_code": report.exit_code,
     }
@@ -72,11 +76,12 @@ def _print(report: Recovery) -> None:
         ("of these with a stamp to 2 s only", str(report.unstamped)),
         ("samples whose annotations may be lost", str(report.annotations_lost)),
         ("samples of the journal that are not there", str(report.rows_dropped)),
+        ("members of the journal that are not there", str(report.members_missing)),
     ]
     table(("what", "number"), rows)
     for lost in report.lost:
-        say(f"lost: {plain(lost.name) or 'no member'} at byte {lost.start}: {plain(lost.why)}")
+        say(f"lost: {lost.name or 'no member'} at byte {lost.start}: {lost.why}")
     if report.lost_stretches > len(report.lost):
         say(f"lost: {report.lost_stretches - len(report.lost)} more places")
     for note in report.notes:
-        say(f"note: {plain(note)}")
+        say(f"note: {note}")

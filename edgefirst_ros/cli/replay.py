@@ -9,7 +9,9 @@ from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
 
 
 def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
-    """Convert recordings as a ROS 2 node: replay --ros-args -p recordings:="['REC.mcap']" -p out:=OUT.
+    """Convert recordings as a ROS 2 node.
+
+    replay --ros-args -p recordings:="['REC.mcap']" -p out:=OUT
 
     Other parameters: name, overwrite, and every setting of `convert`. Progress goes to /diagnostics.
 

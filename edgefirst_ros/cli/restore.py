@@ -13,12 +13,16 @@ from edgefirst_ros.cli.progress import progress
 
 
 def restore(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="What is to be read.")],
-    system: Annotated[str, typer.Option("--from", metavar="ncore|roverd|l5kit", help="Whose form it has.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="New folder for the dataset.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", readable=False, help="Folder that `export` or the other system wrote.")
+    ],
+    system: Annotated[str, typer.Option("--from", metavar="ncore|roverd|l5kit", help="System whose form it has.")],
+    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Make a dataset of what another system has (of l5kit: annotations), and say where everything went.
+    """Make a dataset of what another system has.
+
+    Of l5kit it is annotations alone. The report says where everything went.
 
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """

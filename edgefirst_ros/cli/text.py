@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
+
+from edgefirst_ros.errors import EdgeFirstError
 
 
 def plain(text: str) -> str:
@@ -12,8 +16,29 @@ def plain(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line."""
-    print(text.encode("utf-8", "replace").decode("utf-8"))
+    """Print a line; nothing once nobody reads any more (`| head`), so that the work keeps its exit code.
+
+    Raises EdgeFirstError where standard output takes no more.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        print(plain(text).encode(encoding, "replace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        _discard()
+    except OSError as error:
+        _discard()
+        raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
+
+
+def _discard() -> None:
+    """Let what is printed from now on, and what waits to be, go nowhere."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 sample`, `2 samples`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

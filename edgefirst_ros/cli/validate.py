@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefirst_ros.cli.instead import explained, instead
 from edgefirst_ros.cli.text import plain, say
 
 if TYPE_CHECKING:
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
 
 
 def validate(
-    dataset: Annotated[Path, typer.Argument(help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")],
+    dataset: Annotated[
+        Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
+    ],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     repair: Annotated[bool, typer.Option("--fix", help="First put right what can be in the annotations.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Check a dataset against the format: structure, names, headers, pictures, tables, cross references.
+    """Check a dataset against the format.
+
+    Structure, names, headers, pictures, tables, and what must agree between them.
 
     Exit codes: 0 no errors (with --strict no warnings either), 1 otherwise, 2 wrong usage. With --fix they say what
     is left.
@@ -29,13 +35,16 @@ def validate(
     from edgefirst_ros.dataset.validate import validate as run
     from edgefirst_ros.dataset.validate.fix import fix
 
-    done = fix(dataset) if repair else None
+    with explained(dataset):
+        done = fix(dataset) if repair else None
     report = run(dataset, strict=strict)
     if as_json:
         say(_with_fix(report.to_json(), done))
     else:
         _print(done)
         say(report.to_text())
+        if not report.ok and (hint := instead(dataset)):
+            print(plain(hint), file=sys.stderr)
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -52,8 +61,8 @@ def _print(done: Fix | None) -> None:
     if done is None:
         return
     for (rule, what), number in _listed(done):
-        say(plain(f"{rule} fixed: {number} x {what}"))
-    say(plain(f"the table as it was: {done.kept}" if done.kept else "nothing to fix"))
+        say(f"{rule} fixed: {number} x {what}")
+    say(f"the table as it was: {done.kept}" if done.kept else "nothing to fix")
 
 
 def _listed(done: Fix) -> list[tuple[tuple[str, str], Any]]:

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is given by mistake, and output that nobody takes: what is said, the exit code, what is left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+import edgefirst_ros
+from edgefirst_ros.cli import progress as progress_module
+from edgefirst_ros.cli.export import show
+from edgefirst_ros.cli.instead import explained, instead
+from edgefirst_ros.cli.text import counted
+from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.export import Exported
+from edgefirst_ros.export.report import Report
+
+SMALL = {"seconds": 1, "size": (320, 180)}
+OF_DATASETS = (["info"], ["validate"], ["recover"], ["merge", "-o", "merged"], ["export", "--to", "roverd", "-o", "x"])
+
+
+@pytest.fixture
+def run(command, tmp_path):
+    """Function that runs `edgefirst-ros` with arguments in a temporary folder."""
+
+    def call(*arguments, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+        done = subprocess.run(
+            [*command, *map(str, arguments)], text=True, cwd=tmp_path, timeout=120, check=False, **options
+        )
+        assert "Traceback" not in (done.stderr or ""), done.stderr
+        return done
+
+    return call
+
+
+@pytest.fixture
+def dataset(run, recording, tmp_path):
+    """OUT/NAME of a small dataset, in OUT."""
+    assert run("convert", recording(**SMALL), "-o", "out", "--name", "drive", "--rate", "5").returncode == 0
+    return tmp_path / "out" / "drive"
+
+
+# ---- one thing in place of another -------------------------------------------------------------
+@pytest.mark.parametrize("verb", OF_DATASETS, ids=lambda verb: verb[0])
+def test_a_recording_in_place_of_a_dataset(run, recording, tmp_path, verb):
+    os.link(recording(**SMALL), tmp_path / "drive.zip")  # whatever its name
+    done = run(verb[0], "drive.zip", *verb[1:])
+    if verb[0] == "info":  # which takes both
+        assert (done.returncode, done.stderr) == (0, "")
+        return
+    assert done.returncode == 1
+    assert "edgefirst-ros convert drive.zip -o OUT" in done.stderr
+    assert os.listdir(tmp_path) == ["drive.zip"]
+
+
+@pytest.mark.parametrize("verb", OF_DATASETS, ids=lambda verb: verb[0])
+def test_the_folder_that_datasets_are_in(run, dataset, verb):
+    done = run(verb[0], dataset.parent, *verb[1:])
+    assert done.returncode == 1
+    assert f"give one of them: {dataset}.zip" in done.stderr
+    assert sorted(path.suffix for path in dataset.parent.iterdir()) == [".arrow", ".arrow", ".zip"]
+
+
+def test_hints(tmp_path):
+    for name in ("a.zip", "b/b", "c.txt", "d/x", "lone/lone"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.touch() if path.suffix else path.mkdir()
+    assert f"give one of them: {tmp_path / 'a.zip'}, {tmp_path / 'b'}, {tmp_path / 'lone'}" in instead(tmp_path)
+    assert instead(tmp_path / "lone") == instead(tmp_path / "c.txt") == instead(tmp_path / "none") == ""
+    for number in range(9):
+        (tmp_path / f"{number}.zip").touch()
+    assert instead(tmp_path).endswith(" and 7 more")
+    with pytest.raises(StorageError, match=r"full\n.* is a folder with datasets"), explained(tmp_path):
+        raise StorageError("full")
+    with pytest.raises(DatasetError) as caught, explained(tmp_path / "c.txt"):
+        raise DatasetError("as it is")
+    assert str(caught.value) == "as it is"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("drive.zip", "has the members"),
+        ("drive.frames.arrow", "table of frames"),
+        ("", "is a folder"),
+        ("none.arrow", "does not exist"),
+    ],
+)
+def test_migrate_wants_annotations(run, dataset, given, says):
+    done = run("migrate", dataset.parent / given, "-o", "new.json")
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "expected annotations: NAME.arrow, NAME.parquet or NAME.json" in done.stderr
+    assert not (dataset.parents[1] / "new.json").exists()
+
+
+def test_migrate_does_not_wait_for_a_pipe_and_names_the_folder_that_is_missing(run, dataset, tmp_path):
+    os.mkfifo(tmp_path / "pipe.arrow")
+    assert "is no file" in run("migrate", "pipe.arrow", "-o", "new.json").stderr
+    done = run("migrate", f"{dataset}.arrow", "-o", "none/new.json")
+    assert done.returncode == 1
+    assert "there is no folder none" in done.stderr
+
+
+def test_output_inside_of_what_is_read(run, dataset, tmp_path):
+    assert run("export", f"{dataset}.zip", "--to", "roverd", "-o", "roverd").returncode == 0
+    before = sorted(path.name for path in tmp_path.joinpath("roverd").rglob("*"))
+    (tmp_path / "link").symlink_to("roverd")
+    for out in ("roverd/new", "link/deep/new"):
+        done = run("import", "roverd", "--from", "roverd", "-o", out)
+        assert done.returncode == 2
+        assert "name a folder outside of it" in done.stderr
+    assert sorted(path.name for path in tmp_path.joinpath("roverd").rglob("*")) == before
+
+
+def test_convert_does_not_wait_for_a_pipe(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe.mcap")
+    done = run("convert", "pipe.mcap", "-o", "out")
+    assert done.returncode == 1
+    assert "pipe.mcap" in done.stderr
+
+
+def test_an_unfinished_dataset_is_named_with_what_completes_it(run, tmp_path):
+    (tmp_path / "drive.zip.partial").touch()
+    assert "edgefirst-ros recover drive.zip completes it" in run("info", "drive.zip").stderr
+
+
+def test_validate_names_what_is_missing_once(run):
+    assert "none.zip: none.zip: " not in run("validate", "none.zip").stdout
+
+
+def test_what_may_not_be_read_is_no_wrong_usage(run, tmp_path):
+    for name in ("drive.mcap", "drive.zip"):
+        (tmp_path / name).touch(mode=0o000)
+    denied = run("info", "drive.mcap").stderr
+    if "Permission denied" not in denied:
+        pytest.skip("this user may read everything")
+    for verb in OF_DATASETS:
+        done = run(verb[0], "drive.zip", *verb[1:])
+        assert done.returncode == 1
+        assert "drive.zip" in done.stderr + done.stdout
+
+
+def test_what_the_system_refuses_is_said_without_a_traceback(command, tmp_path):
+    program = (
+        "import sys, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recover as recover\n"
+        "def refuse(*args, **kwargs): raise OSError(28, 'No space left on device', 'some/file')\n"
+        "recover.recover = refuse\n"
+        "sys.argv[1:] = ['recover', 'drive']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+    said = "edgefirst-ros: the system refuses: [Errno 28] No space left on device: 'some/file'\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_names_do_not_steer_the_terminal(run):
+    assert "\x1b" not in run("info", "\x1b[31mred.mcap").stderr
+    assert "\x1b" not in run("demo", "-o", "\x1b[31mred", "--seconds", "1").stdout
+
+
+def test_spaces_in_a_list_of_sensors(run, recording):
+    required = "radar.cube, lidar.points"
+    done = run("convert", recording(**SMALL), "-o", "out", "--rate", "5", "--require", required)
+    assert done.returncode == 0, done.stderr
+
+
+# ---- output that nobody takes ------------------------------------------------------------------
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_does_not_change_the_exit_code(run, recording, dataset, unbuffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    reading, writing = os.pipe()
+    os.close(reading)
+    calls = {
+        ("convert", str(recording(**SMALL)), "-o", "other", "--rate", "5"): 0,
+        ("convert", str(recording(**SMALL, drop_video={20}, sequence_gaps=True)), "-o", "loss"): 3,
+        ("info", f"{dataset}.zip", "--json"): 0,
+        ("validate", f"{dataset}.zip"): 0,
+        ("validate", "nowhere"): 1,
+    }
+    for arguments, code in calls.items():
+        done = run(*arguments, stdout=writing, env=environment)
+        assert (done.returncode, done.stderr) == (code, "")
+    os.close(writing)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_standard_output_that_takes_no_more_is_an_error(run, dataset):
+    with open("/dev/full", "w") as full:
+        done = run("info", f"{dataset}.zip", stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.startswith("edgefirst-ros: standard output: cannot write: No space left on device")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_characters_that_the_terminal_does_not_have(run, recording, tmp_path):
+    path = tmp_path / "ünï.mcap"
+    os.link(recording(**SMALL), path)
+    done = run("info", path, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert "?n?.mcap" in done.stdout
+
+
+def test_progress_goes_on_where_nobody_reads_it(monkeypatch):
+    class Gone:
+        def isatty(self):
+            return False
+
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(progress_module, "LINE_EVERY", 0.0)
+    monkeypatch.setattr(sys, "stderr", Gone())
+    with progress_module.progress(quiet=False) as report:
+        report("reading", 1, 2)
+
+
+# ---- demo --------------------------------------------------------------------------------------
+def test_an_interrupted_demo_leaves_no_half_recording(command, tmp_path):
+    process = subprocess.Popen([*command, "demo", "-o", tmp_path / "here", "--seconds", "600"])
+    while not list(tmp_path.glob("here/*.partial")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_demo_where_no_folder_can_be(run, tmp_path):
+    (tmp_path / "file").touch()
+    for out in ("file", "file/below"):
+        done = run("demo", "-o", out, "--seconds", "1")
+        assert done.returncode == 1
+        assert "name another folder with -o" in done.stderr
+
+
+# ---- what is said ------------------------------------------------------------------------------
+def test_version(run):
+    assert run("--version").stdout == f"edgefirst-ros {edgefirst_ros.__version__}\n"
+
+
+def test_every_verb_is_said_in_a_line(run):
+    for line in run("--help").stdout.partition("Commands:")[2].splitlines():
+        assert not line.endswith("..."), line
+
+
+def test_counted():
+    assert [counted(n, "sample") for n in (0, 1, 2)] == ["0 samples", "1 sample", "2 samples"]
+
+
+def test_the_summary_says_what_samples_have_and_which_topics_are_no_part_of_them(run, recording):
+    path = recording(**SMALL)
+    text = run("convert", path, "-o", "out").stdout
+    shown = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
+    assert shown["/gps"][1] == shown["/tf_static"][1] == "-"
+    assert shown["/camera/h264"] == ["30", "30"]
+    told = json.loads(run("convert", path, "-o", "again", "--json").stdout)
+    frames = edgefirst_ros.Dataset(told["dataset"]).frames
+    expected = {
+        "position": frames["latitude"].count(),
+        "attitude": frames["orientation"].count(),
+        "lidar.points": frames["lidar_points_timestamp"].count(),
+        "radar.cube": frames["radar_cube_timestamp"].count(),
+        "radar.targets": frames["radar_targets_timestamp"].count(),
+    }
+    assert told["samples_with"] == expected == {name: int(shown[name][0]) for name in expected}
+
+
+def test_info_says_the_groups(run, recording):
+    path = recording(seconds=3, size=(320, 180))
+    (path.parent / "settings.yaml").write_text("split: {train: 0.5, val: 0.5}\nsplit_block: 1.0\nsplit_gap: 0.1\n")
+    done = run("convert", path, "-o", "out", "--name", "split", "--config", path.parent / "settings.yaml")
+    assert done.returncode == 0, done.stderr
+    groups = json.loads(run("info", "out/split", "--json").stdout)["groups"]
+    assert set(groups) == {"train", "val"}
+    assert 0 < sum(groups.values()) < 90
+    shown = f"train  {groups['train']:>7}\nval    {groups['val']:>7}\n"
+    assert shown in run("info", "out/split").stdout
+    assert shown in done.stdout
+
+
+def test_a_group_that_got_nothing_is_shown(run, recording):
+    path = recording(**SMALL)
+    done = run("convert", path, "-o", "out", "--split", "train=0.8,val=0.2", "--json")
+    groups = json.loads(done.stdout)["groups"]  # one block: all or nothing
+    assert list(groups) == ["train", "val"]
+    assert sorted(groups.values()) == [0, 30]
+    done = run("convert", path, "-o", "out", "--split", "train=0.8,val=0.2", "--overwrite")
+    assert f"group  samples\ntrain  {groups['train']:>7}\nval    {groups['val']:>7}\n" in done.stdout
+
+
+def test_info_of_a_recording_without_messages(run, recording):
+    done = run("info", recording(seconds=1, topics=set()))
+    assert done.returncode == 0
+    assert "MB, no messages" in done.stdout
+    assert "1970" not in done.stdout
+
+
+def test_names_in_reports_are_not_cut(capsys):
+    report = Report("roverd")
+    name = "maivin-with-a-long-name-00000001_2018_08_02_16_15_20.frames.arrow"
+    report.add(name, number=1, where="there")
+    with pytest.raises(typer.Exit):
+        show(Exported("roverd", Path("out"), report), as_json=False)
+    assert f"{name}       1  there" in capsys.readouterr().out
