@@ -14,12 +14,19 @@ from edgefirst_ros.sensors.picture_file import check_png
 
 BENCHMARK = Path(__file__).resolve().parents[1] / "benchmark"
 KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml", "left"]
-PLANTED = """
+NUMBERED = """
+
+def _number():
+    import builtins, sys
+    calls = builtins.calls = getattr(builtins, "calls", -1) + 1
+    return int([-1, -1, -1, *sys.argv[6:]][calls])  # three inputs before the first are for warming up
+"""
+PLANTED = f"""{NUMBERED}
 
 def _settings(folder, data):
-    import builtins, os, threading
+    import os, threading
     import numpy as np
-    number = builtins.number = getattr(builtins, "number", -4) + 1  # three inputs before the first are for warming up
+    number = _number()
     if number == 1:
         raise EdgeFirstError("refused")
     if number == 2:
@@ -31,7 +38,7 @@ def _settings(folder, data):
     if number == 5:
         np.empty(1 << 36, np.uint8)  # nothing is touched
     if number == 6:
-        np.ones(100_000_000, np.uint8)
+        np.ones(50_000_000, np.uint8)
     if number == 7:
         os.symlink("/", folder / ".." / "link")
     if number == 8:
@@ -39,12 +46,11 @@ def _settings(folder, data):
             pass
     return True
 """
-DYING = """
+DYING = f"""{NUMBERED}
 
 def _settings(folder, data):
-    import builtins, os
-    number = builtins.number = getattr(builtins, "number", -4) + 1
-    if number == 2:
+    import os
+    if _number() == 2:
         os.abort()
     return True
 """
@@ -72,8 +78,8 @@ def planted(tmp_path):
         shutil.copytree(BENCHMARK, tmp_path / "project" / "benchmark", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(BENCHMARK.parent / "config", tmp_path / "project" / "config")
         script = tmp_path / "project" / "benchmark" / "fuzz.py"
-        text = script.read_text().replace("LONGEST_CPU = 5.0", "LONGEST_CPU = 0.2")
-        script.write_text(text.replace("LARGEST_RISE = 1 << 30", "LARGEST_RISE = 60 << 20"))
+        text = script.read_text().replace("LONGEST_CPU = 5.0", "LONGEST_CPU = 1.5")
+        script.write_text(text.replace("LARGEST_RISE = 1 << 30", "LARGEST_RISE = 30 << 20"))
         with (script.parent / "fuzzing" / "targets.py").open("a") as file:
             file.write(target)
         return script
