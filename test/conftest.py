@@ -11,8 +11,8 @@ from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recordi
 
 
 def pytest_collection_modifyitems(items):
-    """The longest test first: at the end the other processes would wait for the one that has it."""
-    items.sort(key=lambda item: item.name != "test_every_damaged_variant")
+    """The longest tests first: at the end the other processes would wait for the one that has them."""
+    items.sort(key=lambda item: item.name not in ("test_every_damaged_variant", "test_real_video_with_damage"))
 
 
 @pytest.fixture(scope="session")

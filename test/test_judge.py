@@ -31,6 +31,21 @@ CHECKED = (
     *(f"ARROW{n:02d}" for n in range(1, 16)),
 )
 """All checks but those of the archive's form and the vendor's client, which no damage to a recording can touch."""
+SMALL = {"seconds": 4, "size": (256, 144), "lidar_points": 300, "cube_shape": (2, 32, 2, 32), "gop": 15}
+VIDEO = (
+    "b-frames-h264",
+    "b-frames-lost-reference",
+    "b-frames-open-gop-h265",
+    "chunk-bit-flip",
+    "damaged-access-unit",
+    "lost-keyframe",
+    "lost-messages",
+    "mid-gop-start",
+    "out-of-order-stamps",
+    "parameter-sets-once",
+    "truncated-mid-chunk",
+)
+"""Variants that change the video."""
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
@@ -66,7 +81,7 @@ def test_real_recordings(path, mode, tmp_path, judge, capsys):
     ids=str,
 )
 def test_a_synthetic_recording_with_all_topics(recording, settings, options, tmp_path, judge, capsys):
-    path = recording(seconds=4, size=(640, 360), lidar_points=3000)
+    path = recording(**SMALL)
     outcome = convert(path, tmp_path, **settings)
     assert outcome.exit_code == 0
     assert not judge(path, dataset(outcome), *options, capsys=capsys)
@@ -83,41 +98,43 @@ def test_a_synthetic_recording_with_all_topics(recording, settings, options, tmp
     ids=["open-gop", "boxes2d", "clock-offset", "full-range"],
 )
 def test_synthetic_recordings_of_other_kinds(recording, faults, tmp_path, judge, capsys):
-    path = recording(seconds=3, size=(640, 360), **faults)
+    path = recording(**{**SMALL, **faults})
     outcome = convert(path, tmp_path)
     assert not judge(path, dataset(outcome), capsys=capsys)
 
 
 @pytest.fixture(scope="module")
 def variants(tmp_path_factory):
-    """Folder of damaged variants of the shortest real recording with video, and what must come of them."""
+    """Function that gives a folder of damaged variants of a recording, and what must come of them."""
     script = SHARED / "judge" / "variants.py"
-    source = next((path for path in REAL if path.stem.startswith("highway")), None)
-    if source is None or not script.is_file():
-        pytest.skip("no recording or no judge at hand")
-    folder = tmp_path_factory.mktemp("variants")
+    if not script.is_file():
+        pytest.skip("the judge is not at hand")
     spec = importlib.util.spec_from_file_location("variants", script)
     module = importlib.util.module_from_spec(spec)
     sys.modules["variants"] = module
     sys.path.insert(0, os.fspath(script.parent))
     spec.loader.exec_module(module)
-    arguments = sys.argv
-    sys.argv = ["variants.py", os.fspath(source), os.fspath(folder), "--seconds", "4"]
-    try:
-        module.main()
-    finally:
-        sys.argv = arguments
-    return folder
+
+    def make(source, names=()):
+        folder = tmp_path_factory.mktemp("variants")
+        arguments = sys.argv
+        only = ["--only", *names] if names else []
+        sys.argv = ["variants.py", os.fspath(source), os.fspath(folder), "--seconds", "4", *only]
+        try:
+            module.main()
+        finally:
+            sys.argv = arguments
+        return folder, json.loads((folder / "EXPECT.json").read_text())["variants"]
+
+    return make
 
 
-def test_every_damaged_variant(variants, tmp_path, judge, capsys, subtests):
-    expected = json.loads((variants / "EXPECT.json").read_text())["variants"]
-    assert len(expected) > 50
+def assert_as_expected(folder, expected, tmp_path, judge, capsys, subtests):
     for file, wanted in expected.items():
         with subtests.test(wanted["variant"]):
             out = tmp_path / wanted["variant"]
             try:
-                outcome = convert(variants / file, out)
+                outcome = convert(folder / file, out)
                 code, samples = outcome.exit_code, outcome.samples
             except EdgeFirstError as error:
                 code, samples = error.exit_code, 0
@@ -126,4 +143,19 @@ def test_every_damaged_variant(variants, tmp_path, judge, capsys, subtests):
             least, most = wanted["samples"]
             assert least <= samples <= most
             if samples:
-                assert not judge(variants / file, dataset(outcome), "--only", *CHECKED, capsys=capsys)
+                assert not judge(folder / file, dataset(outcome), "--only", *CHECKED, capsys=capsys)
+
+
+def test_every_damaged_variant(recording, variants, tmp_path, judge, capsys, subtests):
+    folder, expected = variants(recording(**SMALL))
+    assert len(expected) > 55
+    assert_as_expected(folder, expected, tmp_path, judge, capsys, subtests)
+
+
+def test_real_video_with_damage(variants, tmp_path, judge, capsys, subtests):
+    source = next((path for path in REAL if path.stem.startswith("highway")), None)
+    if source is None:
+        pytest.skip("no recording at hand")
+    folder, expected = variants(source, VIDEO)
+    assert len(expected) == len(VIDEO)
+    assert_as_expected(folder, expected, tmp_path, judge, capsys, subtests)
