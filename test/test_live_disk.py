@@ -168,8 +168,9 @@ def scenario(name, path, out):
     facts["free"] = free_bytes(Path(out))
     names = [thread.name for thread in threading.enumerate()]
     facts["threads"] = [name for name in names if name.startswith(("choose", "decode", "write", "encode"))]
-    feed.capture.close()
-    return {**facts, "failures": feed.capture.failures, "lossy": feed.capture.lossy}
+    feed.capture.close()  # the other dataset may still be completed
+    seen = {name: getattr(feed.capture, name) for name in ("finished", "failures", "lossy")}
+    return {**facts, **seen}
 
 
 # ---- gone --------------------------------------------------------------------------------------
