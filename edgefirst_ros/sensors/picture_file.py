@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The structure of picture files: segments of a JPEG, chunks of a PNG, and whether all of them are there.
 
-The pixels are not looked at.  Source: ITU-T T.81, PNG 3.
+The pixels are not decoded.  Source: ITU-T T.81, PNG 3.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+import numpy as np
 from isal import isal_zlib
 
 from edgefirst_ros.errors import MessageError
@@ -18,8 +19,9 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 SOI, EOI, SOS, DQT, APP0, APP1 = 0xD8, 0xD9, 0xDA, 0xDB, 0xE0, 0xE1
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """JPEG markers that begin a frame and give its size."""
+BETWEEN = frozenset({0xC4, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE})
+"""Markers of segments that may stand between the scans: tables, the number of lines, what applications put there."""
 MAX_SIDE = 65535
-TAIL = 4096
 
 
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
@@ -56,8 +58,8 @@ def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
 def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
     """(width, height) of a JPEG whose structure is whole.
 
-    SOI, well-formed segments with a quantisation table and a frame header up to the first scan, EOI at the end; what
-    stands behind it is tolerated.  Raises MessageError("undecodable") otherwise.  The scan itself is not looked at.
+    SOI, well-formed segments with a quantisation table and a frame header, scans in which nothing stands that cannot
+    stand there, EOI at the end; what comes behind it is tolerated.  Raises MessageError("undecodable") otherwise.
     """
     data = memoryview(jpeg).cast("B")
     size, tables, scan = None, 0, 0
@@ -69,10 +71,28 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
     if size is None or not tables or not scan:
         missing = "frame header" if size is None else "scan" if tables else "quantisation table"
         raise MessageError("undecodable", f"JPEG without a {missing}")
-    mark = bytes((0xFF, EOI))  # within a scan these two bytes cannot stand together
-    if mark not in bytes(data[max(scan, len(data) - TAIL) :]) and mark not in bytes(data[scan:]):
-        raise MessageError("undecodable", "JPEG without its end")
+    _check_scans(data, scan)
     return size
+
+
+def _check_scans(data: memoryview, scan: int) -> None:
+    """Look for a marker among the coded pixels: of changed bytes one in 256 begins what a decoder gives up at."""
+    codes = np.frombuffer(data, np.uint8)[scan:]
+    found = np.flatnonzero((codes[:-1] == 0xFF) & (codes[1:] != 0))
+    kinds = codes[found + 1]
+    found = found[(kinds < 0xD0) | ((kinds > 0xD7) & (kinds != 0xFF))] + scan
+    behind = scan
+    for place in map(int, found):
+        if place < behind:  # within a segment
+            continue
+        marker = data[place + 1]
+        if marker == EOI:
+            return
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        behind = place + 2 + length
+        if marker not in BETWEEN or length < 2 or (marker != SOS and data[behind : behind + 1] != b"\xff"):
+            raise MessageError("undecodable", f"JPEG with marker {marker:02x} in its pixels, at {place}")
+    raise MessageError("undecodable", "JPEG without its end")
 
 
 def check_png(png: Buffer) -> tuple[int, int]:

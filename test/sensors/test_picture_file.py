@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from small_pictures import jpeg, png
 
 from edgefirst_ros.errors import MessageError
@@ -38,6 +42,28 @@ def test_every_truncation_is_seen():
         for end in range(len(data)):
             with pytest.raises(MessageError, match="undecodable"):
                 check(data[:end])
+
+
+def test_what_no_decoder_takes_is_seen():
+    """Bytes that were changed among the coded pixels, wherever Pillow gives up; and nothing else of what encoders make."""
+    pixels = np.random.default_rng(1).integers(0, 256, (96, 128, 3), np.uint8)
+    random, refused = Random(1), 0
+    for options in ({}, {"progressive": True}, {"restart_marker_rows": 1}, {"quality": 100, "optimize": True}):
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "JPEG", **options)
+        whole = file.getvalue()
+        assert check_jpeg(whole) == check_jpeg(whole[:-2] + b"\xff" + whole[-2:]) == (128, 96)
+        first = whole.rindex(b"\xff\xda") + 14  # a table that is changed is not seen
+        for _ in range(200):
+            place, length = random.randrange(first, len(whole) - 300), random.choice([1, 30, 300])
+            damaged = whole[:place] + random.randbytes(length) + whole[place + length :]
+            try:
+                Image.open(io.BytesIO(damaged)).load()
+            except OSError:
+                refused += 1
+                with pytest.raises(MessageError, match="undecodable"):
+                    check_jpeg(damaged)
+    assert refused > 50
 
 
 def test_every_flipped_bit_of_a_png_is_seen():

@@ -25,7 +25,7 @@ def _camera(subject: Subject) -> View | None:
 
 @rule("IMG001", "error", "pictures are whole JPEG and PNG files")
 def whole(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG."""
+    """Markers, segments, pixels (not decoded) and end of a JPEG; chunks, their CRC and end of a PNG."""
     view = subject.view
     if view is None or view.kind not in PICTURES or not view.data:
         return
