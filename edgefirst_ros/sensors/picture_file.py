@@ -90,7 +90,7 @@ def _check_scans(data: memoryview, scan: int) -> None:
             return
         length = int.from_bytes(data[place + 2 : place + 4], "big")
         behind = place + 2 + length
-        if marker not in BETWEEN or length < 2 or (marker != SOS and data[behind : behind + 1] != b"\xff"):
+        if marker not in BETWEEN or length < 2 or (marker != SOS and bytes(data[behind : behind + 1]) != b"\xff"):
             raise MessageError("undecodable", f"JPEG with marker {marker:02x} in its pixels, at {place}")
     raise MessageError("undecodable", "JPEG without its end")
 

@@ -45,7 +45,7 @@ def test_every_truncation_is_seen():
 
 
 def test_what_no_decoder_takes_is_seen():
-    """Bytes that were changed among the coded pixels, wherever Pillow gives up; and nothing else of what encoders make."""
+    """Bytes changed among the coded pixels, wherever Pillow gives up; and nothing of what encoders make."""
     pixels = np.random.default_rng(1).integers(0, 256, (96, 128, 3), np.uint8)
     random, refused = Random(1), 0
     for options in ({}, {"progressive": True}, {"restart_marker_rows": 1}, {"quality": 100, "optimize": True}):
