@@ -118,7 +118,7 @@ class NodeProcess:
     """A node in a process of its own, with what it printed."""
 
     def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
-        self._command = " ".join(command)
+        self.command = " ".join(command)
         self._log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -134,7 +134,7 @@ class NodeProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            pytest.fail(f"{self._command} did not end within {timeout} s; it printed:\n{self.log}")
+            pytest.fail(f"{self.command} did not end within {timeout} s; it printed:\n{self.log}")
 
     def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = 30.0) -> int:
         """Exit code, after the signal; where nothing is to be done it takes far less than that on an idle machine."""
@@ -161,6 +161,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
         if node.process.poll() is None:
             node.process.kill()
             node.process.wait()
+        print(f"{node.command} ended with {node.process.returncode} and printed:\n{node.log}")  # seen where a test fails
 
 
 def clean_environment() -> dict[str, str]:
