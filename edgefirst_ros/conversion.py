@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.assembly import Assembly
-from edgefirst_ros.config import SECOND, Settings, load, nanoseconds
+from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
@@ -27,6 +27,7 @@ from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.resumption import finished, take_over
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
+from edgefirst_ros.settings_file import load
 from edgefirst_ros.skews import Skews
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.split import Splitter

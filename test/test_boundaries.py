@@ -19,7 +19,8 @@ SENSORS = {*BASE, "sensors"}
 LOWER = {*SENSORS, "sources", "sync", "dataset", "counts", "stage", "skews", "split", "topics", "survey"}
 MAY_IMPORT = {
     "errors": set(),
-    "config": {"errors"},
+    "config": set(),
+    "settings_file": {"config", "errors"},
     "cdr": set(),
     "messages": {"cdr", "errors"},
     "sensors": SENSORS,
@@ -45,7 +46,7 @@ MAY_IMPORT = {
     "take": {*LOWER, "assembly", "pipeline", "pretrigger", "session"},
     "listening": {*BASE, "sync", "topics"},
     "live": {*LOWER, "listening", "pretrigger", "session", "take"},
-    "conversion": {*LOWER, "assembly", "pipeline", "resumption", "session"},
+    "conversion": {*LOWER, "assembly", "pipeline", "resumption", "session", "settings_file"},
     "synthetic": {*SENSORS, "synthetic"},
     "export": {*SENSORS, "dataset", "export"},
 }
@@ -68,7 +69,7 @@ OUTER = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("dataset/",),
-    "yaml": ("config.py",),
+    "yaml": ("settings_file.py",),
     "ncore": ("export/ncore/",),
     "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
     "upath": ("export/ncore/",),

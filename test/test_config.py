@@ -5,8 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from edgefirst_ros.config import Settings, load, nanoseconds
+from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.settings_file import load
 
 BAD = [
     ("reference_topic", "[1, 2]", "[1, 2]"),
@@ -19,6 +20,9 @@ BAD = [
     ("rate", ".inf", "inf"),
     ("rate", "1.0e+7", "10000000.0"),
     ("rate", "fast", "fast"),
+    ("rate", "yes", "true found"),
+    ("jpeg_quality", "on", "true found"),
+    ("streams.radar.cube.tolerance", "no", "false found"),
     ("keyframes", "perhaps", "perhaps"),
     ("require", "[radar.cubes]", "radar.cubes"),
     ("require", "radar.cube", "list (found 'radar.cube'"),

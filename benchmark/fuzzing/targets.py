@@ -12,7 +12,7 @@ from typing import Any
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts, recording_facts
-from edgefirst_ros.config import Settings, load
+from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.recover import recover
 from edgefirst_ros.dataset.validate import validate
@@ -28,6 +28,7 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, inser
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
+from edgefirst_ros.settings_file import load
 from fuzzing import recovering, seeds
 from fuzzing.mutate import units
 

@@ -21,8 +21,9 @@ from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgefirst_ros.config import SENSORS, explain
+from edgefirst_ros.config import SENSORS
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.settings_file import explain
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 Value = bool | int | float | str | list[str]
