@@ -8,6 +8,7 @@ ever paired by counting: each unit goes into the decoder with its number as pts,
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from edgefirst_ros.sensors.bitstream import (
     H264,
     H265,
     NO_PICTURE,
+    START_CODE,
     UNDECODABLE,
     Tracker,
     Unit,
@@ -35,6 +37,11 @@ HARMLESS = (
     "Increasing reorder buffer",  # output order only
 )
 """What libavcodec says at level error without any harm to a picture."""
+HARMFUL = ("Skipping invalid undecodable NALU",)
+"""What it says only as a warning: of H.265 that breaks off, where the rest of the picture is what another one left."""
+BEYOND = b"\xff" * 1024
+"""What stands behind each unit of H.265: a slice that was cut goes on in it, as coefficients that there cannot be.
+libavcodec does not look where a slice ends, and decodes zeros for the rest of the picture without a word."""
 LARGEST_BACKLOG = 64 << 20
 """Bytes of units that wait to be wanted; with more, the oldest are decoded all the same."""
 UNIT_BYTES = 500
@@ -49,6 +56,22 @@ def codec_of(form: str) -> str:
         return CODECS[form.strip().lower()]
     except KeyError:
         raise MessageError(UNDECODABLE, f"video format {form!r}; expected h264 or h265") from None
+
+
+def _harms(level: int, text: str) -> bool:
+    """Whether what libavcodec says means that a picture is not as it was."""
+    import av
+
+    if level > av.logging.ERROR:
+        return any(harmful in text for harmful in HARMFUL)
+    return not any(harmless in text for harmless in HARMLESS)
+
+
+def with_end(data: bytes, codec: str) -> bytes:
+    """An access unit of which libavcodec notices where it was cut."""
+    last = data.rfind(START_CODE)
+    slice_last = codec == "hevc" and 0 <= last < len(data) - 3 and data[last + 3] >> 1 & 63 < 32
+    return data + BEYOND if slice_last else data
 
 
 def tracker_of(codec: str) -> Tracker:
@@ -96,8 +119,9 @@ class VideoReader:
     ) -> None:
         import av
 
-        av.logging.set_level(av.logging.ERROR)  # without a level nothing can be captured
+        av.logging.set_level(av.logging.WARNING)  # without a level nothing can be captured
         av.logging.set_skip_repeated(False)  # the same complaint about two units is two complaints
+        logging.getLogger("libav").setLevel(logging.ERROR)  # warnings of others, about nothing that matters here
         self.codec = codec
         self._alone = alone
         self._limits = limits
@@ -234,7 +258,7 @@ class VideoReader:
         """Pictures that come out for this data, and whether it went in without complaint."""
         import av
 
-        packet = av.Packet(data)
+        packet = av.Packet(data if number is None or self._hardware else with_end(data, self.codec))
         packet.pts = packet.dts = number
         frames: list[Any] = []
         with av.logging.Capture() as log:
@@ -242,7 +266,7 @@ class VideoReader:
                 frames = self._decoder.decode(packet)
             except av.FFmpegError:
                 return [], False
-        return frames, all(any(harmless in text for harmless in HARMLESS) for _, _, text in log)
+        return frames, not any(_harms(level, text) for level, _, text in log)
 
     def _prime(self, sets: bytes) -> None:
         """Give the decoder parameter sets by themselves: they may be damaged though the unit behind them is not."""
