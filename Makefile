@@ -10,7 +10,7 @@ demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
 
 test: .venv-test/ready
-	$(TEST)/python -m pytest -n 2 --dist worksteal
+	$(TEST)/python -m pytest -n 3 --dist worksteal
 
 lint: .venv-test/ready
 	$(TEST)/ruff check .
