@@ -32,10 +32,14 @@ class Model(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_yes_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes `yes` for 1, and so would a rate."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
-            raise ValueError(f"{str(value).lower()} found, which only a switch can be")
+    def _yes_for_switches_only(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes `yes` for 1, and so would a rate, or the share of a group."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        found = value if isinstance(value, bool) else None
+        if kind == dict[str, float] and isinstance(value, dict):
+            found = next((one for one in value.values() if isinstance(one, bool)), None)
+        if found is not None and kind is not bool:
+            raise ValueError(f"{str(found).lower()} found, which only a switch can be")
         return value
 
 

@@ -58,6 +58,7 @@ BAD = [
     ("split", "{train: 1.5, val: -0.5}", "1.5"),
     ("split", "{train: .nan, val: 1}", "nan"),
     ("split", "{train: 0, val: 1}", "train"),
+    ("split", "{train: yes}", "true found"),
     ("split", "{'../x': 1}", "../x"),
     ("split", "{'': 1}", "''"),
     ("split", "[train, val]", "train"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +38,11 @@ HARMLESS = (
     "Increasing reorder buffer",  # output order only
 )
 """What libavcodec says at level error without any harm to a picture."""
-HARMFUL = ("Skipping invalid undecodable NALU",)
-"""What it says only as a warning: of H.265 that breaks off, where the rest of the picture is what another one left."""
+HARMFUL = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s")
+"""What it says only as a warning: of a slice of H.265 that breaks off, where the rest is what another picture left.
+It says the same of messages beside the picture, which cameras fill as they like."""
 BEYOND = b"\xff" * 1024
-"""What stands behind each unit of H.265: a slice that was cut goes on in it, as coefficients that there cannot be.
+"""What stands behind each unit of H.265: a slice that was cut goes on in it, mostly as coefficients that cannot be.
 libavcodec does not look where a slice ends, and decodes zeros for the rest of the picture without a word."""
 LARGEST_BACKLOG = 64 << 20
 """Bytes of units that wait to be wanted; with more, the oldest are decoded all the same."""
@@ -63,12 +65,12 @@ def _harms(level: int, text: str) -> bool:
     import av
 
     if level > av.logging.ERROR:
-        return any(harmful in text for harmful in HARMFUL)
+        return HARMFUL.match(text) is not None
     return not any(harmless in text for harmless in HARMLESS)
 
 
 def with_end(data: bytes, codec: str) -> bytes:
-    """An access unit of which libavcodec notices where it was cut."""
+    """An access unit of which libavcodec mostly notices where it was cut."""
     last = data.rfind(START_CODE)
     slice_last = codec == "hevc" and 0 <= last < len(data) - 3 and data[last + 3] >> 1 & 63 < 32
     return data + BEYOND if slice_last else data

@@ -19,9 +19,13 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 SOI, EOI, SOS, DQT, APP0, APP1 = 0xD8, 0xD9, 0xDA, 0xDB, 0xE0, 0xE1
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """JPEG markers that begin a frame and give its size."""
-BETWEEN = frozenset({0xC4, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE})
+BETWEEN = frozenset({0xC4, 0xCC, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE})
 """Markers of segments that may stand between the scans: tables, the number of lines, what applications put there."""
+MOST_SEGMENTS = 1000
+"""Of these; a progressive picture has some dozens."""
 MAX_SIDE = 65535
+WINDOW = 1 << 18
+"""Bytes that are looked through at a time."""
 
 
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
@@ -77,21 +81,22 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
 
 def _check_scans(data: memoryview, scan: int) -> None:
     """Look for a marker among the coded pixels: of changed bytes one in 256 begins what a decoder gives up at."""
-    codes = np.frombuffer(data, np.uint8)[scan:]
-    found = np.flatnonzero((codes[:-1] == 0xFF) & (codes[1:] != 0))
-    kinds = codes[found + 1]
-    found = found[(kinds < 0xD0) | ((kinds > 0xD7) & (kinds != 0xFF))] + scan
-    behind = scan
-    for place in map(int, found):
-        if place < behind:  # within a segment
-            continue
-        marker = data[place + 1]
-        if marker == EOI:
-            return
-        length = int.from_bytes(data[place + 2 : place + 4], "big")
-        behind = place + 2 + length
-        if marker not in BETWEEN or length < 2 or (marker != SOS and bytes(data[behind : behind + 1]) != b"\xff"):
-            raise MessageError("undecodable", f"JPEG with marker {marker:02x} in its pixels, at {place}")
+    behind, segments = scan, 0
+    for start in range(scan, len(data) - 1, WINDOW):
+        codes = np.frombuffer(data[start : start + WINDOW + 1], np.uint8)
+        found = np.flatnonzero((codes[:-1] == 0xFF) & (codes[1:] != 0))
+        kinds = codes[found + 1]
+        for place in (found[(kinds < 0xD0) | ((kinds > 0xD7) & (kinds != 0xFF))] + start).tolist():
+            if place < behind:  # within a segment
+                continue
+            marker = data[place + 1]
+            if marker == EOI:
+                return
+            length = int.from_bytes(data[place + 2 : place + 4], "big")
+            behind, segments = place + 2 + length, segments + 1
+            whole = length >= 8 if marker == SOS else length >= 2 and bytes(data[behind : behind + 1]) == b"\xff"
+            if marker not in BETWEEN or not whole or segments > MOST_SEGMENTS:
+                raise MessageError("undecodable", f"JPEG with marker {marker:02x} in its pixels, at {place}")
     raise MessageError("undecodable", "JPEG without its end")
 
 

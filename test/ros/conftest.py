@@ -114,12 +114,12 @@ def ros_domain(domains: Domains, request: pytest.FixtureRequest, monkeypatch: py
         domains.leave()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run a test here once more where it failed, which the summary tells as a rerun.
 
     Whatever else runs on the machine may hold up a process, or what it sends, for longer than anything is waited for.
     """
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("rerunfailures") else ():
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=1))
 

@@ -176,6 +176,16 @@ def test_h265_that_breaks_off():
         assert sum(withheld) >= 0.9 * len(withheld) > 20
 
 
+@pytest.mark.parametrize("message", [b"\x05\x03abc\x80", b"\xe5\x04abcd", b"\x05\x40", b""])
+def test_messages_beside_the_picture_do_no_harm(message):
+    """Of what libavcodec cannot read there it says the same as of a slice."""
+    made = stream("h265")
+    ahead = {n: b"\x00\x00\x01\x4e\x01" + message + data for n, data in enumerate(made.units)}
+    behind = {n: data + b"\x00\x00\x01\x50\x01" + message for n, data in enumerate(made.units)}
+    for messages in (ahead, behind):
+        assert read(VideoReader("hevc"), messages, made.shown) == dict(enumerate(made.pictures))
+
+
 def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
     made = stream("h264-b")
     for position in range(5, 40):

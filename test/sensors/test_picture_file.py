@@ -66,6 +66,19 @@ def test_what_no_decoder_takes_is_seen():
     assert refused > 50
 
 
+def test_what_may_stand_between_scans():
+    whole = jpeg(progressive=True)
+    second = whole.index(b"\xff\xda", whole.index(b"\xff\xda") + 2)
+    for kind, taken in ((0xCC, 1), (0xDD, 1), (0xEF, 1), (0xFE, 900), (0xFE, 2000), (0xC9, 1), (0x01, 1)):
+        more = b"\xff" + bytes((kind,)) + b"\x00\x03\xff"
+        data = whole[:second] + more * taken + whole[second:]
+        if taken < 1000 and kind not in (0xC9, 0x01):
+            assert check_jpeg(data) == (64, 48)
+        else:
+            with pytest.raises(MessageError, match="undecodable"):
+                check_jpeg(data)
+
+
 def test_every_flipped_bit_of_a_png_is_seen():
     data = png()
     for n in range(len(data)):
