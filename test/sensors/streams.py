@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,6 +17,8 @@ from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
 SIZE = (128, 96)
+SLICE_SKIPPED = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s")
+"""A warning that is one of a picture; others are of what stands beside it."""
 X264 = "keyint=12:min-keyint=12:scenecut=0:threads=1:"
 X265 = "keyint=12:min-keyint=12:scenecut=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none:"
 SLICED = "keyint=12:min-keyint=12:scenecut=0:frame-threads=1:info=0:log-level=none:"  # slices need a pool
@@ -121,7 +124,7 @@ def plainly(codec, units) -> tuple[dict[int, bytes], set[int], dict[int, int | N
             except av.FFmpegError:
                 frames = []
                 complaints.add(number)
-        if log:
+        if any(level <= av.logging.ERROR or SLICE_SKIPPED.match(text) for level, _, text in log):
             complaints.add(number)
         for frame in frames:
             found[frame.pts] = planes(frame)

@@ -24,7 +24,7 @@ REPEATED = [kind for kind in KINDS if not kind.endswith("-once")]
 
 @pytest.fixture(autouse=True)
 def complaints():
-    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_level(av.logging.WARNING)
     av.logging.set_skip_repeated(False)
 
 

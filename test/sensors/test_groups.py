@@ -22,7 +22,7 @@ from edgefirst_ros.sensors.groups import GroupReader, _size
 @pytest.fixture(autouse=True)
 def tight(monkeypatch):
     """Groups as short as can be, and little room, so that threads wait for one another all the time."""
-    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_level(av.logging.WARNING)
     av.logging.set_skip_repeated(False)
     monkeypatch.setattr(groups, "SHORTEST", 1)
     monkeypatch.setattr(groups, "AHEAD_BYTES", 40_000)
