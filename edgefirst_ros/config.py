@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -22,6 +23,15 @@ SECOND = 1_000_000_000
 SENSORS = ("radar.cube", "radar.targets", "radar.clusters", "lidar.points")
 """Companion sensors, by the name of their topic with a dot."""
 
+
+def _no_switch(value: Any) -> Any:
+    """Python takes `yes` for 1, and so would a rate, or the share of a group."""
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} found, which only a switch can be")
+    return value
+
+
+Share = Annotated[float, BeforeValidator(_no_switch)]
 Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
 
 
@@ -33,14 +43,7 @@ class Model(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _yes_for_switches_only(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes `yes` for 1, and so would a rate, or the share of a group."""
-        kind = cls.model_fields[str(info.field_name)].annotation
-        found = value if isinstance(value, bool) else None
-        if kind == dict[str, float] and isinstance(value, dict):
-            found = next((one for one in value.values() if isinstance(one, bool)), None)
-        if found is not None and kind is not bool:
-            raise ValueError(f"{str(found).lower()} found, which only a switch can be")
-        return value
+        return value if cls.model_fields[str(info.field_name)].annotation is bool else _no_switch(value)
 
 
 class Stream(Model):
@@ -130,7 +133,7 @@ class Settings(Model):
         "2026.04", description="Version of the annotation schema"
     )
     layout: Literal["zip", "directory"] = Field("zip", description="One ZIP, or the same members as files")
-    split: dict[str, float] = Field(
+    split: dict[str, Share] = Field(
         default_factory=dict, description="Groups and their shares, such as train: 0.8, val: 0.2"
     )
     split_block: float = Field(10.0, gt=0, le=86400, description="Length of a block of time that stays in one group, s")

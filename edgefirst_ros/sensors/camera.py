@@ -69,8 +69,8 @@ def _harms(level: int, text: str) -> bool:
     return not any(harmless in text for harmless in HARMLESS)
 
 
-def with_end(data: bytes, codec: str) -> bytes:
-    """An access unit of which libavcodec mostly notices where it was cut."""
+def _with_end(data: bytes, codec: str) -> bytes:
+    """An access unit of which libavcodec mostly notices where it was cut, if it ends with a slice."""
     last = data.rfind(START_CODE)
     slice_last = codec == "hevc" and 0 <= last < len(data) - 3 and data[last + 3] >> 1 & 63 < 32
     return data + BEYOND if slice_last else data
@@ -260,7 +260,7 @@ class VideoReader:
         """Pictures that come out for this data, and whether it went in without complaint."""
         import av
 
-        packet = av.Packet(data if number is None or self._hardware else with_end(data, self.codec))
+        packet = av.Packet(data if self._hardware else _with_end(data, self.codec))
         packet.pts = packet.dts = number
         frames: list[Any] = []
         with av.logging.Capture() as log:
