@@ -19,7 +19,7 @@ from typing import Any
 
 from edgefirst_ros.config import SECOND, LiveSettings, Settings, nanoseconds
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.space import Headroom
+from edgefirst_ros.dataset.storage.space import Headroom
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError
 from edgefirst_ros.listening import Listening
 from edgefirst_ros.messages import Message, decode

@@ -14,7 +14,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.rebuild import REFERENCE
-from edgefirst_ros.dataset.seen import NewMessages
+from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sync.clock import TimeBase

@@ -16,7 +16,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.claim import create_anew, give_back, reporting, write_at
+from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
 from edgefirst_ros.errors import DatasetError, StorageError
 
 if TYPE_CHECKING:

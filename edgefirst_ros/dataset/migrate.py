@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.boxes import LAYOUTS
-from edgefirst_ros.dataset.claim import claim_file, give_back, reporting
 from edgefirst_ros.dataset.forms.change import RASTER, Boxes, Change
 from edgefirst_ros.dataset.forms.flatten import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.forms.read import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.forms.write import FORMS, write_rows
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.syncing import sync_folder
+from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
+from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.versions import Survey, survey, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError
 

@@ -7,11 +7,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from edgefirst_ros.dataset.archive import ArchiveWriter, Container
-from edgefirst_ros.dataset.claim import claim_folder, reopen_file, reopen_folder, reporting
-from edgefirst_ros.dataset.folder import DirectoryWriter
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.placing import refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter, Container
+from edgefirst_ros.dataset.storage.folder import DirectoryWriter
+from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting
 from edgefirst_ros.errors import DatasetError, StorageError
 
 

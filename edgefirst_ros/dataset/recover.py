@@ -16,17 +16,17 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.archive import ArchiveWriter
-from edgefirst_ros.dataset.claim import reporting
-from edgefirst_ros.dataset.container import Archive
 from edgefirst_ros.dataset.journal import read_journal, remade_path
 from edgefirst_ros.dataset.leftover import Found, Leftover
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.rebuild import REFERENCE, Rebuilt, recounted
-from edgefirst_ros.dataset.scan import Lost, missing
-from edgefirst_ros.dataset.seen import FrameSet, NewMessages, Seen, keys_of
 from edgefirst_ros.dataset.state import is_cut, is_sealed, locate_any, tidy, unfinished
+from edgefirst_ros.dataset.storage.access import Archive
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter
+from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, Seen, keys_of
+from edgefirst_ros.dataset.storage.scan import Lost, missing
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.dataset.tables import seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError

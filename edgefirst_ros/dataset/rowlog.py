@@ -17,7 +17,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import create_anew, give_back, reporting, write_at
+from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
 
 _LARGEST = 1 << 26
 """Bytes that are read of a log: far more than come in a flush interval."""

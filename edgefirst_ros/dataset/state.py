@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
-from edgefirst_ros.dataset.claim import reporting
-from edgefirst_ros.dataset.container import Archive
 from edgefirst_ros.dataset.journal import remade_path
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.placing import remove_tree
 from edgefirst_ros.dataset.rowlog import is_plain_file
+from edgefirst_ros.dataset.storage.access import Archive
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tablefile import TableFile
 from edgefirst_ros.errors import DatasetError
 

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError
 
 NOT_FOLLOWED = "a symbolic link, which an import does not follow"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgefirst_ros.dataset.claim import claim_folder, reporting
-from edgefirst_ros.dataset.syncing import sync_disk, sync_folder
+from edgefirst_ros.dataset.storage.lock import claim_folder, reporting
+from edgefirst_ros.dataset.storage.syncing import sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
 
 FEW = 100

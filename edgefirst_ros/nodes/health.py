@@ -13,7 +13,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgefirst_ros.counts import LOSS
-from edgefirst_ros.dataset.space import free_bytes
+from edgefirst_ros.dataset.storage.space import free_bytes
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.sources.ros import TopicState

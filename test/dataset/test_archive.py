@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import archive
-from edgefirst_ros.dataset.archive import ArchiveWriter
-from edgefirst_ros.dataset.folder import DirectoryWriter
 from edgefirst_ros.dataset.names import KINDS, member_name
-from edgefirst_ros.dataset.zipformat import dos_time
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter
+from edgefirst_ros.dataset.storage.folder import DirectoryWriter
+from edgefirst_ros.dataset.storage.zipformat import dos_time
 from edgefirst_ros.errors import DatasetError, StorageError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z
@@ -380,7 +380,7 @@ def test_directory_is_not_complete_once_the_disk_refused_to_keep_it(tmp_path, mo
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("edgefirst_ros.dataset.folder.sync_disk", refuse)
+        patch.setattr("edgefirst_ros.dataset.storage.folder.sync_disk", refuse)
         with pytest.raises(StorageError, match="Input/output error"):
             writer.flush(sync=True)
     writer.flush(sync=False)

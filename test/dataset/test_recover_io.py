@@ -51,7 +51,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch):
     with pytest.MonkeyPatch.context() as quick:
-        for place in ("os.fsync", "edgefirst_ros.dataset.folder.sync_disk"):  # nothing here is about waiting
+        for place in ("os.fsync", "edgefirst_ros.dataset.storage.folder.sync_disk"):  # nothing here is about waiting
             quick.setattr(place, lambda *_: None)
         yield Disk(monkeypatch)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample
-from edgefirst_ros.dataset.archive import ArchiveWriter
-from edgefirst_ros.dataset.space import Headroom, Reserve, StillThere, free_bytes, largest_file
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter
+from edgefirst_ros.dataset.storage.space import Headroom, Reserve, StillThere, free_bytes, largest_file
 from edgefirst_ros.errors import StorageError
 
 MIB = 1 << 20
@@ -60,7 +60,7 @@ def test_the_reserve_takes_space_and_gives_it_back(tmp_path):
 def test_a_reserve_that_cannot_be_had(tmp_path):
     code = f"""
         from pathlib import Path
-        from edgefirst_ros.dataset.space import Reserve
+        from edgefirst_ros.dataset.storage.space import Reserve
         from edgefirst_ros.errors import StorageError
         reserve = Reserve(Path({os.fspath(tmp_path / "x")!r}))
         reserve.hold(100)
@@ -84,7 +84,7 @@ def test_the_largest_file_is_that_of_the_process(tmp_path):
         5 * MIB,
         f"""
         from pathlib import Path
-        from edgefirst_ros.dataset.space import largest_file
+        from edgefirst_ros.dataset.storage.space import largest_file
         limit = largest_file(Path({os.fspath(tmp_path / "x")!r}))
         limit.check(5 << 20)
         try:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from edgefirst_ros.dataset.container import DEFLATED, STORED, Archive
+from edgefirst_ros.dataset.storage.access import DEFLATED, STORED, Archive
+from edgefirst_ros.dataset.storage.zipformat import DESCRIPTOR, LOCAL, LOCAL_MARK, UTF8
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject
-from edgefirst_ros.dataset.zipformat import DESCRIPTOR, LOCAL, LOCAL_MARK, UTF8
 from edgefirst_ros.errors import DatasetError
 
 ZIP64_EXTRA = 1

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.claim import reporting
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 
 Records = NDArray[np.void]

@@ -21,7 +21,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import ArrayLike, NDArray
 
-from edgefirst_ros.dataset.claim import byte_views, write_at
+from edgefirst_ros.dataset.storage.lock import byte_views, write_at
 from edgefirst_ros.dataset.tables import json_text
 from edgefirst_ros.errors import DatasetError
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.container import Container
 from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.storage.access import Container
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.roverd.channels import INDEX, LARGEST, META, STAMPS, RawWriter, Reader
 from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgefirst_ros.dataset.claim import NEW_FILE, OPEN_FOLDER, byte_views, give_back, reporting, write_at
-from edgefirst_ros.dataset.seen import Seen
-from edgefirst_ros.dataset.space import StillThere
-from edgefirst_ros.dataset.syncing import sync_disk
+from edgefirst_ros.dataset.storage.lock import NEW_FILE, OPEN_FOLDER, byte_views, give_back, reporting, write_at
+from edgefirst_ros.dataset.storage.member_index import Seen
+from edgefirst_ros.dataset.storage.space import StillThere
+from edgefirst_ros.dataset.storage.syncing import sync_disk
 from edgefirst_ros.errors import StorageError
 
 if TYPE_CHECKING:

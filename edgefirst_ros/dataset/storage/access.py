@@ -14,7 +14,7 @@ from typing import Protocol
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.zipformat import LOCAL, LOCAL_MARK
+from edgefirst_ros.dataset.storage.zipformat import LOCAL, LOCAL_MARK
 from edgefirst_ros.errors import DatasetError
 
 LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one

@@ -9,7 +9,7 @@ import os
 import resource
 from pathlib import Path
 
-from edgefirst_ros.dataset.claim import create_anew, give_back, reporting
+from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting
 from edgefirst_ros.errors import StorageError
 
 _STEP = 1 << 20

@@ -15,10 +15,10 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import reporting
 from edgefirst_ros.dataset.names import KIND_OF, KINDS, Member, member_name, parse_member, safe_name
 from edgefirst_ros.dataset.rowlog import is_plain_file
-from edgefirst_ros.dataset.zipformat import (
+from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.zipformat import (
     CENTRAL_MARK,
     DEFLATED,
     DESCRIPTOR,

@@ -16,12 +16,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.claim import byte_views, claim_file, give_back, reopen_file, reporting, write_at
 from edgefirst_ros.dataset.names import parse_member
-from edgefirst_ros.dataset.scan import Lost, scan
-from edgefirst_ros.dataset.seen import Seen
-from edgefirst_ros.dataset.space import StillThere, largest_file
-from edgefirst_ros.dataset.zipformat import END_BYTES, Entry, central_record, end_records, local_header, new_entry
+from edgefirst_ros.dataset.storage.lock import byte_views, claim_file, give_back, reopen_file, reporting, write_at
+from edgefirst_ros.dataset.storage.member_index import Seen
+from edgefirst_ros.dataset.storage.scan import Lost, scan
+from edgefirst_ros.dataset.storage.space import StillThere, largest_file
+from edgefirst_ros.dataset.storage.zipformat import (
+    END_BYTES,
+    Entry,
+    central_record,
+    end_records,
+    local_header,
+    new_entry,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
