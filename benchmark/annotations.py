@@ -53,8 +53,8 @@ def batches(rows: int):
 
 def write(rows: int, out: str) -> None:
     from edgefirst_ros.dataset import schema
-    from edgefirst_ros.dataset.forms.write import write_rows
-    from edgefirst_ros.dataset.versions import survey, written_columns
+    from edgefirst_ros.dataset.tables.forms.write import write_rows
+    from edgefirst_ros.dataset.tables.versions import survey, written_columns
 
     made = list(batches(rows))
     begin()
@@ -66,7 +66,7 @@ def write(rows: int, out: str) -> None:
 
 
 def read(path: str) -> None:
-    from edgefirst_ros.dataset.forms import read_annotations
+    from edgefirst_ros.dataset.tables.forms import read_annotations
 
     begin()
     print(sum(batch.num_rows for batch in read_annotations(path).batches()), file=sys.stderr)

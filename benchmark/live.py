@@ -26,7 +26,7 @@ import rclpy
 from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
-from edgefirst_ros.dataset.journal import read_journal
+from edgefirst_ros.dataset.tables.journal import read_journal
 from edgefirst_ros.messages import VIDEO, header_stamp
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording

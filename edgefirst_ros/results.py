@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.dataset.outline import outline
+from edgefirst_ros.dataset.tables.outline import outline
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import MASK_REASONS, Context, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.topics import Roles

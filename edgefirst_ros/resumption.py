@@ -13,7 +13,7 @@ from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.reader import parsed
 from edgefirst_ros.dataset.state import tidy
-from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from edgefirst_ros import Dataset, conversion, convert
 from edgefirst_ros import assembly as assembling
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.outline import outline_of_png
+from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.live import Capture
 from edgefirst_ros.results import outline_into

@@ -152,7 +152,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _present(outcome: Outcome) -> dict[str, int]:
     """How many samples have a message of each sensor, a position, an attitude: by the table of frames."""
-    from edgefirst_ros.dataset.tablefile import TableFile
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
     names = {"latitude": "position", "orientation": "attitude"}
     found: dict[str, int] = {}
@@ -171,7 +171,7 @@ def _groups(outcome: Outcome, shares: Mapping[str, float]) -> dict[str, int]:
     import polars as pl
 
     from edgefirst_ros.cli.info import samples_by_group
-    from edgefirst_ros.dataset.tablefile import TableFile
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
     if "group" not in TableFile(outcome.paths.arrow).schema.names:
         return dict.fromkeys(shares, 0)

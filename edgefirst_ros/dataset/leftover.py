@@ -16,15 +16,15 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, read_checkpoints
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member, safe_name
-from edgefirst_ros.dataset.rowlog import is_plain_file, read_log
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter, Container
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import reopen_folder, reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, files, missing, present, scan, whole_samples
 from edgefirst_ros.dataset.storage.zipformat import Entry, unix_time
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, read_checkpoints
+from edgefirst_ros.dataset.tables.rowlog import is_plain_file, read_log
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_nam
 from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.dataset.storage.access import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.storage.zipformat import Deflated
-from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.uniting import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError

@@ -14,15 +14,15 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.boxes import LAYOUTS
-from edgefirst_ros.dataset.forms.change import RASTER, Boxes, Change
-from edgefirst_ros.dataset.forms.flatten import ANNOTATION, SAMPLE
-from edgefirst_ros.dataset.forms.read import JSON_SUFFIX, Annotations, read_annotations
-from edgefirst_ros.dataset.forms.write import FORMS, write_rows
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
-from edgefirst_ros.dataset.versions import Survey, survey, written_columns
+from edgefirst_ros.dataset.tables.boxes import LAYOUTS
+from edgefirst_ros.dataset.tables.forms.change import RASTER, Boxes, Change
+from edgefirst_ros.dataset.tables.forms.flatten import ANNOTATION, SAMPLE
+from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations, read_annotations
+from edgefirst_ros.dataset.tables.forms.write import FORMS, write_rows
+from edgefirst_ros.dataset.tables.versions import Survey, survey, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError
 
 OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "mask_interpretation")

@@ -7,10 +7,10 @@ import os
 import shutil
 from pathlib import Path
 
-from edgefirst_ros.dataset.journal import remade_path
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.dataset.tables.journal import remade_path
 from edgefirst_ros.errors import DatasetError
 
 

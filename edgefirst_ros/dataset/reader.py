@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
 from edgefirst_ros.dataset.storage.access import Container, open_container
-from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from edgefirst_ros.counts import INTERRUPTED
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.dataset.leftover import Found
 from edgefirst_ros.dataset.names import Member
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.exif import ExifFound, read_exif
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll

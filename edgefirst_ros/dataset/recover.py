@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.journal import read_journal, remade_path
 from edgefirst_ros.dataset.leftover import Found, Leftover
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
@@ -27,8 +26,9 @@ from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, Seen, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, missing
-from edgefirst_ros.dataset.tablefile import TableFile
-from edgefirst_ros.dataset.tables import seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
+from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
 
 LISTED = 100

@@ -8,13 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
-from edgefirst_ros.dataset.journal import remade_path
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.placing import remove_tree
-from edgefirst_ros.dataset.rowlog import is_plain_file
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.journal import remade_path
+from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.errors import DatasetError
 
 _LAYOUTS: tuple[Layout, ...] = get_args(Layout)

@@ -15,12 +15,12 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms import read_annotations
-from edgefirst_ros.dataset.forms.table import annotation_path
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.dataset.query import sorted_rows
 from edgefirst_ros.dataset.reader import Dataset, parsed
+from edgefirst_ros.dataset.tables.forms import read_annotations
+from edgefirst_ros.dataset.tables.forms.table import annotation_path
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.masks import VOID, encode_classes
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset.tables.forms import read_annotations
 
 F32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 COORDINATE = st.floats(0, 1, width=32)

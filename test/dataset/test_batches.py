@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.batches import even_batches, rebuilt
-from edgefirst_ros.dataset.rings import join, split, without_broken
+from edgefirst_ros.dataset.tables.batches import even_batches, rebuilt
+from edgefirst_ros.dataset.tables.rings import join, split, without_broken
 
 
 def separated(rings):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError, UsageError
 
 

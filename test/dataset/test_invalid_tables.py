@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 

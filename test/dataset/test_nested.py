@@ -8,7 +8,7 @@ import pytest
 from annotation_tables import rows_of, store, table
 
 from edgefirst_ros import migrate
-from edgefirst_ros.dataset.forms import nested, read_annotations, write
+from edgefirst_ros.dataset.tables.forms import nested, read_annotations, write
 from edgefirst_ros.errors import DatasetError
 
 # Source: EdgeFirst Dataset Format, "JSON Format (Nested)"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset.forms import nested, read_annotations
-from edgefirst_ros.dataset.forms.flatten import Flattener
-from edgefirst_ros.dataset.forms.pieces import Pieces, ends
+from edgefirst_ros.dataset.tables.forms import nested, read_annotations
+from edgefirst_ros.dataset.tables.forms.flatten import Flattener
+from edgefirst_ros.dataset.tables.forms.pieces import Pieces, ends
 from edgefirst_ros.errors import DatasetError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(['a"b', "\\", '{"', "\\\\"])
@@ -206,7 +206,7 @@ def test_values_deep_in_each_other_are_no_crash(tmp_path, depth, first, key, beg
     usual = '{"name": "a", "annotations": [{"polygon": null, "box2d": {"x": 1, "y": 1, "w": 1, "h": 1}}]},' * first
     deep = f'{{"name": "a", "annotations": [{{"{key}": {begin * depth}1{end * depth}}}]}}'
     (tmp_path / "a.json").write_text(f"[{usual}{deep}]")
-    code = "import sys; from edgefirst_ros.dataset.forms import nested, read_annotations; nested.CHUNK = 1000; "
+    code = "import sys; from edgefirst_ros.dataset.tables.forms import nested, read_annotations; nested.CHUNK = 1000; "
     code += "read_annotations(sys.argv[1])"
     run = subprocess.run([sys.executable, "-c", code, tmp_path / "a.json"], check=False, capture_output=True, text=True)
     skipped = {60: {0}, 5_000: {0, 1}, 200_000: {1}}  # how deep json goes hangs on the version of Python

@@ -13,7 +13,7 @@ from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, sam
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.recover import recover
-from edgefirst_ros.dataset.rowlog import read_log
+from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.dataset.validate import validate
 
 SAMPLES = [sample(frame) for frame in range(6)]

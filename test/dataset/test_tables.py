@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal
-from edgefirst_ros.dataset.tables import json_text, seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal
+from edgefirst_ros.dataset.tables.seal import json_text, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError
 
 
@@ -307,8 +307,8 @@ def test_no_json(value):
 GROWTH = """
 import pathlib, sys
 from functools import partial
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal
-from edgefirst_ros.dataset.tables import seal_annotations
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal
+from edgefirst_ros.dataset.tables.seal import seal_annotations
 folder = pathlib.Path(sys.argv[1])
 peaks = []
 for rows in (4_000, 24_000):

@@ -15,7 +15,7 @@ from handmade_dataset import good, write
 from PIL import Image
 
 from edgefirst_ros import migrate
-from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset.tables.forms import read_annotations
 
 CLIENT = f"{sys.prefix}/bin/edgefirst-client"
 RLE = {"counts": [0, 5, 75, 5, 7915], "size": [80, 100]}  # columns first: five pixels of the first two columns

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample, archive, locate
-from edgefirst_ros.dataset.journal import read_journal
 from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.tables.journal import read_journal
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SEQUENCE = "maivin_2026_01_02_03_04_05"

@@ -12,7 +12,7 @@ import pytest
 from l5kit_truth import official
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.forms import read_annotations
+from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.table import NestedTable
-from edgefirst_ros.dataset.forms.variants import is_list, whole_rings
 from edgefirst_ros.dataset.reader import find
-from edgefirst_ros.dataset.rings import is_valid
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
-from edgefirst_ros.dataset.tablefile import ARROW_MAGIC, TableFile
+from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
+from edgefirst_ros.dataset.tables.forms.table import NestedTable
+from edgefirst_ros.dataset.tables.forms.variants import is_list, whole_rings
+from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.validate import repair
 from edgefirst_ros.dataset.validate.columns import is_readable
 from edgefirst_ros.dataset.validate.rows import Rows

@@ -17,8 +17,8 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.variants import brought_to, decoded
-from edgefirst_ros.dataset.rings import is_valid, lengths
+from edgefirst_ros.dataset.tables.forms.variants import brought_to, decoded
+from edgefirst_ros.dataset.tables.rings import is_valid, lengths
 from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.sensors.picture_file import MAX_SIDE, PNG_SIGNATURE, check_png, png_chunk
 

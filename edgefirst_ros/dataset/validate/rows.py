@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.variants import decoded
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.rings import is_valid
+from edgefirst_ros.dataset.tables.forms.variants import decoded
+from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.validate.repair import Flags, nulled, taken
 
 IDENTITY = ("name", "frame")

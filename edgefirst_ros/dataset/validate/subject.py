@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.inputs import Key, member_of
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
-from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.validate.columns import is_readable
 from edgefirst_ros.errors import DatasetError
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.rings import separated
+from edgefirst_ros.dataset.tables.rings import separated
 from edgefirst_ros.dataset.validate.columns import is_readable, is_same
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of

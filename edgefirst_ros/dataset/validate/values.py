@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.boxes import LAYOUTS, converted
 from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.tables.boxes import LAYOUTS, converted
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
 

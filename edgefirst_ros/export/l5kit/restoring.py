@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.journal import ANNOTATION_JOURNAL, Journal, read_journal
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.tables import seal_annotations
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal
+from edgefirst_ros.dataset.tables.seal import seal_annotations
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import OPTICAL
 from edgefirst_ros.export.geodesy import Floats, between, inverse, pose

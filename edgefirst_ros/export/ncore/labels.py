@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.rings import separated
+from edgefirst_ros.dataset.tables.rings import separated
 from edgefirst_ros.export.drive import OPTICAL, is_class_mask
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray

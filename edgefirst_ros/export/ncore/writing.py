@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.forms.table import annotation_path
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives

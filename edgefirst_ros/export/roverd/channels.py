@@ -22,7 +22,7 @@ from isal import isal_zlib
 from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.storage.lock import byte_views, write_at
-from edgefirst_ros.dataset.tables import json_text
+from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import DatasetError
 
 STAMPS = "ts"

@@ -13,11 +13,11 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.forms.table import SUFFIXES
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.tables.forms.table import SUFFIXES
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report

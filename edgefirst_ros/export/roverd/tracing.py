@@ -19,10 +19,10 @@ from typing import Any
 from isal import isal_zlib
 
 import edgefirst_ros
-from edgefirst_ros.dataset.forms.table import annotation_path
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, class_masks, drives, measured

@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.batches import Batches
-from edgefirst_ros.dataset.forms.write import write_rows
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import create_anew, reporting
-from edgefirst_ros.dataset.versions import survey, written_columns
+from edgefirst_ros.dataset.tables.batches import Batches
+from edgefirst_ros.dataset.tables.forms.write import write_rows
+from edgefirst_ros.dataset.tables.versions import survey, written_columns
 from edgefirst_ros.errors import DatasetError
 
 

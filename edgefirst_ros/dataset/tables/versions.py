@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.batches import Batches
-from edgefirst_ros.dataset.forms.variants import fixed, numbers_of
-from edgefirst_ros.dataset.outline import outline_of_png
-from edgefirst_ros.dataset.rings import is_valid, join
 from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.tables.batches import Batches
+from edgefirst_ros.dataset.tables.forms.variants import fixed, numbers_of
+from edgefirst_ros.dataset.tables.outline import outline_of_png
+from edgefirst_ros.dataset.tables.rings import is_valid, join
 
 
 @dataclass

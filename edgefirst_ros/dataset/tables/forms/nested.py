@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefirst_ros.dataset.forms.flatten import Flattener
-from edgefirst_ros.dataset.forms.pieces import Pieces, ends
-from edgefirst_ros.dataset.forms.tally import Tally
+from edgefirst_ros.dataset.tables.forms.flatten import Flattener
+from edgefirst_ros.dataset.tables.forms.pieces import Pieces, ends
+from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.errors import DatasetError
 
 CHUNK = 1 << 21

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.json
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.forms.flatten import ANNOTATION, REPEATED, SAMPLE
-from edgefirst_ros.dataset.forms.gather import Columns
-from edgefirst_ros.dataset.forms.variants import brought_to
-from edgefirst_ros.dataset.rings import lengths
+from edgefirst_ros.dataset.tables.forms.collect import Columns
+from edgefirst_ros.dataset.tables.forms.flatten import ANNOTATION, REPEATED, SAMPLE
+from edgefirst_ros.dataset.tables.forms.variants import brought_to
+from edgefirst_ros.dataset.tables.rings import lengths
 from edgefirst_ros.errors import DatasetError
 
 _SAMPLE = pa.struct([*SAMPLE.items(), ("annotations", pa.list_(pa.struct(list(ANNOTATION.items()))))])

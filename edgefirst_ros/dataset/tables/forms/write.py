@@ -9,9 +9,9 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.batches import Batches, even_batches
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.versions import stored
+from edgefirst_ros.dataset.tables.batches import Batches, even_batches
+from edgefirst_ros.dataset.tables.versions import stored
 
 FORMS = (".arrow", ".parquet", ".json")
 """Suffixes, which name the form."""
@@ -71,6 +71,6 @@ def _writer(
 
         parquet: _Writer = ParquetWriter(file, target, compression="zstd")
         return parquet
-    from edgefirst_ros.dataset.forms.unflatten import NestedWriter
+    from edgefirst_ros.dataset.tables.forms.unflatten import NestedWriter
 
     return NestedWriter(file, columns, metadata, version)

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.boxes import LAYOUTS
-from edgefirst_ros.dataset.forms import nested
-from edgefirst_ros.dataset.forms.tally import Tally
-from edgefirst_ros.dataset.forms.variants import arrays, brought_to, fixed, is_list, is_text, numbers_of
-from edgefirst_ros.dataset.rings import is_valid, split, without_broken
-from edgefirst_ros.dataset.tablefile import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.boxes import LAYOUTS
+from edgefirst_ros.dataset.tables.forms import nested
+from edgefirst_ros.dataset.tables.forms.tally import Tally
+from edgefirst_ros.dataset.tables.forms.variants import arrays, brought_to, fixed, is_list, is_text, numbers_of
+from edgefirst_ros.dataset.tables.rings import is_valid, split, without_broken
 from edgefirst_ros.errors import DatasetError, UsageError
 
 LOCATION_ORDERS: dict[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.boxes import LAYOUTS, converted
-from edgefirst_ros.dataset.forms.variants import fixed, numbers_of
-from edgefirst_ros.dataset.rings import is_valid, lengths, lists
+from edgefirst_ros.dataset.tables.boxes import LAYOUTS, converted
+from edgefirst_ros.dataset.tables.forms.variants import fixed, numbers_of
+from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 
 _F64 = pa.float64()
 KEYS = {"cxcywh": ("cx", "cy", "w", "h"), "ltwh": ("x", "y", "w", "h"), "xyxy": ("x_min", "y_min", "x_max", "y_max")}

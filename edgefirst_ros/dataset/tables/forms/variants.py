@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.rings import is_valid, join, lengths, lists, split, validity, without_broken
+from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, lists, split, validity, without_broken
 from edgefirst_ros.errors import DatasetError
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.forms.nested import LAYOUT, NestedFile
-from edgefirst_ros.dataset.forms.tally import Tally
-from edgefirst_ros.dataset.tablefile import TableFile
-from edgefirst_ros.dataset.versions import stored, survey, written_columns
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.forms.nested import LAYOUT, NestedFile
+from edgefirst_ros.dataset.tables.forms.tally import Tally
+from edgefirst_ros.dataset.tables.versions import stored, survey, written_columns
 
 SUFFIXES = (".arrow", ".parquet", ".json")
 """Of the annotations, beside each other the first counts."""

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.boxes import LAYOUTS
-from edgefirst_ros.dataset.forms.gather import BOX3D, KEYS, POSE, Columns, Gathered, names_of
-from edgefirst_ros.dataset.forms.tally import Tally
+from edgefirst_ros.dataset.tables.boxes import LAYOUTS
+from edgefirst_ros.dataset.tables.forms.collect import BOX3D, KEYS, POSE, Columns, Gathered, names_of
+from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.errors import DatasetError
 
 ROWS = 1 << 13

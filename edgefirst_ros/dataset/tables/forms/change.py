@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.boxes import converted
-from edgefirst_ros.dataset.forms.read import Annotations
-from edgefirst_ros.dataset.forms.variants import fixed, numbers_of
-from edgefirst_ros.dataset.outline import outline_of_png
-from edgefirst_ros.dataset.rings import is_valid
 from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.tables.boxes import converted
+from edgefirst_ros.dataset.tables.forms.read import Annotations
+from edgefirst_ros.dataset.tables.forms.variants import fixed, numbers_of
+from edgefirst_ros.dataset.tables.outline import outline_of_png
+from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.errors import DatasetError
 
 CROWD = "2026.10"

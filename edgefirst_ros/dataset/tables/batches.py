@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgefirst_ros.dataset.rings import is_valid, lengths, lists, offsets, validity
+from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, offsets, validity
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
 """Gives batches of rows, as often as it is called."""
