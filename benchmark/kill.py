@@ -30,7 +30,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording

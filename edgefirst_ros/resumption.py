@@ -9,10 +9,10 @@ from typing import Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.leftover import Leftover
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.reader import parsed
-from edgefirst_ros.dataset.state import tidy
+from edgefirst_ros.dataset.recovery.state import tidy
+from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
 

@@ -12,8 +12,8 @@ from edgefirst_ros import __version__
 from edgefirst_ros.assembly import SOFTWARE
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
-from edgefirst_ros.dataset.leftover import Leftover
-from edgefirst_ros.dataset.rebuild import REFERENCE
+from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
+from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.sensors.calibration import Calibration

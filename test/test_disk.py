@@ -15,7 +15,7 @@ import pyarrow.ipc
 import pytest
 from disk_runs import NAME, Runs, compiled, frame_of, may_mount, members, whole_members
 
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 

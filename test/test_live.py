@@ -15,7 +15,7 @@ from edgefirst.schemas import builtin_interfaces, geometry_msgs, sensor_msgs, st
 from edgefirst_ros import Dataset, convert, live
 from edgefirst_ros import assembly as assembling
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.live import Capture

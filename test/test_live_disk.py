@@ -20,7 +20,7 @@ import pytest
 from disk_runs import may_mount
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.storage.space import free_bytes
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError

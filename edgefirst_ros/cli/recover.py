@@ -13,7 +13,7 @@ from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.text import say, table
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.recover import Recovery
+    from edgefirst_ros.dataset.recovery.recover import Recovery
 
 
 def recover(
@@ -30,7 +30,7 @@ def recover(
 
     Exit codes: 0 all there, 1 nothing could be recovered, 2 wrong usage, 3 something was lost (the report says what).
     """
-    from edgefirst_ros.dataset.recover import recover as run
+    from edgefirst_ros.dataset.recovery.recover import recover as run
 
     with explained(dataset):
         report = run(dataset, verify=verify, dry_run=dry_run, overwrite=overwrite)

@@ -29,7 +29,7 @@ from std_srvs.srv import Trigger
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.dataset.recover import recover_all
+from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.live import Capture
 from edgefirst_ros.memory import keep_buffers

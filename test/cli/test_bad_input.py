@@ -151,7 +151,7 @@ def test_what_may_not_be_read_is_no_wrong_usage(run, tmp_path):
 
 def test_what_the_system_refuses_is_said_without_a_traceback(command, tmp_path):
     program = (
-        "import sys, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recover as recover\n"
+        "import sys, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recovery.recover as recover\n"
         "def refuse(*args, **kwargs): raise OSError(28, 'No space left on device', 'some/file')\n"
         "recover.recover = refuse\n"
         "sys.argv[1:] = ['recover', 'drive']\n"

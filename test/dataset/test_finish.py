@@ -9,7 +9,7 @@ import pytest
 from leftovers import everything, finish, leave, sample, vanish
 
 from edgefirst_ros.dataset import DatasetWriter
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.errors import DatasetError
 
 STEPS = ("replace", "rename", "unlink", "rmdir", "fsync", "ftruncate", "pwritev")

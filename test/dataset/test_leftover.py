@@ -11,8 +11,8 @@ import pytest
 from leftovers import SEQUENCE, check, everything, finish, leave, sample, spans, stamp_of, table
 
 from edgefirst_ros.dataset import DatasetWriter
-from edgefirst_ros.dataset.leftover import Leftover
-from edgefirst_ros.dataset.recover import recover, recover_all
+from edgefirst_ros.dataset.recovery.recover import recover, recover_all
+from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.schema import DEFAULT_COMPANIONS, frames_columns, journal_schema
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError

@@ -30,7 +30,7 @@ from leftovers import (
     table,
 )
 
-from edgefirst_ros.dataset.recover import recover, recover_all
+from edgefirst_ros.dataset.recovery.recover import recover, recover_all
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 

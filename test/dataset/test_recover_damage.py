@@ -11,8 +11,8 @@ import pytest
 from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, sample, spans, stamp_of, table
 
 from edgefirst_ros.dataset import DatasetWriter
-from edgefirst_ros.dataset.leftover import Leftover
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.dataset.validate import validate
 

@@ -9,8 +9,8 @@ import shutil
 import pytest
 from leftovers import copy, everything, finish, leave, members, sample
 
-from edgefirst_ros.dataset.leftover import Leftover
-from edgefirst_ros.dataset.recover import recover, recover_all
+from edgefirst_ros.dataset.recovery.recover import recover, recover_all
+from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.errors import EdgeFirstError, StorageError
 
 ON_DESCRIPTORS = ("pread", "pwritev", "fstat", "ftruncate", "fsync")

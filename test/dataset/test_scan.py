@@ -10,7 +10,7 @@ import pytest
 from handmade_dataset import cloud, cube_png, good, write
 from leftovers import SEQUENCE, cut, finish, picture, readers_accept, sample, spans, table
 
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.storage.scan import Lost, scan
 from edgefirst_ros.errors import DatasetError
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample, archive, locate
-from edgefirst_ros.dataset.recover import recover
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.tables.journal import read_journal
 from edgefirst_ros.errors import DatasetError, UsageError
 

@@ -16,7 +16,7 @@ for package in ("edgefirst_msgs", "foxglove_msgs"):
 from capturing import SMALL, Bench, Capture, Player, adds_up, members  # noqa: E402
 from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
 
-from edgefirst_ros.dataset.recover import recover  # noqa: E402
+from edgefirst_ros.dataset.recovery.recover import recover  # noqa: E402
 from edgefirst_ros.dataset.validate import validate  # noqa: E402
 
 CAMERA = "/camera/h264"
