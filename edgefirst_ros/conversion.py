@@ -18,7 +18,7 @@ from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
-from edgefirst_ros.dataset.placing import refuse_existing
+from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError

@@ -17,12 +17,12 @@ from typing import Any
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.merge_labels import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.dataset.storage.access import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.storage.zipformat import Deflated
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.uniting import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.progress import Progress

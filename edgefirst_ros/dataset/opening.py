@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.placing import refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.publish import refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter, Container
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting

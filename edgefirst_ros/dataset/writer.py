@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
 from edgefirst_ros.dataset.opening import open_container, remove_if_possible
-from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.storage.lock import give_back, reporting
 from edgefirst_ros.dataset.storage.space import Reserve

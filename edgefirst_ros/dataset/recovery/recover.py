@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
-from edgefirst_ros.dataset.placing import place, refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import Found, Leftover

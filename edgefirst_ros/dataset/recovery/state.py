@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
-from edgefirst_ros.dataset.placing import remove_tree
+from edgefirst_ros.dataset.publish import remove_tree
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
