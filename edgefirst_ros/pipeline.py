@@ -11,16 +11,16 @@ from typing import Any
 from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import LATE, NO_ATTITUDE, NO_FIX, NO_SAMPLE, NOT_NEAREST, Counts
+from edgefirst_ros.dataset.split import GroupOf, guarded
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.members import storable
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, attitude_of, fix_of
-from edgefirst_ros.split import GroupOf, guarded
+from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase
-from edgefirst_ros.topics import Roles
 from edgefirst_ros.work import Item, Push, Work
 
 BOXES3D, MASK = "fusion.boxes3d", "model.mask"

@@ -17,8 +17,8 @@ from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
-from edgefirst_ros.topics import Roles
 
 
 def open_writer(

@@ -19,8 +19,8 @@ from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import all_different
+from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
-from edgefirst_ros.topics import STATICS, Roles, choose_topics
 
 ALIGNED = (
     "radar/cube",

@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 
 from edgefirst_ros.config import Settings, nanoseconds
+from edgefirst_ros.config_file import load
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.settings_file import load
 
 BAD = [
     ("reference_topic", "[1, 2]", "[1, 2]"),

@@ -21,7 +21,7 @@ from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.live import Capture
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.topics import choose_topics
+from edgefirst_ros.sources.topics import choose_topics
 from edgefirst_ros.work import Work
 
 S = 1_000_000_000

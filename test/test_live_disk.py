@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.live import Capture
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.topics import choose_topics
+from edgefirst_ros.sources.topics import choose_topics
 
 RECIPE = {"seconds": 4, "size": (640, 360), "cube_shape": (2, 32, 4, 64), "lidar_points": 2000, "gop": 5}
 CAMERA = "/camera/h264"

@@ -6,7 +6,7 @@ import pytest
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.messages import COMPRESSED_IMAGE, CUBE, Message
 from edgefirst_ros.pretrigger import Arrival, Recent
-from edgefirst_ros.topics import choose_topics
+from edgefirst_ros.sources.topics import choose_topics
 
 CAMERA, RADAR = "/camera/jpeg", "/radar/cube"
 LOOKBACK = SECOND + SECOND // 10

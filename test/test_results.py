@@ -19,8 +19,8 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.live import Capture
 from edgefirst_ros.results import outline_into
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.synthetic import Recipe, write_recording
-from edgefirst_ros.topics import choose_topics, expect_topics
 from edgefirst_ros.work import Work
 
 COMMON = {"seconds": 1.5, "size": (320, 180), "codec": "jpeg", "full_masks": True, "fps": 20.0}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgefirst_ros.split import Splitter, guarded
+from edgefirst_ros.dataset.split import Splitter, guarded
 
 SHARES = [{"train": 0.8, "val": 0.2}, {"train": 0.7, "val": 0.2, "test": 0.1}, {"a": 1.0}, {"a": 1 / 3, "b": 2 / 3}]
 
@@ -68,7 +68,7 @@ def test_another_seed_gives_another_split():
 
 def test_the_split_is_the_same_in_every_process():
     code = (
-        "from edgefirst_ros.split import Splitter; s = Splitter({'train': 0.8, 'val': 0.2}, 10**10, 3);"
+        "from edgefirst_ros.dataset.split import Splitter; s = Splitter({'train': 0.8, 'val': 0.2}, 10**10, 3);"
         "print(''.join(s.of_number(n)[0] for n in range(200)))"
     )
     here = Splitter(SHARES[0], 10**10, 3)

@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.topics import choose_topics, expect_topics, expected_types, late_parts
+from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
 CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"

@@ -13,14 +13,15 @@ from typing import Any
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts, recording_facts
 from edgefirst_ros.config import Settings
+from edgefirst_ros.config_file import load
 from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.members import CHECKS
 from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO, Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
+from edgefirst_ros.sensors.companions import CHECKS
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.depth import encode_depth, encode_reflect
 from edgefirst_ros.sensors.detections import Context, rows_of_model
@@ -28,7 +29,6 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, inser
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
-from edgefirst_ros.settings_file import load
 from fuzzing import recovering, seeds
 from fuzzing.mutate import units
 

@@ -16,7 +16,7 @@ from edgefirst_ros.cli.text import counted, say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.conversion import Outcome
-    from edgefirst_ros.skews import Skews
+    from edgefirst_ros.sync.skews import Skews
 
 
 def convert(
@@ -87,9 +87,9 @@ def convert(
 
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong usage, 3 finished with loss (the summary says what).
     """
+    from edgefirst_ros.config_file import load
     from edgefirst_ros.conversion import convert as run
     from edgefirst_ros.memory import keep_buffers
-    from edgefirst_ros.settings_file import load
 
     keep_buffers()
     settings = load(

@@ -36,7 +36,7 @@ from edgefirst_ros.memory import keep_buffers
 from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.sources.ros import Graph, RosSource, Settling
-from edgefirst_ros.topics import choose_topics, expect_topics
+from edgefirst_ros.sources.topics import choose_topics, expect_topics
 
 MODELS = (Settings, LiveSettings)
 CHANGEABLE = frozenset({"rate", "keyframes", "require", "jpeg_quality", "max_bytes", "max_seconds", "min_free_bytes"})

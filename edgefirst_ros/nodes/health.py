@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.storage.space import free_bytes
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.sources.ros import TopicState
-from edgefirst_ros.topics import STATICS
+from edgefirst_ros.sources.topics import STATICS
 
 SILENT = 2.0
 """s without a message after which a topic counts as silent, or five messages' time where that is longer."""

@@ -22,8 +22,8 @@ from rclpy.node import Node
 from rclpy.parameter import Parameter
 
 from edgefirst_ros.config import SENSORS
+from edgefirst_ros.config_file import explain
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.settings_file import explain
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 Value = bool | int | float | str | list[str]

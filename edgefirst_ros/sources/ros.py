@@ -19,7 +19,7 @@ from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, full_type, known_name
-from edgefirst_ros.topics import Roles, expected_types, late_parts
+from edgefirst_ros.sources.topics import Roles, expected_types, late_parts
 
 Deliver = Callable[[Message, int, int], None]
 """Called with a message, when it came (time.monotonic_ns()), and how many were lost before it."""

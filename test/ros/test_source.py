@@ -22,7 +22,7 @@ from edgefirst_ros.config import Settings  # noqa: E402
 from edgefirst_ros.messages import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
 from edgefirst_ros.sources import ros  # noqa: E402
 from edgefirst_ros.sources.ros import Graph, RosSource  # noqa: E402
-from edgefirst_ros.topics import choose_topics, expect_topics  # noqa: E402
+from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 
 CAMERA = "/camera/h264"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"

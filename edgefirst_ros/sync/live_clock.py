@@ -9,8 +9,8 @@ from array import array
 from edgefirst_ros.config import SECOND
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode
+from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase, TopicTimes, choose, fault_of
-from edgefirst_ros.topics import Roles
 
 LISTEN = SECOND
 """ns of messages by which the clock is chosen, and those of a topic that comes later are judged."""
