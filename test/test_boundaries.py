@@ -149,7 +149,7 @@ def test_a_base_install_needs_no_ros():
         for file in FILES
         if not place(file).startswith(ROS) and file.name not in ("__main__.py", "__init__.py")
     ]
-    assert "edgefirst_ros.conversion" in names
+    assert "edgefirst_ros.pipeline.conversion" in names
     code = f"""
 import builtins, importlib, json, sys
 class Refuse:

@@ -20,12 +20,12 @@ import edgefirst_ros
 from edgefirst_ros.cli import app
 from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, Stream
 from edgefirst_ros.config_file import load
-from edgefirst_ros.conversion import Outcome
 from edgefirst_ros.counts import LOSS, NO_LOSS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.dataset.validate import RULES
+from edgefirst_ros.pipeline.conversion import Outcome
 from edgefirst_ros.sensors import detections
 from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.synthetic import Recipe, write_recording

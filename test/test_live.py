@@ -13,16 +13,16 @@ import pytest
 from edgefirst.schemas import builtin_interfaces, geometry_msgs, sensor_msgs, std_msgs
 
 from edgefirst_ros import Dataset, convert, live
-from edgefirst_ros import assembly as assembling
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.live import Capture
 from edgefirst_ros.messages import Message
+from edgefirst_ros.pipeline import samples as assembling
+from edgefirst_ros.pipeline.capture import Capture
+from edgefirst_ros.pipeline.frame import Work
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
-from edgefirst_ros.work import Work
 
 S = 1_000_000_000
 STILL = {"seconds": 4.0, "size": (160, 96), "codec": "jpeg", "cube_shape": (1, 16, 2, 16), "lidar_points": 200}

@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.messages import COMPRESSED_IMAGE, CUBE, Message
-from edgefirst_ros.pretrigger import Arrival, Recent
+from edgefirst_ros.pipeline.pretrigger import Arrival, Recent
 from edgefirst_ros.sources.topics import choose_topics
 
 CAMERA, RADAR = "/camera/jpeg", "/radar/cube"

@@ -12,16 +12,16 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros import Dataset, conversion, convert
-from edgefirst_ros import assembly as assembling
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.live import Capture
-from edgefirst_ros.results import outline_into
+from edgefirst_ros.pipeline import samples as assembling
+from edgefirst_ros.pipeline.annotations import outline_into
+from edgefirst_ros.pipeline.capture import Capture
+from edgefirst_ros.pipeline.frame import Work
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.synthetic import Recipe, write_recording
-from edgefirst_ros.work import Work
 
 COMMON = {"seconds": 1.5, "size": (320, 180), "codec": "jpeg", "full_masks": True, "fps": 20.0}
 NEWER = {**COMMON, "topics": {"camera", "model/output", "model/info", "fusion/boxes3d"}}

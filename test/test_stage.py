@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from edgefirst_ros.stage import Stage
+from edgefirst_ros.pipeline.worker import Stage
 
 
 class Failure(BaseException):

@@ -11,7 +11,7 @@ from rosbags.typesys import Stores, get_typestore
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.survey import walk
+from edgefirst_ros.pipeline.first_pass import walk
 
 sys.path.insert(0, str(Path(__file__).parent / "sources"))
 import mcap_files as files

@@ -15,7 +15,8 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.messages import CLOUD, CUBE, decode
-from edgefirst_ros.pipeline import Pipeline
+from edgefirst_ros.pipeline.first_pass import walk
+from edgefirst_ros.pipeline.frames import Pipeline
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
@@ -24,7 +25,6 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.survey import walk
 from edgefirst_ros.synthetic import START
 
 SSE = 0x3DB

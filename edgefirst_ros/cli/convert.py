@@ -15,7 +15,7 @@ from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
 
 if TYPE_CHECKING:
-    from edgefirst_ros.conversion import Outcome
+    from edgefirst_ros.pipeline.conversion import Outcome
     from edgefirst_ros.sync.skews import Skews
 
 
@@ -88,8 +88,8 @@ def convert(
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong usage, 3 finished with loss (the summary says what).
     """
     from edgefirst_ros.config_file import load
-    from edgefirst_ros.conversion import convert as run
-    from edgefirst_ros.memory import keep_buffers
+    from edgefirst_ros.pipeline.conversion import convert as run
+    from edgefirst_ros.pipeline.memory import keep_buffers
 
     keep_buffers()
     settings = load(

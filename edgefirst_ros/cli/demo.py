@@ -28,9 +28,9 @@ def demo(
     """
     from edgefirst_ros.cli.convert import print_outcome
     from edgefirst_ros.cli.info import print_dataset
-    from edgefirst_ros.conversion import convert
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
+    from edgefirst_ros.pipeline.conversion import convert
     from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
     recipe = Recipe(seconds=seconds)

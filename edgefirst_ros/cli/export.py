@@ -48,7 +48,7 @@ def export(
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """
     from edgefirst_ros.export import export as run
-    from edgefirst_ros.memory import keep_buffers
+    from edgefirst_ros.pipeline.memory import keep_buffers
 
     keep_buffers()
     labels = None if label_map is None else _labels(label_map)

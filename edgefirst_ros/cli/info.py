@@ -74,7 +74,7 @@ class _Rate:
 def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
     """Topics with type, number, rate and longest gap, the clocks, and what is damaged."""
     from edgefirst_ros.config import Settings
-    from edgefirst_ros.survey import walk
+    from edgefirst_ros.pipeline.first_pass import walk
 
     rates: dict[str, _Rate] = {}
 

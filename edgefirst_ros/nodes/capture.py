@@ -31,10 +31,10 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
-from edgefirst_ros.live import Capture
-from edgefirst_ros.memory import keep_buffers
 from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.pipeline.capture import Capture
+from edgefirst_ros.pipeline.memory import keep_buffers
 from edgefirst_ros.sources.ros import Graph, RosSource, Settling
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
 

@@ -19,9 +19,9 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config import ReplaySettings, Settings
-from edgefirst_ros.conversion import Outcome, convert
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.pipeline.conversion import Outcome, convert
 
 MODELS = (ReplaySettings, Settings)
 PERIOD = 1.0

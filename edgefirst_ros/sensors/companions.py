@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits, Settings
+from edgefirst_ros.pipeline.frame import Item
 from edgefirst_ros.sensors.cloud import check_cloud, encode_cloud
 from edgefirst_ros.sensors.cube import check_cube, encode_cube
 from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
-from edgefirst_ros.work import Item
 
 CHECKS: dict[str, Callable[[Any, Limits], None]] = {
     "radar.cube": check_cube,

@@ -22,12 +22,12 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.space import Headroom
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.pretrigger import Arrival, Recent, reach
+from edgefirst_ros.pipeline.capture_dataset import Completed, Take, free_name, is_taken, said
+from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, reach
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 from edgefirst_ros.sync.live_clock import Listening
-from edgefirst_ros.take import Completed, Take, free_name, is_taken, said
 
 TICK = 0.05
 """s between two looks at the clock while nothing comes."""

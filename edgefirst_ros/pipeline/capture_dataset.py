@@ -10,17 +10,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
 from edgefirst_ros.counts import ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.split import Splitter
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import EdgeFirstError, StorageError
-from edgefirst_ros.pipeline import Pipeline, count_unused
-from edgefirst_ros.pretrigger import Arrival
+from edgefirst_ros.pipeline.frames import Pipeline, count_unused
+from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
+from edgefirst_ros.pipeline.pretrigger import Arrival
+from edgefirst_ros.pipeline.samples import Assembly
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 

@@ -8,12 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import LATE, NO_ATTITUDE, NO_FIX, NO_SAMPLE, NOT_NEAREST, Counts
 from edgefirst_ros.dataset.split import GroupOf, guarded
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
+from edgefirst_ros.pipeline.frame import Item, Push, Work
+from edgefirst_ros.pipeline.samples import Assembly
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.detections import mapped_labels
@@ -21,7 +22,6 @@ from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, attitude_o
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase
-from edgefirst_ros.work import Item, Push, Work
 
 BOXES3D, MASK = "fusion.boxes3d", "model.mask"
 """Streams that are aligned besides the companions: with frames, and with the model's boxes."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.tables.outline import outline
+from edgefirst_ros.pipeline.frame import Work
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import MASK_REASONS, Context, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sources.topics import Roles
-from edgefirst_ros.work import Work
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 """Annotation rows, and how much of each topic was left out for which reason."""

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.assembly import Assembly
 from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
@@ -24,13 +23,14 @@ from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.split import Splitter
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError
-from edgefirst_ros.pipeline import Pipeline, count_unused
+from edgefirst_ros.pipeline.first_pass import Survey, walk
+from edgefirst_ros.pipeline.frames import Pipeline, count_unused
+from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
+from edgefirst_ros.pipeline.resumption import finished, take_over
+from edgefirst_ros.pipeline.samples import Assembly
 from edgefirst_ros.progress import Progress, quiet
-from edgefirst_ros.resumption import finished, take_over
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.session import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.sources.digest import sha256
-from edgefirst_ros.survey import Survey, walk
 from edgefirst_ros.sync.skews import Skews
 
 

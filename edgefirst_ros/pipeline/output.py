@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import __version__
-from edgefirst_ros.assembly import SOFTWARE
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
 from edgefirst_ros.dataset.recovery.unfinished import Leftover
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
+from edgefirst_ros.pipeline.samples import SOFTWARE
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase

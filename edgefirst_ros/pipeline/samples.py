@@ -19,7 +19,9 @@ from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import VIDEO
-from edgefirst_ros.results import Rows, context_of, rows_of_results
+from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
+from edgefirst_ros.pipeline.frame import Item, Push, Work
+from edgefirst_ros.pipeline.worker import Stage
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.degradation import degradation_of
@@ -28,8 +30,6 @@ from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.sources.topics import KINDS, Roles
-from edgefirst_ros.stage import Stage
-from edgefirst_ros.work import Item, Push, Work
 
 SOFTWARE = "edgefirst_ros"
 PATIENCE = 2.0

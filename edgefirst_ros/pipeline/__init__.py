@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The street: first pass, frames, samples; a conversion and a capture are its two callers."""
