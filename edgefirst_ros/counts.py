@@ -9,9 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.bitstream import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE, UNDECODABLE
-from edgefirst_ros.sensors.camera import NO_OUTPUT
 
+# ---- of pictures
+UNDECODABLE = "undecodable"
+DAMAGED = "damaged"
+NO_PICTURE = "no picture in the message"
+NO_OUTPUT = "the decoder gave no picture"
+BEFORE_KEYFRAME = "before the first keyframe"
+AFTER_LOSS = "after a loss, before the next keyframe"
+# ---- of messages
 CANNOT_BE_STORED = "cannot be stored"
 NOT_SAMPLED = "not sampled"
 OVERLOAD = "left out under load"
@@ -25,6 +31,29 @@ INTERRUPTED = "not reached before the interruption"
 DISK = "refused by the disk"
 NO_FIX = "no valid fix"
 NO_ATTITUDE = "no attitude"
+# ---- of the boxes and masks of a message
+NOT_FINITE = "box is not finite"
+BAD_SCORE = "score outside 0..1"
+LOW_SCORE = "score below min_score"
+DROPPED_LABEL = "label dropped by label_map"
+BAD_MASK = "mask cannot be read"
+SEMANTIC = "semantic mask"
+MASK_NO_PICTURE = "mask without a picture"
+MASK_REASONS = frozenset({BAD_MASK, SEMANTIC, MASK_NO_PICTURE})
+PART_REASONS = MASK_REASONS | {NOT_FINITE, BAD_SCORE, LOW_SCORE, DROPPED_LABEL}
+"""Reasons that count boxes and masks, of which a message has many, not messages."""
+
+
+def lacks(sensor: str) -> str:
+    """Return the reason for a frame without a sensor that `require` names."""
+    return f"lacks {sensor}"
+
+
+def encoded_as(encoding: str) -> str:
+    """Return the reason for messages that are not in CDR."""
+    return f"encoding {encoding or 'unknown'}"
+
+
 LOSS = frozenset(
     {
         *(UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT),

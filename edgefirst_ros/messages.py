@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as they come through either door: topic, stamps and CDR bytes; decoded by schema name."""
+"""Messages as they come through any door: topic, stamps and CDR bytes; decoded by schema name, in either byte order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.cdr import BIG_ENDIAN, little_endian
+import numpy as np
+
+from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
@@ -176,7 +178,7 @@ def _foreign_decoder(schema: str, definition: bytes) -> Any:
 def decode(message: Message) -> Any:
     """The message as an object with the fields of its type; bulk fields are views into `message.data`.
 
-    Raises MessageError("undecodable") when it ends early or is no such message.
+    Raises MessageError(UNDECODABLE) when it ends early or is no such message.
     """
     codec = _codec(message.schema)
     try:
@@ -188,4 +190,91 @@ def decode(message: Message) -> Any:
             raise ValueError("no decoder for this type, and none can be made from its text")
         return decoder(_Whole(message.data))
     except Exception as error:  # whatever a codec of another house raises on bad bytes, the message is not usable
-        raise MessageError("undecodable", f"{message.topic}: {message.schema}: {error}") from error
+        raise MessageError(UNDECODABLE, f"{message.topic}: {message.schema}: {error}") from error
+
+
+# ---- the other byte order: OMG CORBA 3.3 part 2, "CDR Transfer Syntax"; DDSI-RTPS 2.3, 10.2; device.md 6
+BIG_ENDIAN = b"\0\0"
+"""The first bytes of a message whose numbers begin with their highest byte."""
+_HEAD = 4
+"""Bytes before the first field; places of numbers count from behind them."""
+_SIZES = {"B": 1, "H": 2, "I": 4, "Q": 8, "f": 4, "d": 8}
+
+# A form is a run of fields: a letter of _SIZES (signed like unsigned), s for text, or the form of the items of a
+# sequence, in a tuple.
+_TIME = (*"II",)
+_HEADER = (*_TIME, "s")
+_BOX = (*"ffffsfffs", "I", *_TIME)
+_MASK = (*"IIIs", ("B",), "B")
+CDR_FIELDS: dict[str, tuple[Any, ...]] = {
+    "foxglove_msgs/msg/CompressedVideo": (*_TIME, "s", ("B",), "s"),
+    "sensor_msgs/msg/CompressedImage": (*_HEADER, "s", ("B",)),
+    "sensor_msgs/msg/Image": (*_HEADER, *"IIsBI", ("B",)),
+    "sensor_msgs/msg/CameraInfo": (*_HEADER, *"IIs", ("d",), *"d" * 30, *"IIIIIIB"),
+    "sensor_msgs/msg/PointCloud2": (*_HEADER, *"II", (*"sIBI",), *"BII", ("B",), "B"),
+    "sensor_msgs/msg/NavSatFix": (*_HEADER, *"BH", *"d" * 12, "B"),
+    "sensor_msgs/msg/Imu": (*_HEADER, *"d" * 37),
+    "geometry_msgs/msg/TransformStamped": (*_HEADER, "s", *"d" * 7),
+    "edgefirst_msgs/msg/RadarCube": (*_HEADER, "Q", ("B",), ("H",), ("f",), ("H",), "B"),
+    "edgefirst_msgs/msg/RadarInfo": (*_HEADER, *"ssssB"),
+    "edgefirst_msgs/msg/Detect": (*_HEADER, *_TIME * 3, _BOX),
+    "edgefirst_msgs/msg/Model": (*_HEADER, *_TIME * 4, _BOX, _MASK),
+    "edgefirst_msgs/msg/Mask": _MASK,
+    "edgefirst_msgs/msg/ModelInfo": (*_HEADER, ("I",), "B", ("I",), "B", ("s",), *"sss"),
+}
+"""The fields of each type the codec reads, up to the last one that is not a byte."""
+
+
+def little_endian(schema: str, data: bytes) -> bytes:
+    """The message with the lowest byte of its numbers first.
+
+    Raises ValueError when it ends early, has a text without an end, or its type is not known.
+    """
+    if schema not in CDR_FIELDS:
+        raise ValueError("big-endian, and its type is not known")
+    swapped = _ByteOrder(data)
+    swapped.swap(CDR_FIELDS[schema])
+    return bytes(swapped.data)
+
+
+class _ByteOrder:
+    """Turns the bytes of one field after the other; `at` is the place of the next."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytearray(data)
+        self.data[1] = 1
+        self.at = _HEAD
+
+    def swap(self, form: tuple[Any, ...]) -> None:
+        for part in form:
+            if isinstance(part, tuple):
+                count = self._count()
+                if len(part) == 1 and part[0] in _SIZES:
+                    self._numbers(_SIZES[part[0]], count)
+                    continue
+                for _ in range(count):  # ends with the data: every item takes some
+                    self.swap(part)
+            elif part == "s":
+                self._text()
+            else:
+                self._numbers(_SIZES[part], 1)
+
+    def _count(self) -> int:
+        self._numbers(4, 1)
+        return int.from_bytes(self.data[self.at - 4 : self.at], "little")
+
+    def _text(self) -> None:
+        size = self._count()
+        if not size:
+            raise ValueError(f"a text without an end at {self.at}")  # as in data of zeros alone
+        self._numbers(1, size)
+
+    def _numbers(self, size: int, count: int) -> None:
+        if not count:
+            return
+        begin = self.at + -(self.at - _HEAD) % size
+        self.at = begin + size * count
+        if self.at > len(self.data):
+            raise ValueError(f"{self.at} bytes are announced, {len(self.data)} are there")
+        if size > 1:
+            np.frombuffer(self.data, f"u{size}", count, begin).byteswap(inplace=True)

@@ -30,8 +30,9 @@ def main():
     import av  # noqa: F401
     import pyarrow  # noqa: F401
 
-    from edgefirst_ros import cli, conversion  # noqa: F401
-    from edgefirst_ros.dataset import recover  # noqa: F401
+    from edgefirst_ros import cli
+    from edgefirst_ros.dataset.recovery import recover  # noqa: F401
+    from edgefirst_ros.pipeline import conversion  # noqa: F401
 
     for line in sys.stdin:
         case = json.loads(line)

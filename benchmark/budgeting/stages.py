@@ -16,7 +16,7 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.messages import CLOUD, CUBE, decode
 from edgefirst_ros.pipeline.first_pass import walk
-from edgefirst_ros.pipeline.frames import Pipeline
+from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
@@ -115,7 +115,7 @@ def aligning(path, settings):
 
     def run(n):
         counts = Counts()
-        pipeline = Pipeline(
+        pipeline = FrameBuilder(
             settings, found.roles, found.base, counts, found.calibration, Nothing(), group_of=lambda _: None
         )
         for message in messages:

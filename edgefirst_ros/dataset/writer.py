@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
-from edgefirst_ros.dataset.opening import open_container, remove_if_possible
-from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.publish import open_container, place, refuse_existing, remove_if_possible, remove_unfinished
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.lock import give_back, reporting
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal, remade_path
@@ -76,7 +75,7 @@ class DatasetWriter:
         fsync: bool = False,
         flush_interval: float = 1.0,
         describe: Describe | None = None,
-        leftover: Leftover | None = None,
+        leftover: UnfinishedDataset | None = None,
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
@@ -134,7 +133,7 @@ class DatasetWriter:
         failing.callback(give_back, self._lock)
         failing.callback(self._container.abandon)
 
-    def _resume(self, leftover: Leftover) -> None:
+    def _resume(self, leftover: UnfinishedDataset) -> None:
         """Take over the committed samples of a leftover, and cut off what lies behind them."""
         paths = self.paths
         self._container, self._lock = leftover.container, leftover.lock

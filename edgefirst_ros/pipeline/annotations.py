@@ -9,10 +9,11 @@ from collections import Counter
 import numpy as np
 
 from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import MASK_REASONS
 from edgefirst_ros.dataset.tables.outline import outline
-from edgefirst_ros.pipeline.frame import Work
+from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.detections import MASK_REASONS, Context, rows_of_boxes3d, rows_of_model
+from edgefirst_ros.sensors.detections import Context, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sources.topics import Roles
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
@@ -37,7 +38,7 @@ def context_of(
     )
 
 
-def rows_of_results(work: Work, context: Context, settings: Settings) -> Rows:
+def rows_of_results(work: Frame, context: Context, settings: Settings) -> Rows:
     """All rows of a frame: boxes with their masks, masks of classes, boxes in space."""
     rows: list[dict[str, object]] = []
     dropped: Counter[tuple[str, str]] = Counter()

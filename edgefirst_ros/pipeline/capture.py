@@ -22,12 +22,12 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.space import Headroom
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.pipeline.capture_dataset import Completed, Take, free_name, is_taken, said
+from edgefirst_ros.pipeline.capture_dataset import CaptureDataset, Completed, free_name, is_taken, said
 from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, reach
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
-from edgefirst_ros.sync.live_clock import Listening
+from edgefirst_ros.sync.live_clock import LiveClock
 
 TICK = 0.05
 """s between two looks at the clock while nothing comes."""
@@ -66,11 +66,11 @@ class Capture:
         self._queue: queue.SimpleQueue[Arrival | _Order | None] = queue.SimpleQueue()
         self._given: Counter[str] = Counter()  # each counter is changed by one thread only
         self._fetched: Counter[str] = Counter()
-        self._listening = Listening(roles)
+        self._listening = LiveClock(roles)
         self._wanted: int | None = None  # since when a dataset is wanted that could not begin yet
         self._splitting: int | None = None  # since when a split is wanted
-        self._take: Take | None = None
-        self._ending: list[tuple[int, Take]] = []
+        self._take: CaptureDataset | None = None
+        self._ending: list[tuple[int, CaptureDataset]] = []
         self._completer = ThreadPoolExecutor(1, "complete")
         self._completing: deque[Future[Completed]] = deque()
         self._looked = 0
@@ -234,7 +234,7 @@ class Capture:
         """Whether a new dataset can begin with the message, where a split is wanted `since` then."""
         return arrival.closed or (arrival.entry and arrival.now - since > OPEN_SPLIT)
 
-    def _full(self, take: Take) -> bool:
+    def _full(self, take: CaptureDataset) -> bool:
         live = self._live
         long = live.max_seconds and time.monotonic() - take.began >= live.max_seconds
         return bool(long or (live.max_bytes and take.bytes >= live.max_bytes))
@@ -259,13 +259,13 @@ class Capture:
         for earlier in self._recent.since(begin):
             take.push(earlier if earlier.now >= begin else replace(earlier, lost=0))
 
-    def _open(self, base: TimeBase, behind: float) -> Take:
+    def _open(self, base: TimeBase, behind: float) -> CaptureDataset:
         """A dataset of a name that nobody else has, whose first messages came `behind` s ago."""
         tried = 0
         while True:
             name, tried = self._new_name(), tried + 1
             try:
-                return Take(self._settings, self._live, self._roles, base, self._calibration, name, behind)
+                return CaptureDataset(self._settings, self._live, self._roles, base, self._calibration, name, behind)
             except DatasetError as error:
                 taken = is_taken(Path(self._live.out), name, self._settings.layout)
                 if isinstance(error, StorageError) or not taken or tried == NAMES:
@@ -286,7 +286,7 @@ class Capture:
             self._splitting = time.monotonic_ns()
         return self._take is not None
 
-    def _change_over(self, take: Take, arrival: Arrival) -> None:
+    def _change_over(self, take: CaptureDataset, arrival: Arrival) -> None:
         """Begin a new dataset with this keyframe; the old one still gets what its last frames may need."""
         self._take = self._splitting = None
         wait = nanoseconds(2 * self._settings.max_gap + 2 * self._settings.lookahead) + reach(self._settings)
@@ -329,7 +329,7 @@ class Capture:
         for take in takes:
             self._complete(take)
 
-    def _complete(self, take: Take) -> None:
+    def _complete(self, take: CaptureDataset) -> None:
         """Complete a dataset elsewhere: it takes long, and what comes meanwhile is another one's."""
         self._completing.append(self._completer.submit(take.complete))
 

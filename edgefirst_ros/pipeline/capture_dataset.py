@@ -16,10 +16,10 @@ from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.split import Splitter
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import EdgeFirstError, StorageError
-from edgefirst_ros.pipeline.frames import Pipeline, count_unused
+from edgefirst_ros.pipeline.frames import FrameBuilder, count_unused
 from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.pipeline.pretrigger import Arrival
-from edgefirst_ros.pipeline.samples import Assembly
+from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
@@ -40,7 +40,7 @@ class Completed:
     """Where it is; None as well where it had no sample and is not kept."""
 
 
-class Take:
+class CaptureDataset:
     """A dataset being written: `push` and `advance` until `complete`, never two of them at a time."""
 
     def __init__(
@@ -68,8 +68,10 @@ class Take:
         self._reached = Reached()
         self.writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._describe, live=live)
         splitter = Splitter(settings.split, nanoseconds(settings.split_block), settings.split_seed)
-        self._assembly = Assembly(settings, sequence, roles, self.counts, self._calibration, self._sink, behind=behind)
-        self._pipeline = Pipeline(
+        self._assembly = SampleBuilder(
+            settings, sequence, roles, self.counts, self._calibration, self._sink, behind=behind
+        )
+        self._pipeline = FrameBuilder(
             settings,
             roles,
             base,

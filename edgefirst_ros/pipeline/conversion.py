@@ -19,15 +19,15 @@ from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.publish import refuse_existing
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.split import Splitter
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError
-from edgefirst_ros.pipeline.first_pass import Survey, walk
-from edgefirst_ros.pipeline.frames import Pipeline, count_unused
+from edgefirst_ros.pipeline.first_pass import FirstPass, walk
+from edgefirst_ros.pipeline.frames import FrameBuilder, count_unused
 from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.pipeline.resumption import finished, take_over
-from edgefirst_ros.pipeline.samples import Assembly
+from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.digest import sha256
@@ -152,7 +152,7 @@ class _Run:
             self._sources.append(_source(found, hashed.result()))
         self._number += 1
 
-    def _note(self, found: Survey, path: Path) -> None:
+    def _note(self, found: FirstPass, path: Path) -> None:
         recording = found.recording
         for damage in recording.damage:
             self._notes.append(f"{path.name}: at byte {damage.offset}: {damage.what}")
@@ -162,7 +162,7 @@ class _Run:
         if found.segments > 1:
             self._notes.append(f"{path.name}: the clock was stepped or stood still: {found.segments} segments")
 
-    def _open(self, found: Survey, sequence: str) -> DatasetWriter:
+    def _open(self, found: FirstPass, sequence: str) -> DatasetWriter:
         """Begin to write, once there is something to be written."""
         self._time_bases[sequence] = time_base_of(found.base)
         self._topics[sequence] = topics_of(found.roles)
@@ -179,7 +179,7 @@ class _Run:
             self._writer = self.stack.enter_context(writer)
         return self._writer
 
-    def _leftover(self) -> Leftover | None:
+    def _leftover(self) -> UnfinishedDataset | None:
         """What an interrupted conversion left, if it was this one; raises DatasetError if it was another."""
         if not self._paths.unfinished:
             return None
@@ -197,7 +197,7 @@ class _Run:
         known = self._metadata(counts, sources)
         return {**known, "labels": self._calibration.labels, "topics": dict(self._topics)}
 
-    def _convert(self, found: Survey, sequence: str, digest: Callable[[], str | None]) -> None:
+    def _convert(self, found: FirstPass, sequence: str, digest: Callable[[], str | None]) -> None:
         settings, roles, number, counts = self._settings, found.roles, self._number, Counts()
         found.count(counts)
         self._unite_labels(found.calibration, sequence)
@@ -217,9 +217,9 @@ class _Run:
                     self._skews.setdefault(sensor, Skews()).add(skew)
 
         skip = writer.kept(sequence)
-        assembly = Assembly(settings, sequence, roles, counts, found.calibration, sink, skip=skip)
+        assembly = SampleBuilder(settings, sequence, roles, counts, found.calibration, sink, skip=skip)
         try:
-            pipeline = Pipeline(
+            pipeline = FrameBuilder(
                 settings,
                 roles,
                 found.base,
@@ -299,7 +299,7 @@ def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Setting
     return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0)
 
 
-def _source(found: Survey, digest: str | None) -> dict[str, Any]:
+def _source(found: FirstPass, digest: str | None) -> dict[str, Any]:
     source: dict[str, Any] = {"file": found.recording.path.name, "size": found.recording.size, "sha256": digest}
     if found.recording.damage:
         source["damage"] = [{"offset": d.offset, "what": d.what} for d in found.recording.damage]

@@ -11,10 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.counts import OTHER_TYPE, Counts
+from edgefirst_ros.counts import OTHER_TYPE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import CAMERA_TYPES, FIX, IMU, Message, decode, header_stamp, known_name
-from edgefirst_ros.sensors.bitstream import UNDECODABLE
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sources.mcap import McapRecording
@@ -72,7 +71,7 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class Survey:
+class FirstPass:
     """What the first walk found."""
 
     recording: McapRecording
@@ -103,7 +102,7 @@ class Survey:
         for channel in self.recording.channels.values():
             counts[channel.topic].seen += channel.seen
             if channel.encoding != "cdr":
-                counts.drop(channel.topic, f"encoding {channel.encoding or 'unknown'}", channel.seen)
+                counts.drop(channel.topic, encoded_as(channel.encoding), channel.seen)
             elif channel.topic in in_use and channel.schema != self.topics[channel.topic]:
                 counts.drop(channel.topic, OTHER_TYPE, channel.seen)
         for topic in self.roles.statics:
@@ -176,7 +175,7 @@ class Walked:
                 found.setdefault(channel.topic, channel.schema)  # a topic keeps its first type
         return found
 
-    def conclude(self, settings: Settings) -> Survey:
+    def conclude(self, settings: Settings) -> FirstPass:
         """Give the topics their parts and choose the clock; raises RecordingError or UsageError."""
         path, recording, walk = self.recording.path, self.recording, self.walk
         faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
@@ -200,7 +199,7 @@ class Walked:
         if calibration.labels is not None:  # in one dataset with others they may get other positions
             roles = replace(roles, classes=tuple(calibration.labels))
             calibration.labels = mapped_labels(calibration.labels, settings.label_map)
-        return Survey(
+        return FirstPass(
             recording,
             self.topics,
             roles,

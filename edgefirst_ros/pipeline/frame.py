@@ -15,7 +15,7 @@ from edgefirst_ros.sensors.navigation import Position, Quaternion
 
 
 @dataclass(slots=True)
-class Item:
+class SensorMessage:
     """A companion's message that can be stored."""
 
     topic: str
@@ -26,44 +26,44 @@ class Item:
     """Whether a sample has it."""
     late: bool = False
     """Whether a frame after it had been complete when it came."""
-    mask: Item | None = None
+    mask: SensorMessage | None = None
     """Of boxes: the mask without a header that belongs to them."""
 
 
 @dataclass(slots=True)
-class Work:
+class Frame:
     """A frame with everything that is known of it."""
 
     number: int
     stamp: int
     segment: int
-    companions: dict[str, tuple[int, Item]] = field(default_factory=dict)
+    companions: dict[str, tuple[int, SensorMessage]] = field(default_factory=dict)
     """Sensor -> (its stamp in ns, offset included; message)."""
-    own: tuple[str, Item] | None = None
+    own: tuple[str, SensorMessage] | None = None
     """Sensor and message of a reference that is no camera."""
     position: Position | None = None
     orientation: Quaternion | None = None
-    result: Item | None = None
+    result: SensorMessage | None = None
     """Model or Detect message of this frame."""
-    boxes3d: Item | None = None
+    boxes3d: SensorMessage | None = None
     """Nearest message of boxes in space."""
     group: str | None = None
     since: float = field(default_factory=time.monotonic)
     """When it was complete, s of time.monotonic()."""
 
-    def left_out(self) -> Work:
+    def left_out(self) -> Frame:
         """The frame without what belongs to it, whose time is over."""
-        return Work(self.number, self.stamp, self.segment, since=-math.inf)
+        return Frame(self.number, self.stamp, self.segment, since=-math.inf)
 
     @property
-    def results(self) -> list[Item]:
+    def results(self) -> list[SensorMessage]:
         """All messages that annotate it."""
         mask = self.result.mask if self.result is not None else None
         return [item for item in (self.result, mask, self.boxes3d) if item is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class CameraMessage:
     """A message of the reference topic, in recorded order; its content, or why it cannot be read, or None: left out."""
 
     number: int
@@ -71,6 +71,6 @@ class Push:
     gap: bool = False
     """A message before it is missing."""
 
-    def left_out(self) -> Push:
+    def left_out(self) -> CameraMessage:
         """The message without its content, which no other needs."""
-        return self if isinstance(self.content, MessageError) else Push(self.number, None, self.gap)
+        return self if isinstance(self.content, MessageError) else CameraMessage(self.number, None, self.gap)

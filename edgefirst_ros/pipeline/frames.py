@@ -13,8 +13,8 @@ from edgefirst_ros.counts import LATE, NO_ATTITUDE, NO_FIX, NO_SAMPLE, NOT_NEARE
 from edgefirst_ros.dataset.split import GroupOf, guarded
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
-from edgefirst_ros.pipeline.frame import Item, Push, Work
-from edgefirst_ros.pipeline.samples import Assembly
+from edgefirst_ros.pipeline.frame import CameraMessage, Frame, SensorMessage
+from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.detections import mapped_labels
@@ -38,7 +38,7 @@ class _Frame:
     segment: int
     join: int
     """Stamp by which model results are joined."""
-    own: Item | None
+    own: SensorMessage | None
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class _Result:
     """A model's result and when it came; `settled` once it has the mask that belongs to it."""
 
     arrived: int
-    item: Item
+    item: SensorMessage
     settled: bool
 
 
@@ -60,8 +60,8 @@ class _Tracks:
         """Stamp of the last fix or attitude."""
 
 
-class Pipeline:
-    """Aligns messages pushed in recorded order and hands frames to an `Assembly`.
+class FrameBuilder:
+    """Aligns messages pushed in recorded order and hands frames to an `SampleBuilder`.
 
     `overlapping`: the segments that share a time with another, as a clock set back makes them; None where that is
     not known beforehand (live): then every clock set back begins a stretch of its own;
@@ -75,7 +75,7 @@ class Pipeline:
         base: TimeBase,
         counts: Counts,
         calibration: Calibration,
-        assembly: Assembly,
+        assembly: SampleBuilder,
         *,
         group_of: GroupOf,
         overlapping: Collection[int] | None = None,
@@ -102,15 +102,15 @@ class Pipeline:
         tolerance = nanoseconds(settings.tolerance)
         if roles.boxes3d is not None:
             streams[BOXES3D] = Stream(tolerance)
-        self._aligner: Aligner[_Frame, Item] = Aligner(streams, self._lookahead)
-        self._masks: Aligner[_Result, Item] = Aligner({MASK: Stream(tolerance, reuse=False)}, self._lookahead)
+        self._aligner: Aligner[_Frame, SensorMessage] = Aligner(streams, self._lookahead)
+        self._masks: Aligner[_Result, SensorMessage] = Aligner({MASK: Stream(tolerance, reuse=False)}, self._lookahead)
         self._clock = RunningClock()
         self._segments = Segments()
         self._frames = 0
         self._sequence: int | None = None
         self._gap_before = False
         self._tracks: dict[int, _Tracks] = {}
-        self._ready: deque[Aligned[_Frame, Item]] = deque()
+        self._ready: deque[Aligned[_Frame, SensorMessage]] = deque()
         self._results: OrderedDict[int, _Result] = OrderedDict()
         self._boxes = 0
         self._given: Counter[str] = Counter()
@@ -141,16 +141,16 @@ class Pipeline:
         try:
             content = decode(message)
         except MessageError as error:
-            self._assembly.put(Push(number, error))
+            self._assembly.put(CameraMessage(number, error))
             return
-        self._assembly.put(Push(number, content, gap))
+        self._assembly.put(CameraMessage(number, content, gap))
         stamp = self._base.stamp(message)
         segment = self._segments.add(stamp)
         own = None
         if self._roles.sensor is not None:
             try:
                 storable(self._roles.sensor, content, self._settings.limits)
-                own = Item(message.topic, content, stamp)
+                own = SensorMessage(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
         join = (header_stamp(message) or 0) if self._base.by_header else stamp
@@ -172,7 +172,7 @@ class Pipeline:
             offset = self._aligner.streams[sensor].offset
             late = self._aligner.late(sensor, stamp, group)
             self._late[topic] += late
-            self._aligner.add(sensor, stamp, now, Item(topic, content, stamp + offset, late=late), group)
+            self._aligner.add(sensor, stamp, now, SensorMessage(topic, content, stamp + offset, late=late), group)
         if topic in (self._roles.gps, self._roles.imu):
             self._track(group).newest = stamp
         if topic == self._roles.gps:
@@ -192,15 +192,15 @@ class Pipeline:
             join = (header_stamp(message) or 0) if self._base.by_header else stamp
             late = join in self._gone and topic != self._roles.reference
             self._late[topic] += late  # unless a frame with that stamp is still to come, behind a clock set back
-            result = _Result(now, Item(topic, content, stamp, late=late), self._roles.masks is None)
+            result = _Result(now, SensorMessage(topic, content, stamp, late=late), self._roles.masks is None)
             self._results.setdefault(join, result)
             if not result.settled:
                 self._boxes += 1
                 self._masks.add_frame(_published(message), self._boxes, now, result, group=group)
         if topic == self._roles.masks:
-            self._masks.add(MASK, _published(message), now, Item(topic, content, stamp), group)
+            self._masks.add(MASK, _published(message), now, SensorMessage(topic, content, stamp), group)
         if topic == self._roles.boxes3d:
-            self._aligner.add(BOXES3D, stamp, now, Item(topic, content, stamp), group)
+            self._aligner.add(BOXES3D, stamp, now, SensorMessage(topic, content, stamp), group)
         if topic in self._roles.statics:
             self._calibration.take(message.schema, content)
             self._calibration.labels = mapped_labels(self._calibration.labels, self._settings.label_map)
@@ -223,7 +223,7 @@ class Pipeline:
             self._swept = now
             self._forget(now)
 
-    def _complete(self, frame: Aligned[_Frame, Item], now: int) -> bool:
+    def _complete(self, frame: Aligned[_Frame, SensorMessage], now: int) -> bool:
         """Whether all fixes, attitudes and masks have come that could change those of the frame."""
         result = self._results.get(frame.item.join)
         if result is not None and not result.settled:
@@ -234,9 +234,9 @@ class Pipeline:
         horizon = max(tracks.fixes.horizon(frame.stamp), tracks.attitudes.horizon(frame.stamp), frame.stamp)
         return frame.arrived + horizon - frame.stamp + self._lookahead <= now
 
-    def _work(self, frame: Aligned[_Frame, Item]) -> Work:
+    def _work(self, frame: Aligned[_Frame, SensorMessage]) -> Frame:
         tracks = self._track(frame.group)
-        work = Work(frame.number, frame.stamp, frame.item.segment)
+        work = Frame(frame.number, frame.stamp, frame.item.segment)
         for sensor in self._roles.companions:
             near = frame.nearest.get(sensor)
             if near is not None:

@@ -12,7 +12,7 @@ from edgefirst_ros import __version__
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.pipeline.samples import SOFTWARE
@@ -30,7 +30,7 @@ def open_writer(
     describe: Describe,
     overwrite: bool = False,
     live: LiveSettings | None = None,
-    leftover: Leftover | None = None,
+    leftover: UnfinishedDataset | None = None,
 ) -> DatasetWriter:
     """The writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
     companions = ["radar_cube", "radar_targets", "lidar_points"]

@@ -12,17 +12,17 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.reader import parsed
 from edgefirst_ros.dataset.recovery.state import tidy
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
 
 
-def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> Leftover:
+def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset:
     """Open what an interrupted conversion left; `mine` describes the one that is to continue it.
 
     Raises DatasetError if it was another one, or a living writer is at work on it.
     """
-    leftover = Leftover(paths)
+    leftover = UnfinishedDataset(paths)
     known = leftover.description
     what = "sources" if known and not _same_files(known.get("sources"), mine["sources"]) else ""
     if known and not what:

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, Counts
+from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, Counts, lacks
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import VIDEO
 from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
-from edgefirst_ros.pipeline.frame import Item, Push, Work
-from edgefirst_ros.pipeline.worker import Stage
+from edgefirst_ros.pipeline.frame import CameraMessage, Frame, SensorMessage
+from edgefirst_ros.pipeline.worker import Worker
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.degradation import degradation_of
@@ -44,7 +44,7 @@ LAST_WORK = 3.0
 class _Job:
     """A sample on its way: what is encoded, and what is known already."""
 
-    work: Work
+    work: Frame
     picture: Picture | None
     keyframe: bool
     encoded: Callable[[], tuple[bytes, str | None]] | None
@@ -52,8 +52,8 @@ class _Job:
     rows: Future[Rows] | None
 
 
-class Assembly:
-    """Takes `Push` and `Work` as they come, and gives samples to `sink` in the order of the work."""
+class SampleBuilder:
+    """Takes `CameraMessage` and `Frame` as they come, and gives samples to `sink` in the order of the work."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class Assembly:
                 # Of samples that are there already the size is enough, and what lacks a sensor is not written.
                 ahead=not skip and not settings.require,
             )
-        self._waiting: deque[Work] = deque()
+        self._waiting: deque[Frame] = deque()
         self._bucket: tuple[int, int] | None = None
         workers = settings.workers
         self._pool = ThreadPoolExecutor(workers, "encode")
         self._slots = threading.BoundedSemaphore(2 * workers)
-        self._writing: Stage[_Job | Callable[[], None]] = Stage("write", self._write, 2 * workers + 2)
+        self._writing: Worker[_Job | Callable[[], None]] = Worker("write", self._write, 2 * workers + 2)
         self._live = behind is not None
         self._patience = PATIENCE + (behind or 0.0)
         self._began = self._turn = time.monotonic()
@@ -106,15 +106,15 @@ class Assembly:
         self._skip = skip
         self.late_used: Counter[str] = Counter()
         """Of each topic how many messages that came late a sample has all the same."""
-        self._choosing: Stage[Push | Work] = Stage("choose", self._choose, 0 if self._live else 64)
+        self._choosing: Worker[CameraMessage | Frame] = Worker("choose", self._choose, 0 if self._live else 64)
 
     # ---- from outside --------------------------------------------------------------------
-    def put(self, item: Push | Work) -> None:
+    def put(self, item: CameraMessage | Frame) -> None:
         """Hand over the next message or frame."""
         if not self._choosing.backlog:
             self._turn = time.monotonic()
         elif self._live and self.standstill > self._patience:  # the disk stands still: the memory must not fill up
-            item = item.left_out() if isinstance(item, Work) or self._roles.schema != VIDEO else item
+            item = item.left_out() if isinstance(item, Frame) or self._roles.schema != VIDEO else item
         self._choosing.put(item)
 
     @property
@@ -163,9 +163,9 @@ class Assembly:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     # ---- which frames --------------------------------------------------------------------
-    def _choose(self, item: Push | Work) -> None:
+    def _choose(self, item: CameraMessage | Frame) -> None:
         self._turn = time.monotonic()
-        if isinstance(item, Work):
+        if isinstance(item, Frame):
             self._waiting.append(item)
         else:
             if self._pictures is not None and (item.gap or isinstance(item.content, MessageError)):
@@ -183,7 +183,7 @@ class Assembly:
         while self._waiting and self._settled(self._waiting[0], last=last):
             self._waiting.popleft()
 
-    def _settled(self, work: Work, *, last: bool) -> bool:
+    def _settled(self, work: Frame, *, last: bool) -> bool:
         """Decide about the first frame that waits; False where more must come first."""
         now = time.monotonic()
         if now > self._until:
@@ -202,7 +202,7 @@ class Assembly:
         there = {*work.companions, self._roles.sensor}
         missing = next((s for s in self._settings.require if s not in there), None)
         if missing is not None and bucket is None:
-            return self._leave(work, f"lacks {missing}")
+            return self._leave(work, lacks(missing))
         picture = None
         if self._pictures is not None:
             found = self._pictures.take(work.number, last=last)
@@ -221,12 +221,12 @@ class Assembly:
         if bucket is not None:
             self._bucket = bucket  # its sample is the first that can be had, even if it lacks a sensor
         if missing is not None:
-            self._drop(f"lacks {missing}")
+            self._drop(lacks(missing))
         else:
             self._take(work, picture, keyframe)
         return True
 
-    def _leave(self, work: Work, reason: str) -> bool:
+    def _leave(self, work: Frame, reason: str) -> bool:
         if self._pictures is not None:
             self._pictures.skip(work.number)
         self._drop(reason)
@@ -242,7 +242,7 @@ class Assembly:
         future.add_done_callback(lambda _: self._slots.release())
         return future
 
-    def _take(self, work: Work, picture: Picture | None, keyframe: bool) -> None:
+    def _take(self, work: Frame, picture: Picture | None, keyframe: bool) -> None:
         """Begin to encode a sample."""
         self._counts[self._roles.reference].written += 1
         there, self._skip = self._skip > 0, max(0, self._skip - 1)
@@ -253,14 +253,14 @@ class Assembly:
             encoded = of_picture if by_itself else self._submit(of_picture).result
         if work.own is not None and not there:
             sensor, item = work.own
-            item.encoded = self._submit(functools.partial(encode, sensor, item, self._settings))
+            item.encoded = self._submit(functools.partial(encode, sensor, item.content, item.stamp, self._settings))
         for sensor, (_, item) in work.companions.items():
             if item.encoded is None and not there:  # a slow sensor's message serves several frames
-                item.encoded = self._submit(functools.partial(encode, sensor, item, self._settings))
+                item.encoded = self._submit(functools.partial(encode, sensor, item.content, item.stamp, self._settings))
             self._use(item)
         self._writing.put(_Job(work, picture, keyframe, encoded, self._results(work, picture)))
 
-    def _results(self, work: Work, picture: Picture | None) -> Future[Rows] | None:
+    def _results(self, work: Frame, picture: Picture | None) -> Future[Rows] | None:
         if not work.results:
             return None
         for item in work.results:
@@ -273,7 +273,7 @@ class Assembly:
         data = picture.encode()
         return data, degradation_of(data) if self._settings.degradation else None
 
-    def _use(self, item: Item) -> None:
+    def _use(self, item: SensorMessage) -> None:
         """Count a message that a sample has, once; those of the reference are counted as samples."""
         if item.topic != self._roles.reference:
             self._counts[item.topic].written += not item.used
@@ -319,7 +319,7 @@ class Assembly:
                 self._counts.drop(topic, reason, number)
         self._sink(Sample(self._sequence, work.number, work.stamp, members, row, rows, common))
 
-    def _with_exif(self, work: Work, picture: Picture, data: bytes) -> Sequence[Any]:
+    def _with_exif(self, work: Frame, picture: Picture, data: bytes) -> Sequence[Any]:
         from edgefirst_ros import __version__
 
         place, heading = work.position, None

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Stage(Generic[T]):
+class Worker(Generic[T]):
     """Calls `handle` for each item, in order, in a thread of its own.
 
     `put` waits while the queue is full, and raises what the handler raised; items behind a failure are thrown away.

@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-NO_PICTURE = "no picture in the message"
-BEFORE_KEYFRAME = "before the first keyframe"
-AFTER_LOSS = "after a loss, before the next keyframe"
-DAMAGED = "damaged"
-UNDECODABLE = "undecodable"
+from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
 
 START_CODE = b"\x00\x00\x01"
 HEADER_BYTES = 96  # enough for every slice header read here

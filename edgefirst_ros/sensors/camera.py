@@ -14,22 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.counts import AFTER_LOSS, DAMAGED, NO_OUTPUT, NO_PICTURE, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.bitstream import (
-    AFTER_LOSS,
-    DAMAGED,
-    H264,
-    H265,
-    NO_PICTURE,
-    START_CODE,
-    UNDECODABLE,
-    Tracker,
-    Unit,
-    parameter_sets,
-    with_sets,
-)
+from edgefirst_ros.sensors.bitstream import H264, H265, START_CODE, Tracker, Unit, parameter_sets, with_sets
 
-NO_OUTPUT = "the decoder gave no picture"
 CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}
 """`format` of a CompressedVideo -> decoder."""
 HARMLESS = (

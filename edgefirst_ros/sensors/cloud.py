@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class _Field:
 
 
 def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError("cannot be stored") for a cloud that is not what it says.
+    """Raise MessageError(CANNOT_BE_STORED) for a cloud that is not what it says.
 
     Unknown datatypes, names that a PCD header cannot hold, data shorter than announced, more than
     `limits.cloud_points` points, no fields; where there are points, fields that leave them.
@@ -150,26 +151,26 @@ def _described(message: PointCloud2) -> list[_Field]:
     fields: list[_Field] = []
     for field in sorted(message.fields, key=lambda field: field.offset):
         if field.datatype not in DATATYPES:
-            raise MessageError("cannot be stored", f"field {field.name!r} has the unknown datatype {field.datatype}")
+            raise MessageError(CANNOT_BE_STORED, f"field {field.name!r} has the unknown datatype {field.datatype}")
         if not FIELD_NAME.fullmatch(field.name) or any(field.name == other.name for other in fields):
-            raise MessageError("cannot be stored", f"field name {field.name!r} does not fit into a PCD header")
+            raise MessageError(CANNOT_BE_STORED, f"field name {field.name!r} does not fit into a PCD header")
         fields.append(_Field(field.name, DATATYPES[field.datatype], field.offset, max(1, field.count)))
     if not fields:
-        raise MessageError("cannot be stored", "a cloud without fields")
+        raise MessageError(CANNOT_BE_STORED, "a cloud without fields")
     width, height, step = message.width, message.height, message.point_step
     if not width or not height:
         return fields
     for described in fields:
         if described.offset + described.size > step:
             where = f"field {described.name!r} at {described.offset}"
-            raise MessageError("cannot be stored", f"{where} leaves the point of {step} bytes")
+            raise MessageError(CANNOT_BE_STORED, f"{where} leaves the point of {step} bytes")
     if sum(described.size for described in fields) > MOST_SHARED * step:
-        raise MessageError("cannot be stored", f"{len(fields)} fields share a point of {step} bytes")
+        raise MessageError(CANNOT_BE_STORED, f"{len(fields)} fields share a point of {step} bytes")
     if height > 1 and message.row_step < width * step:
-        raise MessageError("cannot be stored", f"rows of {message.row_step} bytes for {width} points of {step}")
+        raise MessageError(CANNOT_BE_STORED, f"rows of {message.row_step} bytes for {width} points of {step}")
     needed = (height - 1) * message.row_step + width * step
     if len(message.data) < needed:
-        raise MessageError("cannot be stored", f"{len(message.data)} bytes for {width} x {height} points of {step}")
+        raise MessageError(CANNOT_BE_STORED, f"{len(message.data)} bytes for {width} x {height} points of {step}")
     return fields
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits, Settings
-from edgefirst_ros.pipeline.frame import Item
 from edgefirst_ros.sensors.cloud import check_cloud, encode_cloud
 from edgefirst_ros.sensors.cube import check_cube, encode_cube
 from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
@@ -27,13 +26,16 @@ def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None
     CHECKS[sensor](content, limits)
 
 
-def encode(sensor: str, item: Item, settings: Settings) -> Sequence[Any]:
-    """The member of a message that can be stored, as buffers to be written one after the other."""
+def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequence[Any]:
+    """Return the member of a message that can be stored, as buffers to be written one after the other.
+
+    `stamp`: its time in ns, offset included.
+    """
     if sensor == "radar.cube":
-        return [encode_cube(item.content, item.stamp)]
+        return [encode_cube(content, stamp)]
     if sensor == "lidar.depth":
-        return [encode_depth(item.content)]
+        return [encode_depth(content)]
     if sensor == "lidar.reflect":
-        return [encode_reflect(item.content)]
+        return [encode_reflect(content)]
     documented = sensor == "radar.targets" and settings.radar_fields == "documented"
-    return encode_cloud(item.content, settings.pcd, ("noise",) if documented else ())
+    return encode_cloud(content, settings.pcd, ("noise",) if documented else ())

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.sensors.grayscale import filtered, unpacked
 from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk, png_chunks, png_parts
@@ -84,7 +85,7 @@ class Cube:
 
 
 def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError("cannot be stored") when the cube has no place in the picture.
+    """Raise MessageError(CANNOT_BE_STORED) when the cube has no place in the picture.
 
     Layout and shape must be of one length, the codes known and different, the product of the shape the number of
     values (at most `limits.cube_values`), and the last dimension of a complex cube even.
@@ -185,7 +186,7 @@ def _described(message: RadarCube) -> tuple[tuple[int, ...], tuple[int, ...], ND
     shape = tuple(np.frombuffer(message.shape.view(), "<u2").tolist())
     fault = _fault(layout, shape, bool(message.is_complex), values.size)
     if fault:
-        raise MessageError("cannot be stored", f"cube with layout {list(layout)} and shape {list(shape)}: {fault}")
+        raise MessageError(CANNOT_BE_STORED, f"cube with layout {list(layout)} and shape {list(shape)}: {fault}")
     return layout, shape, values
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
@@ -44,9 +45,9 @@ def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
     size = 2 if encoding == "mono16" else 1
     width, height, step = message.width, message.height, message.step
     if message.encoding != encoding or not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE:
-        raise MessageError("cannot be stored", f"{width} x {height} image of {message.encoding!r}; expected {encoding}")
+        raise MessageError(CANNOT_BE_STORED, f"{width} x {height} image of {message.encoding!r}; expected {encoding}")
     if step < width * size or len(message.data) < step * height:
-        raise MessageError("cannot be stored", f"{len(message.data)} bytes for {height} lines of {step}")
+        raise MessageError(CANNOT_BE_STORED, f"{len(message.data)} bytes for {height} lines of {step}")
     lines = np.frombuffer(message.data, np.uint8)[: step * height].reshape(height, step)[:, : width * size]
     kind = np.dtype((">" if message.is_bigendian else "<") + f"u{size}")
     return np.ascontiguousarray(np.ascontiguousarray(lines).view(kind).astype(kind.newbyteorder("=")))

@@ -16,20 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
     from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, Mask, MaskBox, Model
-
-NOT_FINITE, BAD_SCORE = "box is not finite", "score outside 0..1"
-BAD_MASK, SEMANTIC, NO_PICTURE = "mask cannot be read", "semantic mask", "mask without a picture"
-LOW_SCORE, DROPPED_LABEL = "score below min_score", "label dropped by label_map"
-"""Reasons under which boxes and masks are counted that give no row or no mask."""
-MASK_REASONS = frozenset({BAD_MASK, SEMANTIC, NO_PICTURE})
-PARTS = MASK_REASONS | {NOT_FINITE, BAD_SCORE, LOW_SCORE, DROPPED_LABEL}
-"""Reasons that count boxes and masks, of which a message has many, not messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +186,7 @@ def _add_mask(
     if box is None and not context.semantic:
         dropped[SEMANTIC] += 1
     elif context.size is None:  # a mask has the size of its picture
-        dropped[NO_PICTURE] += 1
+        dropped[MASK_NO_PICTURE] += 1
     else:
         try:
             size = context.size

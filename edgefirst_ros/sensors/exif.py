@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.sensors.picture_file import (
     APP0,
@@ -118,7 +119,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
 
     APP1 comes right behind APP0 where that is first, else behind SOI.  Existing APP1 segments are left out; all
     others, and everything from the first quantisation table on, stay byte for byte.
-    Raises MessageError("undecodable") when the segments are broken.
+    Raises MessageError(UNDECODABLE) when the segments are broken.
     """
     data = memoryview(jpeg).cast("B")
     segment = struct.pack(">BBH6s", 0xFF, APP1, len(exif) + 8, b"Exif\0\0") + exif
@@ -141,7 +142,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
 def insert_png(png: Buffer, exif: bytes) -> list[Buffer]:
     """The PNG with this EXIF in an eXIf chunk behind IHDR, any other eXIf left out, all else byte for byte.
 
-    Raises MessageError("undecodable") when the chunks are broken.
+    Raises MessageError(UNDECODABLE) when the chunks are broken.
     """
     data = memoryview(png).cast("B")
     parts: list[Buffer] = [data[:33], png_chunk(b"eXIf", exif)]
@@ -162,7 +163,7 @@ def read_exif(picture: Buffer) -> ExifFound:
     """Stamp, position and name that a JPEG or PNG carries; all None without EXIF.
 
     The stamp is that of our UserComment, else DateTimeOriginal with its fraction and offset (UTC without one).
-    Raises MessageError("undecodable") when the picture or its EXIF is broken.
+    Raises MessageError(UNDECODABLE) when the picture or its EXIF is broken.
     """
     payload = _payload(memoryview(picture).cast("B"))
     if payload is None:
@@ -183,7 +184,7 @@ def read_exif(picture: Buffer) -> ExifFound:
             _signed(gps.get(6), negative=gps.get(5) == b"\1"),
         )
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error) as error:
-        raise MessageError("undecodable", f"EXIF: {error}") from error
+        raise MessageError(UNDECODABLE, f"EXIF: {error}") from error
 
 
 # ---- writing -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import zstandard
 from isal import isal_zlib
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
 
@@ -37,7 +38,7 @@ def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) ->
     """An instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
 
     Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines likewise.
-    Raises MessageError("cannot be stored") when the mask is not what it says.
+    Raises MessageError(CANNOT_BE_STORED) when the mask is not what it says.
     """
     cells = _scores(mask, 1)[:, :, 0] > OBJECT
     width, height = size
@@ -61,7 +62,7 @@ def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.ui
 
     The mask covers the picture: with one value a cell it is the class, with several they are the scores of the
     classes, of which the highest counts, of equal ones the first. `values`, uint8 (256,), is what is written for each
-    class. Raises MessageError("cannot be stored") when the mask is not what it says, or has more classes than 255.
+    class. Raises MessageError(CANNOT_BE_STORED) when the mask is not what it says, or has more classes than 255.
     """
     scores = _scores(mask, VOID)
     width, height = size
@@ -112,16 +113,16 @@ def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
     """
     cells = mask.height * mask.width
     if not 0 < cells <= MAX_CELLS:
-        raise MessageError("cannot be stored", f"mask of {mask.width} x {mask.height} cells")
+        raise MessageError(CANNOT_BE_STORED, f"mask of {mask.width} x {mask.height} cells")
     data: Any = mask.mask
     if mask.encoding == "zstd":
         data = _unpacked(data, min(cells * most, MAX_CELLS))
     elif mask.encoding:
-        raise MessageError("cannot be stored", f"mask encoding {mask.encoding!r}, expected none or 'zstd'")
+        raise MessageError(CANNOT_BE_STORED, f"mask encoding {mask.encoding!r}, expected none or 'zstd'")
     values, odd = divmod(len(data), cells)
     if odd or not 0 < values <= most:
         found = f"{len(data)} bytes for a mask of {mask.width} x {mask.height} cells"
-        raise MessageError("cannot be stored", f"{found}, expected 1 to {most} a cell" if most > 1 else found)
+        raise MessageError(CANNOT_BE_STORED, f"{found}, expected 1 to {most} a cell" if most > 1 else found)
     return np.frombuffer(data, np.uint8).reshape(mask.height, mask.width, values)
 
 
@@ -135,8 +136,8 @@ def _unpacked(data: Any, limit: int) -> bytes:
             if len(unpacked) <= limit:
                 return unpacked
     except zstandard.ZstdError as error:
-        raise MessageError("cannot be stored", f"mask: {error}") from error
-    raise MessageError("cannot be stored", f"mask that unpacks to more than the {limit} bytes its cells can have")
+        raise MessageError(CANNOT_BE_STORED, f"mask: {error}") from error
+    raise MessageError(CANNOT_BE_STORED, f"mask that unpacks to more than the {limit} bytes its cells can have")
 
 
 def _png(lines: NDArray[np.uint8], size: tuple[int, int], bits: int) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
 
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
@@ -210,7 +211,7 @@ def _luma(frame: Any) -> npt.NDArray[np.uint8]:
 
 
 def check_size(width: int, height: int, limits: Limits) -> None:
-    """Raise MessageError("cannot be stored") for a picture of more than `limits.picture_pixels` pixels."""
+    """Raise MessageError(CANNOT_BE_STORED) for a picture of more than `limits.picture_pixels` pixels."""
     if width * height > limits.picture_pixels:
         raise MessageError(
             "cannot be stored",
@@ -227,13 +228,13 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
 
     encoding, width, height, step = message.encoding, message.width, message.height, message.step
     if encoding not in RAW_FORMATS:
-        raise MessageError("cannot be stored", f"image encoding {encoding!r}; expected one of {', '.join(RAW_FORMATS)}")
+        raise MessageError(CANNOT_BE_STORED, f"image encoding {encoding!r}; expected one of {', '.join(RAW_FORMATS)}")
     form, pixel = RAW_FORMATS[encoding]
     rows = height * 3 // 2 if form == "nv12" else height
     data = np.frombuffer(message.data, np.uint8) if len(message.data) else np.empty(0, np.uint8)
     odd = form in ("nv12", "uyvy422", "yuyv422") and (width % 2 or (form == "nv12" and height % 2))
     if not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE or odd:
-        raise MessageError("cannot be stored", f"{encoding} image of {width} x {height} pixels")
+        raise MessageError(CANNOT_BE_STORED, f"{encoding} image of {width} x {height} pixels")
     check_size(width, height, limits)
     if step < width * pixel or len(data) < rows * step:
         raise MessageError(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from isal import isal_zlib
 
+from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 
 Buffer = bytes | bytearray | memoryview
@@ -31,39 +32,39 @@ WINDOW = 1 << 18
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
     """(marker, begin, end) of the segments behind SOI, up to and with the first SOS.
 
-    Raises MessageError("undecodable") when there is no SOI or a segment is broken or cut.
+    Raises MessageError(UNDECODABLE) when there is no SOI or a segment is broken or cut.
     """
     data = memoryview(jpeg).cast("B")
     if data[:2] != bytes((0xFF, SOI)):
-        raise MessageError("undecodable", "no JPEG")
+        raise MessageError(UNDECODABLE, "no JPEG")
     marker, position = SOI, 2
     while marker != SOS:
         while bytes(data[position : position + 2]) == b"\xff\xff":
             position += 1
         if position + 4 > len(data) or data[position] != 0xFF:
-            raise MessageError("undecodable", f"JPEG without a segment at {position} of {len(data)} bytes")
+            raise MessageError(UNDECODABLE, f"JPEG without a segment at {position} of {len(data)} bytes")
         marker = data[position + 1]
         end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
         if marker < 0xC0 or 0xD0 <= marker <= EOI or end < position + 4 or end > len(data):
-            raise MessageError("undecodable", f"JPEG segment {marker:02x} at {position} is broken or cut")
+            raise MessageError(UNDECODABLE, f"JPEG segment {marker:02x} at {position} is broken or cut")
         yield marker, position, end
         position = end
 
 
 def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
-    """(width, height) of a JPEG from its frame header.  Raises MessageError("undecodable") when there is none."""
+    """(width, height) of a JPEG from its frame header.  Raises MessageError(UNDECODABLE) when there is none."""
     data = memoryview(jpeg).cast("B")
     for marker, begin, end in jpeg_segments(data):
         if marker in FRAMES:
             return _frame_size(data[begin + 4 : end])
-    raise MessageError("undecodable", "JPEG without a frame header")
+    raise MessageError(UNDECODABLE, "JPEG without a frame header")
 
 
 def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
     """(width, height) of a JPEG whose structure is whole.
 
     SOI, well-formed segments with a quantisation table and a frame header, scans in which nothing stands that cannot
-    stand there, EOI at the end; what comes behind it is tolerated.  Raises MessageError("undecodable") otherwise.
+    stand there, EOI at the end; what comes behind it is tolerated.  Raises MessageError(UNDECODABLE) otherwise.
     """
     data = memoryview(jpeg).cast("B")
     size, tables, scan = None, 0, 0
@@ -74,7 +75,7 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
         scan = end if marker == SOS else 0
     if size is None or not tables or not scan:
         missing = "frame header" if size is None else "scan" if tables else "quantisation table"
-        raise MessageError("undecodable", f"JPEG without a {missing}")
+        raise MessageError(UNDECODABLE, f"JPEG without a {missing}")
     _check_scans(data, scan)
     return size
 
@@ -96,14 +97,14 @@ def _check_scans(data: memoryview, scan: int) -> None:
             behind, segments = place + 2 + length, segments + 1
             whole = length >= 8 if marker == SOS else length >= 2 and bytes(data[behind : behind + 1]) == b"\xff"
             if marker not in BETWEEN or not whole or segments > MOST_SEGMENTS:
-                raise MessageError("undecodable", f"JPEG with marker {marker:02x} in its pixels, at {place}")
-    raise MessageError("undecodable", "JPEG without its end")
+                raise MessageError(UNDECODABLE, f"JPEG with marker {marker:02x} in its pixels, at {place}")
+    raise MessageError(UNDECODABLE, "JPEG without its end")
 
 
 def check_png(png: Buffer) -> tuple[int, int]:
     """(width, height) of a PNG whose chunks are whole: signature, IHDR, CRCs, IDAT, IEND.
 
-    Raises MessageError("undecodable") otherwise.
+    Raises MessageError(UNDECODABLE) otherwise.
     """
     width = height = packed = 0
     for kind, body in png_chunks(png):
@@ -111,7 +112,7 @@ def check_png(png: Buffer) -> tuple[int, int]:
             width, height = struct.unpack_from(">II", body)
         packed += len(body) if kind == b"IDAT" else 0
     if not 0 < width <= MAX_SIDE or not 0 < height <= MAX_SIDE or not packed:
-        raise MessageError("undecodable", f"PNG of {width} x {height} pixels in {packed} bytes")
+        raise MessageError(UNDECODABLE, f"PNG of {width} x {height} pixels in {packed} bytes")
     return width, height
 
 
@@ -129,24 +130,24 @@ def png_chunk(kind: bytes, body: Buffer) -> bytes:
 def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
     """(kind, body) of every chunk up to and with IEND.
 
-    Raises MessageError("undecodable") when the signature, a length or a CRC is wrong, IHDR does not come first, or
+    Raises MessageError(UNDECODABLE) when the signature, a length or a CRC is wrong, IHDR does not come first, or
     IEND is missing.
     """
     data = memoryview(png).cast("B")
     if data[:8] != PNG_SIGNATURE:
-        raise MessageError("undecodable", "no PNG signature")
+        raise MessageError(UNDECODABLE, "no PNG signature")
     position, kind = 8, b""
     while kind != b"IEND":
         if position + 12 > len(data):
-            raise MessageError("undecodable", "PNG ends without IEND")
+            raise MessageError(UNDECODABLE, "PNG ends without IEND")
         length, kind = struct.unpack_from(">I4s", data, position)
         end = position + 8 + length
         if end + 4 > len(data):
-            raise MessageError("undecodable", f"PNG ends within {kind!r}")
+            raise MessageError(UNDECODABLE, f"PNG ends within {kind!r}")
         if (position == 8) != (kind == b"IHDR") or (kind == b"IHDR" and length != 13):
-            raise MessageError("undecodable", f"{kind!r} of {length} bytes at {position} of a PNG")
+            raise MessageError(UNDECODABLE, f"{kind!r} of {length} bytes at {position} of a PNG")
         if isal_zlib.crc32(data[position + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
-            raise MessageError("undecodable", f"wrong CRC in {kind!r}")
+            raise MessageError(UNDECODABLE, f"wrong CRC in {kind!r}")
         yield kind, data[position + 8 : end]
         position = end + 4
 
@@ -154,8 +155,8 @@ def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
 def _frame_size(body: memoryview) -> tuple[int, int]:
     """(width, height) of a frame header without marker and length."""
     if len(body) < 6 or not body[5] or len(body) != 6 + 3 * body[5]:
-        raise MessageError("undecodable", f"JPEG frame header of {len(body)} bytes")
+        raise MessageError(UNDECODABLE, f"JPEG frame header of {len(body)} bytes")
     height, width = struct.unpack_from(">HH", body, 1)
     if not width or not height:
-        raise MessageError("undecodable", f"JPEG of {width} x {height} pixels")
+        raise MessageError(UNDECODABLE, f"JPEG of {width} x {height} pixels")
     return width, height

@@ -8,17 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.messages import (
-    CAMERA_TOPICS,
-    CAMERA_TYPES,
-    DETECT,
-    FIX,
-    IMU,
-    KNOWN_TOPICS,
-    MASK,
-    MODEL,
-    known_name,
-)
+from edgefirst_ros.messages import CAMERA_TOPICS, CAMERA_TYPES, DETECT, FIX, IMU, KNOWN_TOPICS, MASK, MODEL, known_name
 
 KINDS = {
     "radar.cube": "radar.png",

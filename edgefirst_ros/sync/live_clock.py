@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from typing import Protocol
 
 from edgefirst_ros.config import SECOND
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase, TopicTimes, choose, fault_of
 
 LISTEN = SECOND
@@ -18,10 +18,20 @@ MANY = 10_000
 """Stamps of a topic that are kept for that."""
 
 
-class Listening:
+class Parts(Protocol):
+    """What the clock has to know of the topics' parts; `aligned` may change."""
+
+    reference: str
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        """Topics besides the reference that are joined by the common time."""
+
+
+class LiveClock:
     """Gathers stamps until the clock is chosen, and then those of topics that come later."""
 
-    def __init__(self, roles: Roles) -> None:
+    def __init__(self, roles: Parts) -> None:
         self._roles = roles
         self._times: dict[str, TopicTimes] = {}
         self._began: dict[str, int] = {}  # topics that came later, until they are judged

@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from edgefirst_ros.dataset import DatasetWriter, Sample, archive, locate
+from edgefirst_ros.dataset import DatasetWriter, Sample, locate
 from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.storage import archive
 from edgefirst_ros.dataset.tables.journal import read_journal
 from edgefirst_ros.errors import DatasetError, UsageError
 

@@ -8,16 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import KINDS, stream
 
-from edgefirst_ros.sensors.bitstream import (
-    AFTER_LOSS,
-    BEFORE_KEYFRAME,
-    DAMAGED,
-    H264,
-    H265,
-    NO_PICTURE,
-    nal_units,
-    parameter_sets,
-)
+from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
+from edgefirst_ros.sensors.bitstream import H264, H265, nal_units, parameter_sets
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
 

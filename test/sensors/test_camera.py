@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import KINDS, encode, plainly, planes, read, stream
 
+from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, NO_OUTPUT, NO_PICTURE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors import camera
-from edgefirst_ros.sensors.bitstream import AFTER_LOSS, BEFORE_KEYFRAME, H264, H265, NO_PICTURE, parameter_sets
-from edgefirst_ros.sensors.camera import NO_OUTPUT, VideoReader, codec_of
+from edgefirst_ros.sensors.bitstream import H264, H265, parameter_sets
+from edgefirst_ros.sensors.camera import VideoReader, codec_of
 
 REPEATED = [kind for kind in KINDS if not kind.endswith("-once")]
 """Kinds whose parameter sets come with every keyframe."""

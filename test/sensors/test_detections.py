@@ -16,19 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgefirst_ros.sensors.detections import (
-    BAD_MASK,
-    BAD_SCORE,
-    DROPPED_LABEL,
-    LOW_SCORE,
-    NO_PICTURE,
-    NOT_FINITE,
-    SEMANTIC,
-    Context,
-    mapped_labels,
-    rows_of_boxes3d,
-    rows_of_model,
-)
+from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
+from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 
 Box, Mask, Duration = edgefirst_msgs.DetectBox, edgefirst_msgs.MaskBox, builtin_interfaces.Duration
 CONTEXT = Context("host_2020_01_01_00_00_00", 12, (64, 48), ["background", "car", "person"])
@@ -304,7 +293,7 @@ def test_masks_need_a_picture_and_to_be_wanted():
         Context("s", 0, (8, 8), masks=False),
         Context("s", 0, (8, 8), semantic=False),
     )
-    assert [rows_of_model(m, nowhere)[1] for m in (result, result2)] == [{NO_PICTURE: 1}, {NO_PICTURE: 1}]
+    assert [rows_of_model(m, nowhere)[1] for m in (result, result2)] == [{MASK_NO_PICTURE: 1}, {MASK_NO_PICTURE: 1}]
     assert [rows_of_model(m, unwanted)[1] for m in (result, result2)] == [{}, {}]
     assert [rows_of_model(m, single)[1] for m in (result, result2)] == [{}, {SEMANTIC: 1}]
     assert "mask" not in rows_of_model(result, unwanted)[0][0]

@@ -17,13 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from small_pictures import jpeg, png
 
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.exif import (
-    ExifInfo,
-    encode_exif,
-    insert_jpeg,
-    insert_png,
-    read_exif,
-)
+from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 
 STAMP = 1_533_226_520_123_456_789  # 2018-08-02 16:15:20.123456789 UTC
 INFO = ExifInfo("verdin_2018_08_02_16_15_20", 7, STAMP, "verdin", "edgefirst_ros 1.0")

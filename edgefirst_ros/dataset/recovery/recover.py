@@ -20,11 +20,11 @@ from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
-from edgefirst_ros.dataset.recovery.unfinished import Found, Leftover
+from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, Seen, keys_of
+from edgefirst_ros.dataset.storage.member_index import FrameSet, MemberIndex, NewMessages, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
@@ -103,7 +103,7 @@ def recover(
     """
     paths = locate_any(path)
     if paths.unfinished:
-        leftover = Leftover(paths)
+        leftover = UnfinishedDataset(paths)
     elif not is_cut(paths):
         report = Recovery(paths, dry_run, complete=True)
         for entry, error in Archive(paths.container).damaged() if verify and paths.layout == "zip" else ():
@@ -113,12 +113,12 @@ def recover(
             tidy(paths)
         return report
     elif dry_run:
-        leftover = Leftover(paths, paths.container)
+        leftover = UnfinishedDataset(paths, paths.container)
     else:
         recover(paths.container, dry_run=True)  # raises where nothing is whole: what is no archive keeps its name
         with reporting(paths.container, "rename"):
             os.rename(paths.container, paths.members_partial)
-        leftover = Leftover(paths)
+        leftover = UnfinishedDataset(paths)
     try:
         return _Recoverer(leftover, Recovery(paths, dry_run)).run(verify=verify, overwrite=overwrite)
     finally:
@@ -144,12 +144,12 @@ def recover_all(out: Path, say: Callable[[str], None]) -> None:
 
 
 class _Recoverer:
-    def __init__(self, leftover: Leftover, report: Recovery) -> None:
+    def __init__(self, leftover: UnfinishedDataset, report: Recovery) -> None:
         self._leftover = leftover
         self._paths = leftover.paths
         self._report = report
         self._foreign = not leftover.journalled
-        self._seen: Seen = leftover.container.seen
+        self._seen: MemberIndex = leftover.container.seen
         self._used: Counter[tuple[str, str]] = Counter()
         self._messages = NewMessages()
         self._kept = FrameSet()

@@ -57,7 +57,7 @@ class Found:
     """Reads so many of its first bytes."""
 
 
-class Leftover:
+class UnfinishedDataset:
     """Opens and locks an unfinished dataset; raises DatasetError where a living writer has it, or it cannot be read.
 
     `container` keeps no member before `members` or `rewind` made them known to it; `lock` is a descriptor.

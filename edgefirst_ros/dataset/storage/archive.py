@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from edgefirst_ros.dataset.names import parse_member
 from edgefirst_ros.dataset.storage.lock import byte_views, claim_file, give_back, reopen_file, reporting, write_at
-from edgefirst_ros.dataset.storage.member_index import Seen
+from edgefirst_ros.dataset.storage.member_index import MemberIndex
 from edgefirst_ros.dataset.storage.scan import Lost, scan
 from edgefirst_ros.dataset.storage.space import StillThere, largest_file
 from edgefirst_ros.dataset.storage.zipformat import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Container(Protocol):
     """What the dataset writer needs of either form."""
 
-    seen: Seen
+    seen: MemberIndex
     """The members that are there."""
 
     def begin(self) -> None:
@@ -76,7 +76,7 @@ class ArchiveWriter:
     def __init__(self, path: Path, *, reopen: bool = False) -> None:
         """`reopen`: take over what a dead writer left; its members are made known by `keep`."""
         self.path = path
-        self.seen = Seen()
+        self.seen = MemberIndex()
         self._offset = 0
         self._count = 0
         self._begun = (0, 0, 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset.storage.lock import NEW_FILE, OPEN_FOLDER, byte_views, give_back, reporting, write_at
-from edgefirst_ros.dataset.storage.member_index import Seen
+from edgefirst_ros.dataset.storage.member_index import MemberIndex
 from edgefirst_ros.dataset.storage.space import StillThere
 from edgefirst_ros.dataset.storage.syncing import sync_disk
 from edgefirst_ros.errors import StorageError
@@ -31,7 +31,7 @@ class DirectoryWriter:
     def __init__(self, path: Path, *, reopen: bool = False) -> None:
         """`reopen`: take over what a dead writer left; its members are made known by `seen`."""
         self.path = path
-        self.seen = Seen()
+        self.seen = MemberIndex()
         self._bytes = 0
         self._sequence = ""
         self._folder = -1

@@ -13,7 +13,7 @@ from edgefirst_ros.errors import DatasetError
 _PAGE = 512
 
 
-class Seen:
+class MemberIndex:
     """Members by name. `recent` are those added since it was last cleared."""
 
     def __init__(self) -> None:

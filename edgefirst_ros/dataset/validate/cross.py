@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from edgefirst_ros.counts import PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
-from edgefirst_ros.sensors.detections import PARTS
 
 LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
 
@@ -135,7 +135,7 @@ RULES = (annotated, listed, one_row, stamps, companions, counts, sizes, location
 
 def _dropped(entry: Any) -> list[Any]:
     """Messages dropped, by reason; boxes and masks are no messages."""
-    return [number for reason, number in entry["dropped"].items() if reason not in PARTS]
+    return [number for reason, number in entry["dropped"].items() if reason not in PART_REASONS]
 
 
 def _count_fault(entry: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
@@ -209,7 +210,7 @@ class _Trace:
             try:
                 size = check_jpeg(jpeg)
                 if HUFFMAN not in jpeg:
-                    raise MessageError("undecodable", "JPEG without Huffman tables")
+                    raise MessageError(UNDECODABLE, "JPEG without Huffman tables")
             except MessageError:
                 continue
             self._taken += 1

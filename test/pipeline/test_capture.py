@@ -12,15 +12,16 @@ import polars as pl
 import pytest
 from edgefirst.schemas import builtin_interfaces, geometry_msgs, sensor_msgs, std_msgs
 
-from edgefirst_ros import Dataset, convert, live
+from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.messages import Message
+from edgefirst_ros.pipeline import capture as capturing_core
 from edgefirst_ros.pipeline import samples as assembling
 from edgefirst_ros.pipeline.capture import Capture
-from edgefirst_ros.pipeline.frame import Work
+from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 
@@ -109,7 +110,7 @@ def test_a_clock_that_cannot_be_used_is_said_once(recording, tmp_path):
 def test_another_name_is_taken_where_somebody_begins_a_dataset_of_the_same(recording, tmp_path, monkeypatch):
     """Several cameras, one folder: nodes look for a name in the same moment."""
     names = iter(["test_2026_01_01_00_00_00", "test_2026_01_01_00_00_01"])
-    monkeypatch.setattr(live, "free_name", lambda *_: next(names))
+    monkeypatch.setattr(capturing_core, "free_name", lambda *_: next(names))
     with DatasetWriter(tmp_path, "test_2026_01_01_00_00_00"):
         feed = Feed(recording(**STILL), tmp_path)
         feed.play()
@@ -188,7 +189,7 @@ def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, t
     feed = Feed(recording(**STILL), tmp_path, start=False)
     feed.play(end=1.5)
     with monkeypatch.context() as patch:
-        patch.setattr(live, "Take", Mock(side_effect=RuntimeError("no more threads")))
+        patch.setattr(capturing_core, "CaptureDataset", Mock(side_effect=RuntimeError("no more threads")))
         with pytest.raises(DatasetError, match="RuntimeError: no more threads"):
             feed.capture.start()
     assert feed.capture.status()["failure"] == "RuntimeError: no more threads"
@@ -326,10 +327,10 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.until(lambda facts: facts["standstill_s"] > 0.5)
     feed.play(6.0)
     waiting = list(feed.capture._take._assembly._choosing._queue.queue)
-    works = [item for item in waiting if isinstance(item, Work)]
+    works = [item for item in waiting if isinstance(item, Frame)]
     assert len(works) > 100
     assert sum(bool(work.companions) for work in works) < len(works) / 2
-    pictures = [item for item in waiting if not isinstance(item, Work)]
+    pictures = [item for item in waiting if not isinstance(item, Frame)]
     assert sum(item.content is not None for item in pictures) < len(pictures) / 2
     stands.set()
     feed.capture.close()

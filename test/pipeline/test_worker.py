@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from edgefirst_ros.pipeline.worker import Stage
+from edgefirst_ros.pipeline.worker import Worker
 
 
 class Failure(BaseException):
@@ -19,10 +19,10 @@ def test_items_are_handled_in_order_in_one_other_thread():
         found.append(item)
         threads.add(threading.current_thread().name)
 
-    stage = Stage("worker", handle, 2)
+    worker = Worker("worker", handle, 2)
     for item in range(200):
-        stage.put(item)
-    stage.close()
+        worker.put(item)
+    worker.close()
     assert found == list(range(200))
     assert threads == {"worker"}
     assert "worker" not in [t.name for t in threading.enumerate()]
@@ -30,12 +30,12 @@ def test_items_are_handled_in_order_in_one_other_thread():
 
 def test_the_queue_is_bounded():
     gate, handled = threading.Event(), []
-    stage = Stage("worker", lambda item: (gate.wait(5), handled.append(item)), 3)
+    worker = Worker("worker", lambda item: (gate.wait(5), handled.append(item)), 3)
     put = []
 
     def feed():
         for item in range(10):
-            stage.put(item)
+            worker.put(item)
             put.append(item)
 
     feeder = threading.Thread(target=feed)
@@ -44,7 +44,7 @@ def test_the_queue_is_bounded():
     assert len(put) <= 4  # three wait, one is being handled
     gate.set()
     feeder.join(5)
-    stage.close()
+    worker.close()
     assert handled == list(range(10))
 
 
@@ -57,27 +57,27 @@ def test_what_the_handler_raises_crosses_to_the_thread_that_feeds_it(error):
         if item == 3:
             raise error
 
-    stage = Stage("worker", handle, 2)
+    worker = Worker("worker", handle, 2)
 
     def feed():
         for item in range(1000):
-            stage.put(item)
-        stage.close()
+            worker.put(item)
+        worker.close()
 
     with pytest.raises(type(error)) as caught:
         feed()
     assert caught.value is error
     with pytest.raises(type(error)):
-        stage.close()
-    stage.stop()
-    stage.stop()
+        worker.close()
+    worker.stop()
+    worker.stop()
     assert handled == [0, 1, 2, 3]
     assert "worker" not in [t.name for t in threading.enumerate()]
 
 
 def test_a_failure_at_the_last_item_is_raised_by_close():
-    stage = Stage("worker", lambda item: 1 // item, 5)
-    stage.put(1)
-    stage.put(0)
+    worker = Worker("worker", lambda item: 1 // item, 5)
+    worker.put(1)
+    worker.put(0)
     with pytest.raises(ZeroDivisionError):
-        stage.close()
+        worker.close()

@@ -332,7 +332,7 @@ def test_memory_is_flat(tmp_path):
         capture_output=True,
         check=True,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     assert int(done.stdout) < 15_000  # KiB
 

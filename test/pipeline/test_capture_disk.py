@@ -138,7 +138,7 @@ def elsewhere(name, path, out, *before):
     code = f"""
         import json, sys
         sys.path[:0] = {sys.path!r}
-        from test_live_disk import scenario
+        from test_capture_disk import scenario
         print(json.dumps(scenario(*sys.argv[1:])))
     """
     command = [*before, sys.executable, "-c", textwrap.dedent(code), name, path, out]

@@ -12,7 +12,7 @@ from leftovers import SEQUENCE, check, everything, finish, leave, sample, spans,
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.schema import DEFAULT_COMPANIONS, frames_columns, journal_schema
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError
@@ -223,7 +223,7 @@ def test_a_living_writer_is_left_alone(tmp_path, layout):
         with pytest.raises(InUseError):
             recover(tmp_path / "drive")
         with pytest.raises(InUseError):
-            Leftover(writer.paths)
+            UnfinishedDataset(writer.paths)
         said = []
         recover_all(tmp_path, said.append)
         assert said == []

@@ -12,7 +12,7 @@ from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, sam
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.dataset.validate import validate
 
@@ -114,7 +114,7 @@ def test_a_leftover_is_continued_from_what_is_as_it_was_written(known, tmp_path,
         "longer": data[:end] + data[start:end] + data[end:],
     }
     paths.members_partial.write_bytes(changed[damage])
-    with closing(Leftover(paths)) as leftover:
+    with closing(UnfinishedDataset(paths)) as leftover:
         assert leftover.rewind().samples == kept
     continued(paths)
     assert paths.container.read_bytes() == whole.container.read_bytes()
@@ -136,7 +136,7 @@ def test_a_log_of_empty_lines(tmp_path):
 
 def continued(paths):
     """A writer that was given all samples takes over what it can."""
-    with DatasetWriter(paths.out, paths.name, layout=paths.layout, leftover=Leftover(paths)) as writer:
+    with DatasetWriter(paths.out, paths.name, layout=paths.layout, leftover=UnfinishedDataset(paths)) as writer:
         for one in SAMPLES:
             writer.write(one)
         writer.finish({"counts": {}})
@@ -147,7 +147,7 @@ def test_a_picture_that_is_gone_is_written_again(tmp_path):
     paths = leave(tmp_path / "out", SAMPLES, layout="directory", commits=COMMITS, fsync=True)
     gone = name_of(2, "camera.jpeg")
     (paths.members_partial / gone).unlink()
-    with closing(Leftover(paths)) as leftover:
+    with closing(UnfinishedDataset(paths)) as leftover:
         assert leftover.rewind().samples == 2
     continued(paths)
     assert members(paths)[gone] == picture(2)
@@ -159,7 +159,7 @@ def test_a_disk_that_did_not_keep_its_word_is_not_trusted(known, tmp_path):
     _, _, end = known[4]
     overwrite(paths.members_partial, end - 100, bytes(100))
     cut(paths.members_partial, known[11][2] - 1)
-    with closing(Leftover(paths)) as leftover:
+    with closing(UnfinishedDataset(paths)) as leftover:
         assert leftover.rewind().samples == 0
 
 
@@ -187,7 +187,7 @@ def test_a_batch_that_is_not_there(tmp_path):
     data = paths.arrow_journal.read_bytes()
     first, second, _ = ends_of(paths.arrow_journal)
     paths.arrow_journal.write_bytes(data[:first] + data[second:])
-    with closing(Leftover(paths)) as leftover:
+    with closing(UnfinishedDataset(paths)) as leftover:
         assert leftover.rewind().samples == 2
 
 

@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SMALL = {"seconds": 2, "size": (160, 96), "gop": 15, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
-KILL = Path(__file__).resolve().parents[1] / "benchmark" / "kill.py"
+KILL = Path(__file__).resolve().parents[2] / "benchmark" / "kill.py"
 
 
 class Interrupted(Exception):

@@ -11,14 +11,15 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from edgefirst_ros import Dataset, conversion, convert
+from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.pipeline import conversion
 from edgefirst_ros.pipeline import samples as assembling
 from edgefirst_ros.pipeline.annotations import outline_into
 from edgefirst_ros.pipeline.capture import Capture
-from edgefirst_ros.pipeline.frame import Work
+from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.synthetic import Recipe, write_recording
@@ -140,13 +141,13 @@ def test_a_mask_whose_boxes_are_lost_belongs_to_no_others(tmp_path):
 def test_a_frame_waits_until_the_mask_of_its_boxes_has_come(tmp_path, monkeypatch):
     found = []
 
-    class Noting(assembling.Assembly):
+    class Noting(assembling.SampleBuilder):
         def put(self, item):
-            if isinstance(item, Work) and item.result is not None:
+            if isinstance(item, Frame) and item.result is not None:
                 found.append(item.result.mask is not None)
             super().put(item)
 
-    monkeypatch.setattr(conversion, "Assembly", Noting)
+    monkeypatch.setattr(conversion, "SampleBuilder", Noting)
     truth = made(tmp_path, **{**OLDER, **LAG, "seconds": 4.0, "size": (128, 64)})
     convert(truth.path, tmp_path / "out")
     assert found == [True] * truth.counts["model/boxes2d"]

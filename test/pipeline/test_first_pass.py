@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The first walk over recordings whose messages are made with the ROS types of rosbags."""
 
-import sys
-from pathlib import Path
-
+import mcap_files as files
 import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
@@ -12,9 +10,6 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.pipeline.first_pass import walk
-
-sys.path.insert(0, str(Path(__file__).parent / "sources"))
-import mcap_files as files
 
 SECOND = 10**9
 ROS = get_typestore(Stores.ROS2_HUMBLE)

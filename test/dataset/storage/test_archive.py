@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset import archive
 from edgefirst_ros.dataset.names import KINDS, member_name
+from edgefirst_ros.dataset.storage import archive
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.zipformat import dos_time

@@ -8,9 +8,8 @@ import pytest
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from edgefirst_ros.cdr import FORMS, little_endian
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import KNOWN_TOPICS, TF_MESSAGE, Message, decode, header_stamp
+from edgefirst_ros.messages import CDR_FIELDS, KNOWN_TOPICS, TF_MESSAGE, Message, decode, header_stamp, little_endian
 from edgefirst_ros.synthetic.definitions import definition
 
 USED = sorted({schema for schemas in KNOWN_TOPICS.values() for schema in schemas})
@@ -57,7 +56,7 @@ def numbers(name, count, rng):
     return np.frombuffer(rng.randbytes(kind.itemsize * count), kind)
 
 
-@pytest.mark.parametrize("schema", sorted(FORMS))
+@pytest.mark.parametrize("schema", sorted(CDR_FIELDS))
 def test_a_message_in_both_byte_orders_is_the_same(schema):
     for seed in range(40):
         content = drawn(schema, random.Random(seed))
@@ -69,7 +68,7 @@ def test_a_message_in_both_byte_orders_is_the_same(schema):
 
 
 def test_every_type_in_use_can_be_turned():
-    assert set(USED) - {TF_MESSAGE} == set(FORMS)  # the decoder made of its text knows both orders
+    assert set(USED) - {TF_MESSAGE} == set(CDR_FIELDS)  # the decoder made of its text knows both orders
 
 
 @pytest.mark.parametrize("little", [False, True])

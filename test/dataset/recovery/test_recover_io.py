@@ -10,7 +10,7 @@ import pytest
 from leftovers import copy, everything, finish, leave, members, sample
 
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
-from edgefirst_ros.dataset.recovery.unfinished import Leftover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.errors import EdgeFirstError, StorageError
 
 ON_DESCRIPTORS = ("pread", "pwritev", "fstat", "ftruncate", "fsync")
@@ -102,7 +102,7 @@ def test_continue(left, tmp_path, disk):
     """What a conversion does with a leftover before it goes on."""
 
     def rewind(paths):
-        leftover = Leftover(paths)
+        leftover = UnfinishedDataset(paths)
         try:
             return leftover.rewind().samples
         finally:
