@@ -86,6 +86,10 @@ class _Finder:
     def of_type(self, schema: str) -> list[str]:
         return sorted(t for t, s in self.topics.items() if s == schema)
 
+    def unknown(self, schema: str) -> list[str]:
+        """Topics of a type whose name says nothing; what is known by its name is never taken for another part."""
+        return [topic for topic in self.of_type(schema) if known_name(topic, schema) is None]
+
     def one(self, name: str) -> str | None:
         """The topic with a known name; None where there is none or several could be meant, which is said."""
         found = self.known(name)
@@ -106,7 +110,7 @@ class _Finder:
                 f"{key} {chosen!r} is no {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
             )
         found = self.known(name)
-        alike = found or self.of_type(schema)
+        alike = found or self.unknown(schema)
         if len(alike) > 1:
             self.notes.append(
                 f"{name}: several topics could be meant, none is used; name one with {key}: {', '.join(alike)}"
@@ -143,7 +147,7 @@ class _Finder:
             if found:
                 raise UsageError(f"several cameras: {', '.join(found)}; name one with --reference-topic")
         for schema in CAMERA_TYPES:
-            found = self.of_type(schema)
+            found = self.unknown(schema)
             if len(found) > 1:
                 raise UsageError(
                     f"several topics could be the camera: {', '.join(found)}; name one with --reference-topic"

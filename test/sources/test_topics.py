@@ -104,6 +104,14 @@ def test_no_camera_is_an_error_that_says_what_there_is():
         chosen({})
 
 
+@pytest.mark.parametrize("topics", [("/lidar/reflect",), ("/lidar/depth",), ("/lidar/depth", "/host/lidar/reflect")])
+def test_a_known_name_is_never_taken_for_the_camera_by_its_type(topics):
+    with pytest.raises(RecordingError, match="--reference-topic") as caught:
+        chosen(dict.fromkeys(topics, RAW), lidar_images=True)
+    assert all(topic in str(caught.value) for topic in topics)
+    assert chosen({**dict.fromkeys(topics, RAW), "/front": RAW}).reference == "/front"
+
+
 # ---- --reference-topic -------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["/lidar/points", "lidar/points"])
 def test_another_stream_can_be_the_reference(name):
