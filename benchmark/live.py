@@ -27,8 +27,9 @@ from rclpy.qos import QoSProfile
 from std_srvs.srv import Trigger
 
 from edgefirst_ros.dataset.tables.journal import read_journal
-from edgefirst_ros.messages import VIDEO, header_stamp
+from edgefirst_ros.messages import header_stamp
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.streams import VIDEO
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"

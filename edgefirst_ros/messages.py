@@ -12,53 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from edgefirst_ros import streams
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.streams import MASK, TF_MESSAGE
 
-VIDEO = "foxglove_msgs/msg/CompressedVideo"
-COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
-IMAGE = "sensor_msgs/msg/Image"
-CAMERA_TYPES = (VIDEO, COMPRESSED_IMAGE, IMAGE)
-"""Types a camera may have; where no topic has a known name, the first type present is taken."""
-CLOUD = "sensor_msgs/msg/PointCloud2"
-CUBE = "edgefirst_msgs/msg/RadarCube"
-FIX = "sensor_msgs/msg/NavSatFix"
-IMU = "sensor_msgs/msg/Imu"
-DETECT = "edgefirst_msgs/msg/Detect"
-MASK = "edgefirst_msgs/msg/Mask"
-MODEL = "edgefirst_msgs/msg/Model"
-TRANSFORM = "geometry_msgs/msg/TransformStamped"
-TF_MESSAGE = "tf2_msgs/msg/TFMessage"
-
-KNOWN_TOPICS: dict[str, tuple[str, ...]] = {
-    "camera/h265": (VIDEO,),
-    "camera/h264": (VIDEO,),
-    "camera/jpeg": (COMPRESSED_IMAGE,),
-    "camera/image": (IMAGE,),
-    "camera/info": ("sensor_msgs/msg/CameraInfo",),
-    "radar/cube": (CUBE,),
-    "radar/targets": (CLOUD,),
-    "radar/clusters": (CLOUD,),
-    "radar/info": ("edgefirst_msgs/msg/RadarInfo",),
-    "lidar/points": (CLOUD,),
-    "lidar/clusters": (CLOUD,),
-    "lidar/depth": (IMAGE,),
-    "lidar/reflect": (IMAGE,),
-    "gps": (FIX,),
-    "imu": (IMU,),
-    "model/output": (MODEL,),
-    "model/boxes2d": (DETECT,),
-    "model/mask": (MASK,),
-    "model/mask_compressed": (MASK,),
-    "model/info": ("edgefirst_msgs/msg/ModelInfo",),
-    "fusion/boxes3d": (DETECT,),
-    "tf_static": (TRANSFORM, TF_MESSAGE),
-}
-"""Topics of the device, without slash, `rt/` or host name, and the types they may have.
-
-Source: device.md 2."""
-CAMERA_TOPICS = ("camera/h265", "camera/h264", "camera/jpeg", "camera/image")
-"""Known camera topics, the preferred one first."""
+KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
+"""Topics of the device, without slash, `rt/` or host name, and the types they may have."""
 
 ABORTING = frozenset({"foxglove_msgs/msg/ImageAnnotations"})
 """Types whose lengths the vendor's codec believes: a false one ends the process (edgefirst-schemas 4.1)."""

@@ -9,7 +9,8 @@ from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import CDR_FIELDS, KNOWN_TOPICS, TF_MESSAGE, Message, decode, header_stamp, little_endian
+from edgefirst_ros.messages import CDR_FIELDS, KNOWN_TOPICS, Message, decode, header_stamp, little_endian
+from edgefirst_ros.streams import TF_MESSAGE
 from edgefirst_ros.synthetic.definitions import definition
 
 USED = sorted({schema for schemas in KNOWN_TOPICS.values() for schema in schemas})

@@ -6,7 +6,8 @@ import struct
 import pytest
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import LONGEST_DEFINITION, TF_MESSAGE, Message, _foreign_decoder, decode
+from edgefirst_ros.messages import LONGEST_DEFINITION, Message, _foreign_decoder, decode
+from edgefirst_ros.streams import TF_MESSAGE
 
 LINE = "\n" + "=" * 80 + "\nMSG: "
 

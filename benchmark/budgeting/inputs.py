@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from edgefirst_ros.messages import VIDEO, decode
+from edgefirst_ros.messages import decode
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.streams import VIDEO
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.picture import Painter
 from edgefirst_ros.synthetic.scene import Scene

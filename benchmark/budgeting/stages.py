@@ -14,7 +14,7 @@ from edgefirst_ros import convert
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
-from edgefirst_ros.messages import CLOUD, CUBE, decode
+from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.sensors.camera import VideoReader
@@ -25,6 +25,7 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.streams import CLOUD, CUBE
 from edgefirst_ros.synthetic import START
 
 SSE = 0x3DB

@@ -14,8 +14,9 @@ from PIL import Image, PngImagePlugin
 
 from edgefirst_ros import convert
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import CAMERA_TYPES, VIDEO, decode
+from edgefirst_ros.messages import decode
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.streams import CAMERA_TYPES, VIDEO
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.recipe import TOPICS
 from fuzzing import leftover

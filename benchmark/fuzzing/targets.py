@@ -18,7 +18,7 @@ from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO, Message, decode, header_stamp
+from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.companions import CHECKS
@@ -29,6 +29,7 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, inser
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
+from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 from fuzzing import recovering, seeds
 from fuzzing.mutate import units
 

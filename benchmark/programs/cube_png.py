@@ -21,8 +21,9 @@ import numpy as np
 from PIL import Image
 from preload import messages
 
-from edgefirst_ros.messages import CUBE, decode
+from edgefirst_ros.messages import decode
 from edgefirst_ros.sensors.cube import encode_cube
+from edgefirst_ros.streams import CUBE
 
 CUBES = 8
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from preload import messages
 
-from edgefirst_ros.messages import VIDEO, decode
+from edgefirst_ros.messages import decode
+from edgefirst_ros.streams import VIDEO
 
 
 def main() -> None:

@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from preload import messages
 
-from edgefirst_ros.messages import VIDEO, decode
+from edgefirst_ros.messages import decode
 from edgefirst_ros.sensors.camera import codec_of
+from edgefirst_ros.streams import VIDEO
 
 EVERY = 7
 BT601, BT709 = (0.299, 0.114), (0.2126, 0.0722)

@@ -19,8 +19,9 @@ from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.messages import TF_MESSAGE, Message
+from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.definitions import Channel
+from edgefirst_ros.streams import TF_MESSAGE
 
 DEPTH = 100
 """Messages a reliable subscriber may be behind: seconds of every topic."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 from edgefirst_ros.config import SENSORS, Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import VIDEO, Message, decode
+from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.sensors.bitstream import LARGEST_SETS, Tracker, parameter_sets, with_sets
 from edgefirst_ros.sensors.camera import codec_of, tracker_of
 from edgefirst_ros.sources.topics import Roles
+from edgefirst_ros.streams import VIDEO
 
 LONGEST_WAIT = 10_000_000_000
 """ns an entry is held beyond the pre-trigger while no other comes: such a stream must not fill the memory."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from edgefirst_ros.messages import TF_MESSAGE, TRANSFORM
+from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
 
 class Calibration:

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import COMPRESSED_IMAGE, VIDEO
 from edgefirst_ros.sensors.bitstream import Unit
 from edgefirst_ros.sensors.camera import VideoReader, codec_of
 from edgefirst_ros.sensors.groups import Encoded, GroupReader
 from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@
 import pytest
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.messages import COMPRESSED_IMAGE, CUBE, Message
+from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.pretrigger import Arrival, Recent
 from edgefirst_ros.sources.topics import choose_topics
+from edgefirst_ros.streams import COMPRESSED_IMAGE, CUBE
 
 CAMERA, RADAR = "/camera/jpeg", "/radar/cube"
 LOOKBACK = SECOND + SECOND // 10

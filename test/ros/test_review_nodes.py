@@ -17,9 +17,9 @@ for package in ("edgefirst_msgs", "foxglove_msgs"):
 from capturing import SMALL, Bench, Player, frames  # noqa: E402
 from mcap.writer import Writer  # noqa: E402
 
-from edgefirst_ros.messages import VIDEO  # noqa: E402
 from edgefirst_ros.nodes.capture import CaptureNode  # noqa: E402
 from edgefirst_ros.sources.ros import Settling  # noqa: E402
+from edgefirst_ros.streams import VIDEO  # noqa: E402
 
 FAILING = """
 import sys

@@ -16,8 +16,9 @@ from rclpy.type_hash import TypeHash  # noqa: E402
 from test_messages import transforms  # noqa: E402
 from test_source import CAMERA, TRANSFORM, System  # noqa: E402
 
-from edgefirst_ros.messages import CUBE, IMU, TF_MESSAGE, VIDEO, decode  # noqa: E402
+from edgefirst_ros.messages import decode  # noqa: E402
 from edgefirst_ros.sources.ros import Graph, TopicState, _arrive  # noqa: E402
+from edgefirst_ros.streams import CUBE, IMU, TF_MESSAGE, VIDEO  # noqa: E402
 
 
 @pytest.fixture

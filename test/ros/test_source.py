@@ -19,10 +19,10 @@ from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: E402
 from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.config import Settings  # noqa: E402
-from edgefirst_ros.messages import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
 from edgefirst_ros.sources import ros  # noqa: E402
 from edgefirst_ros.sources.ros import Graph, RosSource  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
+from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
 
 CAMERA = "/camera/h264"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
 
-from edgefirst_ros.messages import TF_MESSAGE, TRANSFORM
 from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
 CAMERA_INFO, MODEL_INFO = "sensor_msgs/msg/CameraInfo", "edgefirst_msgs/msg/ModelInfo"
 

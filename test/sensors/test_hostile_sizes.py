@@ -15,13 +15,13 @@ from test_pictures import compressed, raw
 from edgefirst_ros.config import Limits
 from edgefirst_ros.counts import DAMAGED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import COMPRESSED_IMAGE, IMAGE
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud
 from edgefirst_ros.sensors.cube import check_cube
 from edgefirst_ros.sensors.depth import check_depth, check_reflect
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, pictures_of
+from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE
 
 HEADER = std_msgs.Header(frame_id="")
 

@@ -12,9 +12,9 @@ from PIL import Image
 from streams import painted, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, NO_PICTURE, UNDECODABLE
-from edgefirst_ros.messages import COMPRESSED_IMAGE, IMAGE, VIDEO
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, pictures_of
+from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, VIDEO
 from edgefirst_ros.synthetic.barcode import read_bar_code
 
 

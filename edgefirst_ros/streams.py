@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sensor is: its topics and types, the member and the column of a dataset that hold it, and its other names.
+
+The one table of that; everything else is derived from it. A new sensor is one record here and its codec in
+`sensors.companions`. The tables are read when the modules that use them are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+VIDEO = "foxglove_msgs/msg/CompressedVideo"
+COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
+IMAGE = "sensor_msgs/msg/Image"
+CLOUD = "sensor_msgs/msg/PointCloud2"
+CUBE = "edgefirst_msgs/msg/RadarCube"
+FIX = "sensor_msgs/msg/NavSatFix"
+IMU = "sensor_msgs/msg/Imu"
+DETECT = "edgefirst_msgs/msg/Detect"
+MASK = "edgefirst_msgs/msg/Mask"
+MODEL = "edgefirst_msgs/msg/Model"
+TRANSFORM = "geometry_msgs/msg/TransformStamped"
+TF_MESSAGE = "tf2_msgs/msg/TFMessage"
+
+Form = Literal["camera", "picture", "cube", "cloud"]
+"""What the bytes of a member are: the picture of a sample, another picture, a radar cube as PNG, a cloud as PCD."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of the device: its name without slash, `rt/` and host, and the types it may have."""
+
+    name: str
+    types: tuple[str, ...]
+    aligned: bool = False
+    """Whether its messages join the frames by the common time."""
+    static: bool = False
+    """Whether it says something once that holds for the whole recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensor:
+    """A sensor whose messages become members of samples."""
+
+    key: str
+    """Its name in settings, counts and reports: `radar.cube`."""
+    topics: tuple[Topic, ...]
+    """The preferred one first; none for what only other tools write."""
+    kinds: tuple[str, ...]
+    """How its members end, the usual one first: `radar.png`."""
+    input: str
+    """Its name as an input of a sample: `radar.pcd`."""
+    form: Form
+    column: str | None = None
+    """What its columns of the frames table begin with: `radar_cube`; None where it has none."""
+    alias: str | None = None
+    """Another name of the input."""
+    setting: tuple[str, object] | None = None
+    """The setting that chooses it, and the value that does; None: it is always used."""
+    default: bool = True
+    """Whether it is used unless a setting says otherwise."""
+
+    @property
+    def kind(self) -> str:
+        """The usual kind of its members."""
+        return self.kinds[0]
+
+    @property
+    def topic(self) -> Topic:
+        """The preferred topic. Raises IndexError where it has none."""
+        return self.topics[0]
+
+
+def _one(name: str, schema: str) -> tuple[Topic, ...]:
+    return (Topic(name, (schema,), aligned=True),)
+
+
+CAMERA = Sensor(
+    "camera",
+    (
+        Topic("camera/h265", (VIDEO,)),
+        Topic("camera/h264", (VIDEO,)),
+        Topic("camera/jpeg", (COMPRESSED_IMAGE,)),
+        Topic("camera/image", (IMAGE,)),
+    ),
+    ("camera.jpeg", "camera.png"),
+    "camera",
+    "camera",
+)
+
+# fmt: off
+SENSORS: tuple[Sensor, ...] = (
+    CAMERA,
+    Sensor("radar.cube", _one("radar/cube", CUBE), ("radar.png",), "radar.cube", "cube", "radar_cube"),
+    Sensor("radar.targets", _one("radar/targets", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_targets",
+           alias="radar", setting=("radar_points", "targets")),
+    Sensor("radar.clusters", _one("radar/clusters", CLOUD), ("radar.pcd",), "radar.pcd", "cloud", "radar_clusters",
+           alias="radar", setting=("radar_points", "clusters"), default=False),
+    Sensor("lidar.points", _one("lidar/points", CLOUD), ("lidar.pcd",), "lidar.pcd", "cloud", "lidar_points",
+           alias="lidar"),
+    Sensor("lidar.depth", _one("lidar/depth", IMAGE), ("lidar.png",), "lidar.depth", "picture",
+           setting=("lidar_images", True), default=False),
+    Sensor("lidar.reflect", _one("lidar/reflect", IMAGE), ("lidar.jpeg",), "lidar.reflectivity", "picture",
+           setting=("lidar_images", True), default=False),
+    Sensor("depth", (), ("depth.png",), "depth", "picture"),
+)
+"""All sensors, in the order of their members in a sample. Source: device.md 2, dataset.md 1."""
+
+OTHERS: tuple[Topic, ...] = (
+    Topic("camera/info", ("sensor_msgs/msg/CameraInfo",), static=True),
+    Topic("radar/info", ("edgefirst_msgs/msg/RadarInfo",)),
+    Topic("lidar/clusters", (CLOUD,)),
+    Topic("gps", (FIX,), aligned=True),
+    Topic("imu", (IMU,), aligned=True),
+    Topic("model/output", (MODEL,)),
+    Topic("model/boxes2d", (DETECT,)),
+    Topic("model/mask", (MASK,)),
+    Topic("model/mask_compressed", (MASK,)),
+    Topic("model/info", ("edgefirst_msgs/msg/ModelInfo",), static=True),
+    Topic("fusion/boxes3d", (DETECT,), aligned=True),
+    Topic("tf_static", (TRANSFORM, TF_MESSAGE), static=True),
+)
+"""The other topics of the device. Source: device.md 2."""
+# fmt: on
+
+CAMERA_TYPES = tuple(dict.fromkeys(schema for topic in CAMERA.topics for schema in topic.types))
+"""Types a camera may have; where no topic has a known name, the first type present is taken."""
+
+
+def topics() -> tuple[Topic, ...]:
+    """Return all topics of the device."""
+    return (*(topic for sensor in SENSORS for topic in sensor.topics), *OTHERS)
+
+
+def companions() -> tuple[Sensor, ...]:
+    """Return the sensors whose messages join the samples of a reference topic."""
+    return tuple(sensor for sensor in SENSORS if sensor.topics and sensor.form != "camera")
+
+
+def with_column() -> tuple[Sensor, ...]:
+    """Return the sensors that have a stamp and a skew in the frames table."""
+    return tuple(sensor for sensor in SENSORS if sensor.column is not None)
+
+
+def of_key(key: str) -> Sensor:
+    """Return the sensor of a key (`radar.cube`); raises KeyError for an unknown one."""
+    return _found(key, (sensor for sensor in SENSORS if sensor.key == key))
+
+
+def of_column(column: str) -> Sensor:
+    """Return the sensor of a column of the frames table (`radar_cube`); raises KeyError for an unknown one."""
+    return _found(column, (sensor for sensor in SENSORS if sensor.column == column))
+
+
+def kinds(*forms: Form) -> tuple[str, ...]:
+    """Return the kinds of members, those of some forms or all."""
+    wanted = (sensor for sensor in SENSORS if not forms or sensor.form in forms)
+    return tuple(dict.fromkeys(kind for sensor in wanted for kind in sensor.kinds))
+
+
+def _found(name: str, among: Iterator[Sensor]) -> Sensor:
+    for found in among:
+        return found
+    raise KeyError(name)
