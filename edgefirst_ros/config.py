@@ -19,9 +19,12 @@ from pydantic import (
     model_validator,
 )
 
+from edgefirst_ros import streams
+from edgefirst_ros.streams import Sensor
+
 SECOND = 1_000_000_000
-SENSORS = ("radar.cube", "radar.targets", "radar.clusters", "lidar.points")
-"""Companion sensors, by the name of their topic with a dot."""
+SENSORS = tuple(sensor.key for sensor in streams.with_column())
+"""Companion sensors that can be required and have settings of their own."""
 
 
 def _no_switch(value: Any) -> Any:
@@ -217,11 +220,17 @@ class Settings(Model):
                 f"split_gap is {self.split_gap:g} and split_block {self.split_block:g}: no sample would have a group, "
                 "make the gap less than half of the block"
             )
-        if self.radar_points == "targets" and "radar.clusters" in self.require:
-            raise ValueError("radar.clusters is required but radar_points is targets: set radar_points to clusters")
-        if self.radar_points == "clusters" and "radar.targets" in self.require:
-            raise ValueError("radar.targets is required but radar_points is clusters: set radar_points to targets")
+        for key in self.require:
+            name, value = streams.of_key(key).setting or ("", None)
+            if name and getattr(self, name) != value:
+                raise ValueError(f"{key} is required but {name} is {getattr(self, name)}: set {name} to {value}")
         return self
+
+    @property
+    def companions(self) -> tuple[Sensor, ...]:
+        """The companion sensors in use."""
+        every = streams.companions()
+        return tuple(s for s in every if s.setting is None or getattr(self, s.setting[0]) == s.setting[1])
 
     @property
     def exact_rate(self) -> Fraction | None:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefirst_ros import streams
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.pipeline.conversion import Outcome
     from edgefirst_ros.sync.skews import Skews
+
+SENSORS = tuple(sensor.key for sensor in streams.with_column())
 
 
 def convert(
@@ -49,7 +52,7 @@ def convert(
         str | None,
         typer.Option(
             metavar="SENSOR,...",
-            help="Leave out samples that lack one of these: radar.cube, radar.targets, radar.clusters, lidar.points.",
+            help=f"Leave out samples that lack one of these: {', '.join(SENSORS)}.",
         ),
     ] = None,
     tolerance: Annotated[
@@ -155,11 +158,11 @@ def _present(outcome: Outcome) -> dict[str, int]:
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
     names = {"latitude": "position", "orientation": "attitude"}
+    names |= {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()}
     found: dict[str, int] = {}
     for batch in TableFile(outcome.paths.frames).batches():
         for column, values in zip(batch.schema.names, batch.columns, strict=True):
-            sensor = column.removesuffix("_timestamp").replace("_", ".") if column.endswith("_timestamp") else None
-            if name := names.get(column, sensor):
+            if name := names.get(column):
                 found[name] = found.get(name, 0) + len(values) - values.null_count
     return dict(sorted(found.items()))
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
@@ -213,7 +214,7 @@ class _Run:
             reached.write(writer, sample)
             for column, skew in sample.frame_row.items():
                 if column.endswith("_skew") and isinstance(skew, int):
-                    sensor = column.removesuffix("_skew").replace("_", ".")
+                    sensor = streams.of_column(column.removesuffix("_skew")).key
                     self._skews.setdefault(sensor, Skews()).add(skew)
 
         skip = writer.kept(sequence)

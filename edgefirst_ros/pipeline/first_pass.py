@@ -10,28 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
+from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import OTHER_TYPE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
-from edgefirst_ros.messages import CAMERA_TYPES, FIX, IMU, Message, decode, header_stamp, known_name
+from edgefirst_ros.messages import Message, decode, header_stamp, known_name
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import all_different
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
+from edgefirst_ros.streams import CAMERA_TYPES, FIX, IMU
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
 
-ALIGNED = (
-    "radar/cube",
-    "radar/targets",
-    "radar/clusters",
-    "lidar/points",
-    "lidar/depth",
-    "lidar/reflect",
-    "gps",
-    "imu",
-    "fusion/boxes3d",
-)
+ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
+"""The device's names for topics that join the frames by the common time."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros import __version__
+from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
@@ -33,16 +33,14 @@ def open_writer(
     leftover: UnfinishedDataset | None = None,
 ) -> DatasetWriter:
     """The writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
-    companions = ["radar_cube", "radar_targets", "lidar_points"]
-    if settings.radar_points == "clusters":
-        companions.insert(2, "radar_clusters")
-    own = (roles.sensor or "").replace(".", "_")
+    used = settings.companions
+    columns = (s.column for s in streams.with_column() if (s.default or s in used) and s.key != roles.sensor)
     return DatasetWriter(
         out,
         name,
         layout=settings.layout,
         schema=settings.schema_version,
-        companions=[companion for companion in companions if companion != own],
+        companions=[column for column in columns if column is not None],
         overwrite=overwrite,
         fsync=live is not None and live.fsync,
         flush_interval=live.flush_interval if live is not None else 1.0,
@@ -58,7 +56,8 @@ def time_base_of(base: TimeBase) -> dict[str, Any]:
 
 def topics_of(roles: Roles) -> dict[str, str]:
     """What `recover` has to know of a sequence: its reference topic, and the companions' by their columns."""
-    return {REFERENCE: roles.reference} | {sensor.replace(".", "_"): t for sensor, t in roles.companions.items()}
+    columns = {streams.of_key(sensor).column: topic for sensor, topic in roles.companions.items()}
+    return {REFERENCE: roles.reference} | {column: topic for column, topic in columns.items() if column is not None}
 
 
 def frames_metadata(
@@ -100,7 +99,7 @@ class Reached:
 
     def settle(self, counts: Counts, roles: Roles) -> None:
         """Count what did not reach it."""
-        written = {topic: self._used[sensor.replace(".", "_")] for sensor, topic in roles.companions.items()}
+        written = {topic: self._used[streams.of_key(sensor).column or ""] for sensor, topic in roles.companions.items()}
         written[roles.reference] = self._samples
         for topic, number in written.items():
             count = counts[topic]

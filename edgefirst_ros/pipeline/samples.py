@@ -13,12 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, Counts, lacks
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import VIDEO
 from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
 from edgefirst_ros.pipeline.frame import CameraMessage, Frame, SensorMessage
 from edgefirst_ros.pipeline.worker import Worker
@@ -29,7 +29,8 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, inser
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
-from edgefirst_ros.sources.topics import KINDS, Roles
+from edgefirst_ros.sources.topics import Roles
+from edgefirst_ros.streams import VIDEO
 
 SOFTWARE = "edgefirst_ros"
 PATIENCE = 2.0
@@ -305,13 +306,13 @@ class SampleBuilder:
         if work.group is not None:
             common["group"] = work.group
         if work.own is not None and work.own[1].encoded is not None:
-            members.append((KINDS[work.own[0]], work.own[1].encoded.result()))
+            members.append((streams.of_key(work.own[0]).kind, work.own[1].encoded.result()))
         for sensor, (stamp, item) in work.companions.items():
+            known = streams.of_key(sensor)
             if item.encoded is not None:
-                members.append((KINDS[sensor], item.encoded.result()))
-            if KINDS[sensor] not in ("lidar.png", "lidar.jpeg"):
-                column = sensor.replace(".", "_")
-                row.update({f"{column}_timestamp": stamp, f"{column}_skew": stamp - work.stamp})
+                members.append((known.kind, item.encoded.result()))
+            if known.column is not None:
+                row.update({f"{known.column}_timestamp": stamp, f"{known.column}_skew": stamp - work.stamp})
         rows: list[dict[str, object]] = []
         if job.rows is not None:
             rows, dropped = job.rows.result()

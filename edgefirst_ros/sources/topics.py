@@ -6,21 +6,16 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
+from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.messages import CAMERA_TOPICS, CAMERA_TYPES, DETECT, FIX, IMU, KNOWN_TOPICS, MASK, MODEL, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS, known_name
+from edgefirst_ros.streams import CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL
 
-KINDS = {
-    "radar.cube": "radar.png",
-    "radar.targets": "radar.pcd",
-    "radar.clusters": "radar.pcd",
-    "lidar.points": "lidar.pcd",
-    "lidar.depth": "lidar.png",
-    "lidar.reflect": "lidar.jpeg",
-}
-"""Companion sensor -> kind of member."""
-STATICS = ("camera/info", "model/info", "tf_static")
+STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics that say something once that holds for the whole recording."""
+CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
+"""The device's names for its cameras, the preferred one first."""
 
 
 @dataclass(slots=True)
@@ -140,7 +135,7 @@ class _Finder:
         return topic if model is not None and self.topics[model] == DETECT else None
 
     def camera(self) -> str:
-        for name in CAMERA_TOPICS:
+        for name in CAMERA_NAMES:
             found = self.known(name)
             if len(found) == 1:
                 return found[0]
@@ -156,7 +151,7 @@ class _Finder:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
         raise RecordingError(
-            f"no camera topic ({', '.join(CAMERA_TOPICS)}, or the only one of type {', '.join(CAMERA_TYPES)}); "
+            f"no camera topic ({', '.join(CAMERA_NAMES)}, or the only one of type {', '.join(CAMERA_TYPES)}); "
             f"there are {_listed(sorted(self.topics))}; name another stream with --reference-topic"
         )
 
@@ -182,12 +177,8 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
     name = known_name(reference, topics[reference])
     if name is not None:
         finder.prefix = reference.removesuffix(name)
-    companions = {}
-    images = ("lidar.depth", "lidar.reflect") if settings.lidar_images else ()
-    for sensor in ("radar.cube", f"radar.{settings.radar_points}", "lidar.points", *images):
-        topic = finder.one(sensor.replace(".", "/"))
-        if topic is not None:
-            companions[sensor] = topic
+    offered = ((sensor.key, finder.one(sensor.topic.name)) for sensor in settings.companions)
+    companions = {key: topic for key, topic in offered if topic is not None}
     own = next((sensor for sensor, topic in companions.items() if topic == reference), None)
     statics = [finder.one(part) for part in STATICS]
     model = finder.model(settings.model_topic)
@@ -210,13 +201,11 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
     """The same parts, with the device's names for topics that are not there yet."""
-    companions = dict(roles.companions)
-    images = ("lidar.depth", "lidar.reflect") if settings.lidar_images else ()
-    for sensor in ("radar.cube", f"radar.{settings.radar_points}", "lidar.points", *images):
-        companions.setdefault(sensor, "/" + sensor.replace(".", "/"))
+    companions = {sensor.key: _expected(sensor.topic.name) for sensor in settings.companions} | roles.companions
     masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
-    statics = {*roles.statics, *("/" + part for part in STATICS if not any(t.endswith(part) for t in roles.statics))}
+    heard = {part for part in STATICS for topic in roles.statics if topic.endswith(part)}
+    statics = {*roles.statics, *(_expected(part) for part in STATICS if part not in heard)}
     return replace(
         roles,
         companions=companions,
@@ -235,7 +224,7 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
     if settings.model_topic is None and roles.model is not None:
         model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
     parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
-    parts |= {topic: KNOWN_TOPICS[sensor.replace(".", "/")] for sensor, topic in roles.companions.items()}
+    parts |= {topic: streams.of_key(sensor).topic.types for sensor, topic in roles.companions.items()}
     parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
     return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
 
