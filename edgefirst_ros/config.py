@@ -147,7 +147,13 @@ class Settings(Model):
         description="Samples nearer than this to a block of another group have no group, s",
     )
     split_seed: int = Field(0, ge=0, description="Another seed gives another split")
-    jobs: int = Field(0, ge=0, le=256, description="Threads that decode, and that encode; 0: one per processor")
+    jobs: int = Field(
+        0,
+        ge=0,
+        le=256,
+        exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
+        description="Threads that decode, and that encode; 0: one per processor",
+    )
     limits: Limits = Field(default_factory=Limits, description="Largest things that are read")
 
     @field_validator("schema_version", mode="before")

@@ -107,7 +107,8 @@ def test_every_option_reaches_the_dataset(run, recording, tmp_path):
     facts = json.loads(run("info", "out/drives", "--json").stdout)["metadata"]
     chosen = facts["configuration"] if "configuration" in facts else facts["frames"]["configuration"]
     expected = {"rate": 3.0, "jpeg_quality": 70, "layout": "directory", "schema_version": "2026.10", "tolerance": 0.08}
-    expected |= {"time_base": "log", "split": {"train": 0.5, "val": 0.5}, "jobs": 1, "radar_fields": "message"}
+    expected |= {"time_base": "log", "split": {"train": 0.5, "val": 0.5}, "radar_fields": "message"}
+    assert "jobs" not in chosen  # any number of threads gives the same dataset
     expected |= {"require": ["radar.cube", "lidar.points"], "reference_topic": "/camera/h264"}
     assert {key: chosen[key] for key in expected} == expected
 
