@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,6 +20,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from edgefirst_ros import streams
 from edgefirst_ros.streams import Sensor
@@ -28,9 +31,9 @@ SENSORS = tuple(sensor.key for sensor in streams.with_column())
 
 
 def _no_switch(value: Any) -> Any:
-    """Python takes `yes` for 1, and so would a rate, or the share of a group."""
+    """Refuse true and false: Python takes `yes` for 1, and so would a rate, or the share of a group."""
     if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} found, which only a switch can be")
+        raise PydanticCustomError("no_switch", "Input should be a number")
     return value
 
 
@@ -45,11 +48,11 @@ class Model(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _yes_for_switches_only(cls, value: Any, info: ValidationInfo) -> Any:
+    def _switches_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
         return value if cls.model_fields[str(info.field_name)].annotation is bool else _no_switch(value)
 
 
-class Stream(Model):
+class StreamSettings(Model):
     """How the messages of one companion sensor join the frames."""
 
     tolerance: Seconds | None = Field(
@@ -100,7 +103,7 @@ class Settings(Model):
     require: tuple[str, ...] = Field((), description="Sensors a sample must have, or it is dropped")
 
     tolerance: Seconds = Field(0.1, description="Furthest a companion may lie from its frame, s")
-    streams: dict[str, Stream] = Field(default_factory=dict, description="Settings of single companion sensors")
+    streams: dict[str, StreamSettings] = Field(default_factory=dict, description="Settings of single companion sensors")
     lookahead: Annotated[float, Field(gt=0, le=10.0)] = Field(
         1.0, description="How late a message may come after others with its stamp, s"
     )
@@ -126,7 +129,9 @@ class Settings(Model):
 
     min_score: float = Field(0.0, ge=0, le=1, description="Lowest score of a box that becomes an annotation")
     label_map: dict[str, str] = Field(
-        default_factory=dict, description="Other names for labels, such as car: vehicle; an empty one drops them"
+        default_factory=dict,
+        description="Other names for labels, such as car: vehicle; an empty one drops them",
+        examples=["car=vehicle,tree="],
     )
     masks: bool = Field(True, description="Write the masks of the model")
     polygons: bool = Field(False, description="Write the outlines of instance masks as polygons")
@@ -137,7 +142,9 @@ class Settings(Model):
     )
     layout: Literal["zip", "directory"] = Field("zip", description="One ZIP, or the same members as files")
     split: dict[str, Share] = Field(
-        default_factory=dict, description="Groups and their shares, such as train: 0.8, val: 0.2"
+        default_factory=dict,
+        description="Groups and their shares, such as train: 0.8, val: 0.2",
+        examples=["train=0.8,val=0.2"],
     )
     split_block: float = Field(10.0, gt=0, le=86400, description="Length of a block of time that stays in one group, s")
     split_gap: float = Field(
@@ -167,12 +174,12 @@ class Settings(Model):
     def _known_sensors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for sensor in value:
             if sensor not in SENSORS:
-                raise ValueError(f"{sensor!r} is no companion sensor; there are {', '.join(SENSORS)}")
+                raise ValueError(f"unknown sensor {sensor!r}; known: {', '.join(SENSORS)}")
         return value
 
     @field_validator("streams")
     @classmethod
-    def _known_streams(cls, value: dict[str, Stream]) -> dict[str, Stream]:
+    def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
         cls._known_sensors(tuple(value))
         return value
 
@@ -188,7 +195,7 @@ class Settings(Model):
             try:
                 shares[group.strip()] = float(share)
             except ValueError:
-                raise ValueError(f"{part!r} found, expected GROUP=SHARE such as train=0.8") from None
+                raise ValueError(f"expected GROUP=SHARE such as train=0.8, got {part!r}") from None
         return shares
 
     @field_validator("label_map", mode="before")
@@ -201,7 +208,7 @@ class Settings(Model):
         for part in filter(None, value.split(",")):
             label, equals, name = part.partition("=")
             if not equals:
-                raise ValueError(f"{part!r} found, expected LABEL=NAME such as car=vehicle")
+                raise ValueError(f"expected LABEL=NAME such as car=vehicle, got {part!r}")
             names[label.strip()] = name.strip()
         return names
 
@@ -210,11 +217,11 @@ class Settings(Model):
     def _shares(cls, value: dict[str, float]) -> dict[str, float]:
         for group, share in value.items():
             if not re.fullmatch(r"[\w.-]{1,64}", group):
-                raise ValueError(f"group name {group!r} must be letters, digits, dots, dashes")
+                raise ValueError(f"expected a group name of letters, digits, dots and dashes, got {group!r}")
             if not 0 < share <= 1:
-                raise ValueError(f"the share of {group} is {share}, it must lie in 0..1")
+                raise ValueError(f"expected a share above 0, at most 1, for {group}, got {share}")
         if value and abs(sum(value.values()) - 1) > 1e-6:
-            raise ValueError(f"the shares add up to {sum(value.values()):g}, they must add up to 1")
+            raise ValueError(f"expected shares that add up to 1, got {sum(value.values()):g}")
         return value
 
     @model_validator(mode="after")
@@ -246,11 +253,11 @@ class Settings(Model):
     @property
     def workers(self) -> int:
         """Number of threads that decode, and that encode."""
-        return self.jobs or len(os.sched_getaffinity(0))
+        return self.jobs or processors()
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
         """(tolerance in ns, offset in ns, reuse) of a companion sensor."""
-        own = self.streams.get(sensor, Stream())
+        own = self.streams.get(sensor, StreamSettings())
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
         return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse
 
@@ -293,6 +300,41 @@ class ReplaySettings(Model):
     out: Place = Field("datasets", description="Folder for the dataset")
     name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
     overwrite: bool = Field(False, description="Replace a dataset that is there")
+
+
+def processors(root: Path = Path("/")) -> int:
+    """Return the number of threads that can run at once, at least 1.
+
+    As many as the process has processors by its affinity, or fewer by the CPU quota of its control groups (v1 and v2,
+    its own and those above), rounded up: a container has all processors of the machine, and a share of their time.
+    `root` is the folder that has proc/ and sys/. Source: Linux, Documentation/admin-guide/cgroup-v2.rst, "cpu.max";
+    Documentation/scheduler/sched-bwc.rst.
+    """
+    quotas = [-(-quota // period) for quota, period in _cpu_quotas(root)]
+    return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
+
+
+def _cpu_quotas(root: Path) -> Iterator[tuple[int, int]]:
+    """Quota and period, both in us, of each control group of this process that has them."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
+        group = PurePosixPath(path.lstrip("/"))  # in a container it may be that of the host: only "." is there then
+        for mount in (controllers, "cpu") if controllers else ("", "unified"):
+            for folder in (group, *group.parents):
+                match " ".join(_text(root / "sys/fs/cgroup" / mount / folder / name) for name in names).split():
+                    case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
+                        yield int(quota), int(period)  # no quota: "max", -1
+
+
+def _text(path: Path) -> str:
+    """Content of a small file; empty where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 def nanoseconds(seconds: float) -> int:

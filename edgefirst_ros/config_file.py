@@ -1,34 +1,187 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings from a YAML file and flags, and in words what is wrong with them."""
+"""Settings from a YAML file, options and ROS parameters, and in words what is wrong with them."""
 
 from __future__ import annotations
 
 import difflib
+import os
 import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from edgefirst_ros.config import Limits, Model, Settings, Stream
+from edgefirst_ros.config import SENSORS, LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
 
+Value = bool | int | float | str | list[str]
 LONGEST_CONFIGURATION = 1 << 20
 """Bytes of a file."""
+NESTED = ("streams", "limits")
+"""Settings that have settings in them: options change single ones of those in a file."""
+TYPES: Mapping[str, tuple[type, str]] = {
+    "boolean": (bool, "true or false"),
+    "integer": (int, "a whole number"),
+    "number": (float, "a number"),
+    "string": (str, "text"),
+    "array": (list, "a list of texts"),
+    "object": (str, "a map"),
+}
+"""Of a type of JSON schema: the Python type of a ROS parameter, and what it is called."""
 
 
-def load(path: Path | None, **flags: Any) -> Settings:
-    """Settings from a YAML file (plain, or in the form of ROS parameters), flags that are not None on top.
+# ---- single settings ---------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SettingField:
+    """One setting that has a value of its own: `path` leads to it in its model, `schema` is its JSON schema."""
 
-    Raises UsageError that names the key, what was found and, for an unknown key, the nearest known one.
+    path: tuple[str, ...]
+    schema: Mapping[str, Any]
+    optional: bool
+    """Whether it may be unset (None)."""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line and as a ROS parameter, such as streams.radar.cube.tolerance."""
+        return ".".join(self.path)
+
+    @property
+    def type(self) -> type:
+        """Type of a ROS parameter: bool, int, float, str or list."""
+        return TYPES[self.schema["type"]][0]
+
+    @property
+    def unset(self) -> Value | None:
+        """What stands for None where there is no None: "", or 0 where it must be positive, or -1; None if required."""
+        if not self.optional:
+            return None
+        if self.type is str:
+            return ""
+        positive = self.schema.get("exclusiveMinimum", -1) >= 0 or self.schema.get("minimum", -1) > 0
+        return self.type(0 if positive else -1)  # type: ignore[no-any-return]
+
+    @property
+    def default(self) -> Value:
+        """Value of the ROS parameter where none is given."""
+        value = self.schema.get("default")
+        if self.type is list:
+            return list(value or [""])
+        if value is None:
+            return "" if self.unset is None else self.unset
+        return self.type(value)  # type: ignore[no-any-return]
+
+    @property
+    def expected(self) -> str:
+        """What is allowed, in words."""
+        if "enum" in self.schema:
+            return f"one of {', '.join(self.schema['enum'])}"
+        low, high = self.schema.get("minimum"), self.schema.get("maximum")
+        bounds = [f"above {self.schema['exclusiveMinimum']:.15g}"] if "exclusiveMinimum" in self.schema else []
+        bounds += [f"at least {low:.15g}"] if low is not None else []
+        bounds += [f"at most {high:.15g}"] if high is not None else []
+        bounds += [f"at least {self.schema['minLength']} character"] if "minLength" in self.schema else []
+        bounds += [f"or text such as {example}" for example in self.schema.get("examples", ())]
+        return " ".join([TYPES[self.schema["type"]][1], ", ".join(bounds)]).strip()
+
+
+@cache
+def setting_fields(*models: type[BaseModel]) -> Mapping[str, SettingField]:
+    """Return by name the single settings of the models; those of `streams` once for each companion sensor."""
+    return {field.name: field for model in models for field in _fields_of(model.model_json_schema())}
+
+
+def _fields_of(whole: Mapping[str, Any]) -> Iterator[SettingField]:
+    for name, schema in whole["properties"].items():
+        inner = schema.get("additionalProperties", schema)
+        nested = whole["$defs"][inner["$ref"].rpartition("/")[2]]["properties"] if "$ref" in inner else {}
+        if inner is schema and nested:
+            yield from (_field((name, key), value) for key, value in nested.items())
+        elif nested:  # settings of every sensor
+            for sensor in SENSORS:
+                yield from (_field((name, sensor, key), value) for key, value in nested.items())
+        else:
+            yield _field((name,), schema)
+
+
+def _field(path: tuple[str, ...], schema: dict[str, Any]) -> SettingField:
+    choices = schema.get("anyOf", [])
+    for choice in choices:
+        if choice["type"] != "null":
+            schema = {**schema, **choice}
+    return SettingField(path, schema, bool(choices))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean '...'?` with the nearest known name, or nothing."""
+    near = difflib.get_close_matches(name, list(known), 1, 0.4)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:
+    """Set a value in nested maps, which are made where they are missing.
+
+    Raises UsageError where something on the way is no map.
     """
-    values = _read(path) if path else {}
-    values.update({key: value for key, value in flags.items() if value is not None})
+    for key in path[:-1]:
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise UsageError(f"{'.'.join(path)}: expected `key: value` lines under {key}, got {_short(values)}")
+    values[path[-1]] = value
+
+
+def _read_texts(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return nested settings given as text by name; an unknown one keeps its name, which the model refuses."""
+    fields, values = setting_fields(Settings), dict[str, Any]()
+    for name, text in texts.items():
+        field = fields.get(name)
+        if field is None:
+            raise UsageError(f"options: unknown setting {_short(name)}{nearest(name, fields)}")
+        listed = [part for part in map(str.strip, text.split(",")) if part]
+        put(values, field.path, None if field.optional and not text else listed if field.type is list else text)
+    return values
+
+
+# ---- files -------------------------------------------------------------------------------------
+def load(
+    path: str | os.PathLike[str] | None,
+    *,
+    texts: Mapping[str, str] | None = None,
+    note: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Settings:
+    """Return settings from a YAML file, on top those of `texts`, on top `options` that are not None.
+
+    The file is plain or in the form of ROS parameters. It may be that of a capture: what only a capture needs is
+    ignored, and `note` is called with a line that names it. `texts` are settings by full name, such as
+    `{"limits.cloud_points": "99"}`: a list is text with commas, empty text unsets what may be unset.
+    Raises UsageError that names the key, what was found, what was expected and, for an unknown key, the nearest one.
+    """
+    values = _read(Path(path)) if path else {}
+    ignored = [key for key in values if key in LiveSettings.model_fields]
+    if ignored and note is not None:
+        note(f"{path}: only for a capture, ignored here: {', '.join(ignored)}")
+    for key in ignored:
+        del values[key]
+    given = _read_texts(texts or {}) | {key: value for key, value in options.items() if value is not None}
+    for key, value in given.items():
+        values[key] = _merged(values.get(key), value) if key in NESTED else value
     try:
         return Settings(**values)
     except ValidationError as error:
-        raise UsageError(explain(error, str(path) if path else "options")) from None
+        fields = setting_fields(Settings, LiveSettings)
+        raise UsageError(explain(error, str(path) if path else "options", fields, options=given)) from None
+
+
+def _merged(below: object, above: object) -> object:
+    """Return nested maps with those of `above` on top; `above` where one of them is no map."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return below | {key: _merged(below.get(key), value) for key, value in above.items()}
 
 
 class _Loader(yaml.SafeLoader):
@@ -58,6 +211,7 @@ def _read(path: Path) -> dict[str, Any]:
         content = yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
     except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
         raise UsageError(f"{path}: cannot be read as YAML: {error}") from None
+    of_ros = False
     for _ in range(2):  # /**: ros__parameters: {...}
         if not isinstance(content, dict) or len(content) != 1:
             break
@@ -66,34 +220,82 @@ def _read(path: Path) -> dict[str, Any]:
             isinstance(inner, dict) and ("ros__parameters" in inner or str(key).startswith("/"))
         ):
             break
-        content = inner
+        content, of_ros = inner, of_ros or key == "ros__parameters"
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise UsageError(f"{path}: settings must be `key: value` lines")
-    return content
+    return _from_ros(content) if of_ros else content
 
 
-def explain(error: ValidationError, source: str) -> str:
-    """What is wrong with settings, a line for each; `source` is where they come from."""
+def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings written as ROS parameters: names nested at every dot, and values that stand for "unset"."""
+    fields, values = setting_fields(Settings), dict[str, Any]()
+    parents = {".".join(field.path[:-1]): field.path[:-1] for field in fields.values()}
+
+    def walk(prefix: str, part: Mapping[str, Any]) -> None:
+        for key, value in part.items():
+            name = f"{prefix}{key}"
+            field = fields.get(name)
+            if field is not None:
+                if value == field.default and type(value) is field.type:
+                    continue
+                texts = [text for text in value if text != ""] if isinstance(value, list) else value
+                unset = field.unset is not None and type(value) is not bool and value == field.unset
+                put(values, field.path, None if unset else texts)
+            elif isinstance(value, dict) and any(known.startswith(f"{name}.") for known in fields):
+                walk(f"{name}.", value)
+            else:
+                above = prefix.rstrip(".")
+                put(values, parents.get(name, (*parents.get(above, filter(None, above.split("."))), key)), value)
+
+    walk("", content)
+    return values
+
+
+# ---- messages ----------------------------------------------------------------------------------
+def explain(
+    error: ValidationError,
+    source: str,
+    fields: Mapping[str, SettingField],
+    *,
+    options: Iterable[str] = (),
+) -> str:
+    """Return what is wrong with settings, a line for each.
+
+    `source` is where they come from, but for those named by `options`; `fields` are the known ones.
+    """
     lines = []
     for fault in error.errors():
-        key = ".".join(map(str, fault["loc"])) or "settings"
+        path = tuple(map(str, fault["loc"]))
+        key, place = ".".join(path) or "settings", "options" if path and path[0] in options else source
         if fault["type"] == "extra_forbidden":
-            part = str(fault["loc"][0]) if len(fault["loc"]) > 1 else ""
-            models: dict[str, type[Model]] = {"streams": Stream, "limits": Limits}
-            fields = models.get(part, Settings).model_fields
-            near = difflib.get_close_matches(str(fault["loc"][-1]), fields, 1, 0.4)
-            lines.append(f"{source}: unknown setting {_short(key)}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            known = {field.path[-1 if path[1:] else 0] for field in fields.values() if not path[1:] or field.path[1:]}
+            lines.append(f"{place}: unknown setting {_short(key)}{nearest(path[-1], sorted(known))}")
+        elif fault["type"] == "value_error":
+            lines.append(f"{place}: {key[:80]}: {fault['msg'].removeprefix('Value error, ')}")
         else:
-            text = fault["msg"].removeprefix("Value error, ").replace("valid tuple", "list")
-            found = "" if fault["type"] == "value_error" else f" (found {_short(fault['input'])})"
-            lines.append(f"{source}: {key[:80]}: {text}{found}")
+            lines.append(f"{place}: {key[:80]}: expected {_expected(fault, fields)}, got {_short(fault['input'])}")
     return "\n".join(lines)
 
 
+def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
+    """What should be where a fault was found; of an item of a list, what the list should be."""
+    path = tuple(map(str, fault["loc"]))
+    whole = fields.get(path[0])
+    field = fields.get(".".join(path)) or (whole if whole is not None and whole.type is list else None)
+    if field is not None:
+        return field.expected
+    if any(name.startswith(f"{'.'.join(path)}.") for name in fields):
+        return "`key: value` lines"
+    text = fault["msg"].removeprefix("Input should be ").partition(", unable")[0]
+    return text[:1].lower() + text[1:]
+
+
 def _short(value: object) -> str:
-    """A value of any size and depth: a few lines of YAML can stand for billions of them."""
+    """A value of any size and depth as YAML has it: a few lines of YAML can stand for billions of them."""
+    if isinstance(value, bool):
+        return str(value).lower()
     shown = reprlib.Repr()
     shown.maxlevel, shown.maxstring, shown.maxother = 2, 80, 80
     return shown.repr(value)

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-import math
+import os
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.config import Settings, nanoseconds
+from edgefirst_ros.config import LiveSettings, Settings, nanoseconds, processors
 from edgefirst_ros.config_file import load
 from edgefirst_ros.errors import UsageError
 
 BAD = [
     ("reference_topic", "[1, 2]", "[1, 2]"),
     ("gps_topic", "{a: b}", "{'a': 'b'}"),
-    ("imu_topic", "3", "3"),
+    ("imu_topic", "3", "expected text, got 3"),
     ("time_base", "clock", "clock"),
     ("rate", "0", "0"),
     ("rate", "-5", "-5"),
@@ -20,12 +21,12 @@ BAD = [
     ("rate", ".inf", "inf"),
     ("rate", "1.0e+7", "10000000.0"),
     ("rate", "fast", "fast"),
-    ("rate", "yes", "true found"),
-    ("jpeg_quality", "on", "true found"),
-    ("streams.radar.cube.tolerance", "no", "false found"),
+    ("rate", "yes", "got true"),
+    ("jpeg_quality", "on", "got true"),
+    ("streams.radar.cube.tolerance", "no", "got false"),
     ("keyframes", "perhaps", "perhaps"),
     ("require", "[radar.cubes]", "radar.cubes"),
-    ("require", "radar.cube", "list (found 'radar.cube'"),
+    ("require", "radar.cube", "expected a list of texts, got 'radar.cube'"),
     ("require", "[3]", "3"),
     ("tolerance", "-0.1", "-0.1"),
     ("tolerance", "61", "61"),
@@ -53,15 +54,15 @@ BAD = [
     ("jpeg_quality", "90.5", "90.5"),
     ("schema_version", "'2027.01'", "2027.01"),
     ("schema_version", "2026.041", "2026.041"),
-    ("layout", "tar", "tar"),
+    ("layout", "tar", "expected one of zip, directory, got 'tar'"),
     ("split", "{train: 0.8, val: 0.1}", "0.9"),
     ("split", "{train: 1.5, val: -0.5}", "1.5"),
     ("split", "{train: .nan, val: 1}", "nan"),
     ("split", "{train: 0, val: 1}", "train"),
-    ("split", "{train: yes}", "true found"),
+    ("split", "{train: yes}", "split.train: expected a number, got true"),
     ("split", "{'../x': 1}", "../x"),
     ("split", "{'': 1}", "''"),
-    ("split", "[train, val]", "train"),
+    ("split", "[train, val]", "expected a map or text such as train=0.8,val=0.2, got ['train'"),
     ("split_block", "0", "0"),
     ("split_block", ".nan", "nan"),
     ("split_block", ".inf", "inf"),
@@ -81,14 +82,14 @@ BAD = [
     ("degradation", "high", "high"),
     ("jobs", "-1", "-1"),
     ("jobs", "257", "257"),
-    ("jobs", "two", "two"),
+    ("jobs", "two", "expected a whole number at least 0, at most 256, got 'two'"),
     ("limits", "{picture_pixels: 0}", "0"),
     ("limits", "{picture_pixels: 268435457}", "268435457"),
     ("limits", "{chunk_bytes: 1048575}", "1048575"),
     ("limits", "{chunk_bytes: 2147483649}", "2147483649"),
     ("limits", "{cube_values: 1.5}", "1.5"),
     ("limits", "{cloud_points: -1}", "-1"),
-    ("limits", "7", "7"),
+    ("limits", "7", "expected `key: value` lines, got 7"),
 ]
 
 
@@ -300,7 +301,166 @@ def test_an_endless_file_is_not_read_to_its_end():
         load(Path("/dev/zero"))
 
 
+# ---- one file for capture and conversion -------------------------------------------------------
+ROOT = Path(__file__).resolve().parents[1]
+MAIVIN = ROOT / "config" / "maivin.yaml"
+"""The file of the capture: everything at its default but `keyframes`."""
+
+
+def test_the_file_of_a_capture_serves_a_conversion():
+    notes = []
+    assert load(MAIVIN, note=notes.append) == Settings(keyframes=True)
+    names = ", ".join(LiveSettings.model_fields)
+    assert notes == [f"{MAIVIN}: only for a capture, ignored here: {names}"]
+
+
+def test_settings_of_a_capture_are_ignored_in_a_plain_file_too(tmp_path):
+    notes = []
+    path = written(tmp_path, "rate: 5\nflush_interval: 2.0\npretrigger: soon\n")
+    assert load(path, note=notes.append) == Settings(rate=5)
+    assert notes == [f"{path}: only for a capture, ignored here: flush_interval, pretrigger"]
+    assert load(written(tmp_path, "rate: 5"), note=notes.append) == Settings(rate=5)
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("flush_intervall: 1.0", "unknown setting 'flush_intervall'; did you mean 'flush_interval'?"),
+        ("overwrite: true", "unknown setting 'overwrite'"),
+        ("streams: {radar: {cube: {ofset: 1.0}}}", "'streams.radar.cube.ofset'; did you mean 'offset'?"),
+        ("streams: {sonar: {}}", "unknown sensor 'sonar'"),
+        ("streams: 7", "streams: expected `key: value` lines, got 7"),
+        ("streams.radar: {cube: 7}", "streams.radar.cube: expected `key: value` lines, got 7"),
+        ("limits: {chunk_bytes: 1}", "limits.chunk_bytes: expected a whole number at least 1048576"),
+    ],
+)
+def test_what_no_node_has_stays_an_error_in_a_file_of_ros(tmp_path, line, says):
+    path = written(tmp_path, "/**:\n  ros__parameters:\n    depth: 100\n    " + line + "\n")
+    with pytest.raises(UsageError, match=r"settings\.yaml: ") as caught:
+        load(path)
+    assert says in str(caught.value)
+
+
+def test_values_as_ros_writes_them(tmp_path):
+    text = """
+streams.radar.cube.offset: -0.02
+streams: {radar: {cube: {tolerance: 0.05}, targets: {tolerance: -1.0, reuse: false}}}
+limits: {cloud_points: 99}
+label_map: "car=vehicle,tree="
+require: ["", "radar.cube"]
+rate: 2.5
+gps_topic: ""
+model_topic: "model/boxes2d"
+"""
+    settings = load(written(tmp_path, "/**:\n  ros__parameters:\n" + indented(text, 4)))
+    streams = {"radar.cube": {"offset": -0.02, "tolerance": 0.05}, "radar.targets": {"reuse": False}}
+    expected = {"streams": streams, "limits": {"cloud_points": 99}, "rate": 2.5, "model_topic": "model/boxes2d"}
+    assert settings == Settings(**expected, label_map={"car": "vehicle", "tree": ""}, require=("radar.cube",))
+
+
+# ---- settings as text --------------------------------------------------------------------------
+TEXTS = {
+    "rate": ("2.5", 2.5),
+    "masks": ("false", False),
+    "jpeg_quality": ("75", 75),
+    "gps_topic": ("gps/fix", "gps/fix"),
+    "require": ("radar.cube, lidar.points", ("radar.cube", "lidar.points")),
+    "split": ("train=0.5,val=0.5", {"train": 0.5, "val": 0.5}),
+    "label_map": ("car=vehicle,tree=", {"car": "vehicle", "tree": ""}),
+    "schema_version": ("2026.10", "2026.10"),
+}
+
+
+def test_settings_given_as_text():
+    texts = {name: text for name, (text, _) in TEXTS.items()}
+    assert load(None, texts=texts) == Settings(**{name: value for name, (_, value) in TEXTS.items()})
+
+
+def test_single_settings_of_a_sensor_go_on_top_of_those_of_a_file(tmp_path):
+    path = written(
+        tmp_path, "rate: 5\nstreams: {lidar.points: {offset: 0.01, tolerance: 0.2}}\nlimits: {cube_values: 9}"
+    )
+    texts = {"streams.lidar.points.tolerance": "0.06", "streams.radar.cube.reuse": "no", "limits.cloud_points": "7"}
+    settings = load(path, texts=texts | {"rate": ""})
+    assert settings.stream("lidar.points") == (60_000_000, 10_000_000, True)
+    assert settings.stream("radar.cube") == (100_000_000, 0, False)
+    assert (settings.limits.cube_values, settings.limits.cloud_points, settings.rate) == (9, 7, None)
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ({"tolerence": "1"}, "options: unknown setting 'tolerence'; did you mean 'tolerance'?"),
+        ({"streams.lidar.points.tolerence": "1"}, "did you mean 'streams.lidar.points.tolerance'?"),
+        ({"limits.x": "1"}, "options: unknown setting 'limits.x'"),
+        ({"flush_interval": "1"}, "options: unknown setting 'flush_interval'"),
+        ({"tolerance": "soon"}, "options: tolerance: expected a number at least 0, at most 60, got 'soon'"),
+        ({"streams.radar.cube.offset": "61"}, "options: streams.radar.cube.offset: expected a number at least -60"),
+        ({"masks": "perhaps"}, "options: masks: expected true or false, got 'perhaps'"),
+    ],
+)
+def test_what_is_wrong_with_text_is_said_of_the_options(tmp_path, texts, says):
+    with pytest.raises(UsageError) as caught:
+        load(written(tmp_path, "rate: 5"), texts=texts)
+    assert says in str(caught.value)
+
+
+# ---- threads -----------------------------------------------------------------------------------
+V2 = "0::/user/job\n"
+V1 = "12:memory:/\n4:cpu,cpuacct:/docker/ab\n3:cpuset:/\n0::/\n"
+
+
+def tree(root, processes, files):
+    """Folder with what a kernel shows: /proc/self/cgroup, and files below /sys/fs/cgroup."""
+    shown = {"proc/self/cgroup": processes} | {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    for place, text in shown.items():
+        path = root / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("processes", "files", "expected"),
+    [
+        (V2, {"user/job/cpu.max": "max 100000\n"}, 16),
+        (V2, {"user/job/cpu.max": "200000 100000\n"}, 2),
+        (V2, {"user/job/cpu.max": "250000 100000\n"}, 3),  # rounded up
+        (V2, {"user/job/cpu.max": "10000 100000\n"}, 1),
+        (V2, {"user/job/cpu.max": "max 100000\n", "user/cpu.max": "400000 100000\n"}, 4),  # of a group above
+        (V2, {"user/job/cpu.max": "800000 100000\n", "user/cpu.max": "400000 100000\n"}, 4),
+        (V2, {"user/job/cpu.max": "9900000 100000\n"}, 16),  # more than there are
+        (V2, {"cpu.max": "300000 100000\n"}, 3),  # in a container that is shown the host's path
+        (V2, {"other/cpu.max": "100000 100000\n"}, 16),
+        (V2, {"user/job/cpu.max": "nonsense"}, 16),
+        (V2, {"user/job/cpu.max": "100000 0"}, 16),
+        (
+            V1,
+            {"cpu,cpuacct/docker/ab/cpu.cfs_quota_us": "-1\n", "cpu,cpuacct/docker/ab/cpu.cfs_period_us": "100000"},
+            16,
+        ),
+        (
+            V1,
+            {"cpu,cpuacct/docker/ab/cpu.cfs_quota_us": "150000", "cpu,cpuacct/docker/ab/cpu.cfs_period_us": "50000"},
+            3,
+        ),
+        (V1, {"cpu/cpu.cfs_quota_us": "110000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 2),
+        (V1, {"cpu/cpu.cfs_quota_us": "110000\n"}, 16),
+        ("", {"cpu.max": "100000 100000"}, 16),
+    ],
+)
+def test_threads_are_no_more_than_a_container_may_use(tmp_path, monkeypatch, processes, files, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    assert processors(tree(tmp_path, processes, files)) == expected
+
+
+def test_threads_are_no_more_than_the_affinity_allows(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5})
+    assert processors(tree(tmp_path, V2, {"user/job/cpu.max": "800000 100000\n"})) == 2
+    assert processors(tmp_path / "nothing") == 2
+
+
 def test_workers_are_as_many_as_processors_unless_said():
     assert load(None, jobs=3).workers == 3
-    assert load(None).workers >= 1
-    assert math.isfinite(load(None).workers)
+    assert load(None).workers == processors() >= 1

@@ -18,7 +18,7 @@ from PIL import Image
 
 import edgefirst_ros
 from edgefirst_ros.cli import app
-from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, Stream
+from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, StreamSettings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import LOSS, NO_LOSS
 from edgefirst_ros.dataset import schema
@@ -212,7 +212,9 @@ def test_all_limits_are_listed():
 
 def test_all_settings_of_a_stream_are_listed():
     listed = {code(row[0])[0]: (code(row[1])[0], row[2]) for row in rows("configuration.md", "| setting | default")}
-    assert listed == {name: (default_of(field), field.description) for name, field in Stream.model_fields.items()}
+    assert listed == {
+        name: (default_of(field), field.description) for name, field in StreamSettings.model_fields.items()
+    }
 
 
 @pytest.mark.parametrize(("model", "name"), [(LiveSettings, "capture"), (ReplaySettings, "replay")])
@@ -241,7 +243,7 @@ def test_the_commented_stream_of_the_example_configuration_loads(tmp_path):
     (shown,) = (line[1:] for line in lines if line.startswith("#  "))
     path = tmp_path / "stream.yaml"
     path.write_text(f"streams:\n{shown}\n")
-    assert load(path).streams["radar.cube"] == Stream(tolerance=0.05, offset=-0.02, reuse=False)
+    assert load(path).streams["radar.cube"] == StreamSettings(tolerance=0.05, offset=-0.02, reuse=False)
 
 
 # ---- format ------------------------------------------------------------------------------------

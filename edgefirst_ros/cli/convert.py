@@ -95,8 +95,10 @@ def convert(
     from edgefirst_ros.pipeline.memory import keep_buffers
 
     keep_buffers()
+    notes: list[str] = []
     settings = load(
         config,
+        note=notes.append,
         rate=rate,
         keyframes=keyframes or None,
         jpeg_quality=jpeg_quality,
@@ -121,6 +123,7 @@ def convert(
             file=sys.stderr,
         )
         raise typer.Exit(130) from None
+    outcome.notes[:0] = notes
     groups = _groups(outcome, settings.split)
     if as_json:
         say(json.dumps(_as_json(outcome) | {"groups": groups}, indent=1))

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+from edgefirst_ros.config import processors
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,7 +22,7 @@ def ahead(items: Iterable[T], make: Callable[[T], R]) -> Generator[tuple[T, R]]:
     Twice as many as there are threads wait at most. Close it when it is not used to its end: then no thread is left.
     Raises what `make` raises, in the item's turn.
     """
-    threads = min(MOST, len(os.sched_getaffinity(0)))
+    threads = min(MOST, processors())
     waiting: deque[tuple[T, Future[R]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:

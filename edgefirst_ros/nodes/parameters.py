@@ -8,11 +8,9 @@ elsewhere, and the description says so. An empty list is [""], shares are text s
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,129 +19,56 @@ from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgefirst_ros.config import SENSORS
-from edgefirst_ros.config_file import explain
+from edgefirst_ros.config_file import SettingField, explain, nearest, put, setting_fields
 from edgefirst_ros.errors import UsageError
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
-Value = bool | int | float | str | list[str]
-
-KINDS: Mapping[str, tuple[type, str]] = {
-    "boolean": (bool, "true or false"),
-    "integer": (int, "a whole number"),
-    "number": (float, "a number"),
-    "string": (str, "text (in quotes)"),
-    "array": (list, 'a list of texts; none: [""]'),
-    "object": (str, "text such as train=0.8,val=0.2"),
-}
-"""Of a type of JSON schema: the Python type of the parameter, and what it is called."""
+EXTRA = {"string": " (in quotes)", "array": '; none: [""]'}
+"""How ROS writes some types of JSON schema."""
 ROS_OWN = "qos_overrides."
 """Begin of names that nodes declare for their publishers and subscriptions."""
 
 
-@dataclass(frozen=True)
-class _Field:
-    """One parameter: `path` leads to its place in the model, `schema` is its JSON schema."""
+def _expected(field: SettingField) -> str:
+    """What is allowed, in words, with what ROS has for maps, texts and what is unset."""
+    extra = "" if "enum" in field.schema else EXTRA.get(field.schema["type"], "")
+    text = field.expected.replace("a map or ", "") + extra
+    return text if field.unset is None else f"{text}; unset: {field.unset!r}"
 
-    path: tuple[str, ...]
-    schema: Mapping[str, Any]
-    optional: bool
 
-    @property
-    def name(self) -> str:
-        return ".".join(self.path)
-
-    @property
-    def type(self) -> type:
-        return KINDS[self.schema["type"]][0]
-
-    @property
-    def unset(self) -> Value | None:
-        """What stands for None; None where a value is needed."""
-        if not self.optional:
-            return None
-        if self.type is str:
-            return ""
-        positive = self.schema.get("exclusiveMinimum", -1) >= 0 or self.schema.get("minimum", -1) > 0
-        return self.type(0 if positive else -1)  # type: ignore[no-any-return]
-
-    @property
-    def default(self) -> Value:
-        value = self.schema.get("default")
-        if self.type is list:
-            return list(value or [""])
-        if value is None:
-            return "" if self.unset is None else self.unset
-        return self.type(value)  # type: ignore[no-any-return]
-
-    @property
-    def expected(self) -> str:
-        """What is allowed, in words."""
-        if "enum" in self.schema:
-            return ", ".join(self.schema["enum"])
-        low, high = self.schema.get("minimum"), self.schema.get("maximum")
-        bounds = [f"above {self.schema['exclusiveMinimum']:.15g}"] if "exclusiveMinimum" in self.schema else []
-        bounds += [f"at least {low:.15g}"] if low is not None else []
-        bounds += [f"at most {high:.15g}"] if high is not None else []
-        text = " ".join([KINDS[self.schema["type"]][1], ", ".join(bounds)]).strip()
-        return text if self.unset is None else f"{text}; unset: {self.unset!r}"
-
-    def descriptor(self) -> ParameterDescriptor:
-        low, high = self.schema.get("minimum", self.schema.get("exclusiveMinimum")), self.schema.get("maximum")
-        described = ParameterDescriptor(description=self.schema["description"], additional_constraints=self.expected)
-        if len(self.path) > 1:
-            described.description = f"{self.path[-2]}: {described.description}"
-        if self.unset not in (None, ""):
-            low = self.unset if low is None else min(low, self.unset)
-        if low is None and high is None:
-            return described
-        if self.type is int:
-            most = (1 << 63) - 1
-            ends = {"from_value": -most if low is None else int(low), "to_value": most if high is None else int(high)}
-            described.integer_range = [IntegerRange(**ends)]
-        elif self.type is float:
-            largest = sys.float_info.max
-            limits = {"from_value": -largest if low is None else low, "to_value": largest if high is None else high}
-            described.floating_point_range = [FloatingPointRange(**{k: float(v) for k, v in limits.items()})]
+def _descriptor(field: SettingField) -> ParameterDescriptor:
+    low, high = field.schema.get("minimum", field.schema.get("exclusiveMinimum")), field.schema.get("maximum")
+    described = ParameterDescriptor(description=field.schema["description"], additional_constraints=_expected(field))
+    if len(field.path) > 1:
+        described.description = f"{field.path[-2]}: {described.description}"
+    if field.unset not in (None, ""):
+        low = field.unset if low is None else min(low, field.unset)
+    if low is None and high is None:
         return described
+    if field.type is int:
+        most = (1 << 63) - 1
+        ends = {"from_value": -most if low is None else int(low), "to_value": most if high is None else int(high)}
+        described.integer_range = [IntegerRange(**ends)]
+    elif field.type is float:
+        largest = sys.float_info.max
+        limits = {"from_value": -largest if low is None else low, "to_value": largest if high is None else high}
+        described.floating_point_range = [FloatingPointRange(**{k: float(v) for k, v in limits.items()})]
+    return described
 
 
-def _fields(*models: type[BaseModel]) -> Iterator[_Field]:
-    for model in models:
-        whole = model.model_json_schema()
-        for name, schema in whole["properties"].items():
-            inner = schema.get("additionalProperties", schema)
-            nested = whole["$defs"][inner["$ref"].rpartition("/")[2]]["properties"] if "$ref" in inner else {}
-            if inner is schema and nested:
-                yield from (_field((name, key), value) for key, value in nested.items())
-            elif nested:  # settings of every sensor
-                for sensor in SENSORS:
-                    yield from (_field((name, sensor, key), value) for key, value in nested.items())
-            else:
-                yield _field((name,), schema)
-
-
-def _field(path: tuple[str, ...], schema: dict[str, Any]) -> _Field:
-    choices = schema.get("anyOf", [])
-    for choice in choices:
-        if choice["type"] != "null":
-            schema = {**schema, **choice}
-    return _Field(path, schema, bool(choices))
-
-
-def declare(node: Node, *models: type[BaseModel]) -> None:
+def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | None = None) -> list[str]:
     """Declare a parameter for each field of the models, with the value given by YAML file or command line.
 
-    To be called once for a node, with all its models. Raises UsageError for a parameter that no model has (and names
-    the nearest one), of the wrong type or outside its range.
+    To be called once for a node, with all its models. Parameters of the model `ignored`, which a file may have for
+    another node, are not declared; returns the names of those that are given. Raises UsageError for a parameter that
+    no model has (and names the nearest one), of the wrong type or outside its range.
     """
     given: Mapping[str, Parameter[Any]] = node._parameter_overrides  # rclpy tells unused ones nowhere else
-    fields = {field.name: field for field in _fields(*models)}
-    for name in given:
-        if name not in fields and not node.has_parameter(name) and not name.startswith(ROS_OWN):
-            near = difflib.get_close_matches(name, fields, 1, 0.4)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"{_place(node)}: unknown parameter {name[:80]!r}{hint}")
+    fields, foreign = setting_fields(*models), setting_fields(ignored) if ignored else {}
+    unknown = [n for n in given if n not in fields and not node.has_parameter(n) and not n.startswith(ROS_OWN)]
+    for name in unknown:
+        if name not in foreign:
+            raise UsageError(f"{_place(node)}: unknown parameter {name[:80]!r}{nearest(name, fields)}")
     for name, field in fields.items():
         value = field.default
         if name in given and given[name].type_ != Parameter.Type.NOT_SET:  # which is what ROS makes of []
@@ -154,9 +79,10 @@ def declare(node: Node, *models: type[BaseModel]) -> None:
         if type(value) is not field.type or (field.type is list and not texts):
             raise _wrong(node, field, value)
         try:
-            node.declare_parameter(name, value, field.descriptor(), ignore_override=True)
+            node.declare_parameter(name, value, _descriptor(field), ignore_override=True)
         except InvalidParameterValueException:
             raise _wrong(node, field, value) from None
+    return unknown
 
 
 def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = None) -> AnyModel:
@@ -165,21 +91,18 @@ def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = 
     Raises UsageError that names the parameter, what was found and what is expected.
     """
     values: dict[str, Any] = {}
-    for field in _fields(model):
+    for field in setting_fields(model).values():
         value = node.get_parameter(field.name).value
         if changes and field.name in changes:
             value = changes[field.name]
         if value == field.default:
             continue
-        inner = values
-        for key in field.path[:-1]:
-            inner = inner.setdefault(key, {})
         unset = field.unset is not None and value == field.unset
-        inner[field.path[-1]] = None if unset else [v for v in value if v] if isinstance(value, list) else value
+        put(values, field.path, None if unset else [v for v in value if v] if isinstance(value, list) else value)
     try:
         return model(**values)
     except ValidationError as error:
-        raise UsageError(explain(error, _place(node))) from None
+        raise UsageError(explain(error, _place(node), setting_fields(model))) from None
 
 
 def check(
@@ -189,7 +112,7 @@ def check(
 
     Only the fields named by `changeable` may change, to values that the models accept with all the others.
     """
-    fields = {field.name: field for field in _fields(*models)}
+    fields = setting_fields(*models)
     changes: dict[str, Any] = {}
     for parameter in parameters:
         name = parameter.name
@@ -211,5 +134,5 @@ def _place(node: Node) -> str:
     return str(node.get_fully_qualified_name())
 
 
-def _wrong(node: Node, field: _Field, value: object) -> UsageError:
-    return UsageError(f"{_place(node)}: {field.name}: found {reprlib.repr(value)}, expected {field.expected}")
+def _wrong(node: Node, field: SettingField, value: object) -> UsageError:
+    return UsageError(f"{_place(node)}: {field.name}: expected {_expected(field)}, got {reprlib.repr(value)}")

@@ -18,7 +18,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
-from edgefirst_ros.config import ReplaySettings, Settings
+from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.pipeline.conversion import Outcome, convert
@@ -140,7 +140,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _replay(node: Node, caught: list[int]) -> int:
-    declare(node, *MODELS)
+    ignored = declare(node, *MODELS, ignored=LiveSettings)
+    if ignored:
+        node.get_logger().info(_plain(f"only for a capture, ignored here: {', '.join(ignored)}"))
     own, settings = read(node, ReplaySettings), read(node, Settings)
     node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, MODELS, ()))
     report = _Report(node, len(own.recordings))

@@ -65,6 +65,7 @@ def convert(
     out: str | os.PathLike[str],
     *,
     name: str | None = None,
+    config: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -73,28 +74,30 @@ def convert(
 ) -> Outcome:
     """Convert one or several MCAP recordings to one EdgeFirst dataset in the folder `out`.
 
-    `name` is that of the dataset, by default the recording's; `options` are fields of `Settings`. Every recording
-    becomes a sequence with its file's name. What an interrupted conversion left is continued behind its last committed
-    sample, unless `overwrite`; the result is the same as without the interruption. `resume`: a dataset that is finished
-    already is as good. Raises RecordingError, DatasetError (nothing usable was written) or UsageError.
+    `name` is that of the dataset, by default the recording's. `options` are fields of `Settings`, on top of those in
+    the YAML file `config`; `settings` are all of them in place of both. Every recording becomes a sequence with its
+    file's name. What an interrupted conversion left is continued behind its last committed sample, unless `overwrite`;
+    the result is the same as without the interruption. `resume`: a dataset that is finished already is as good.
+    Raises RecordingError, DatasetError (nothing usable was written) or UsageError.
     """
     if isinstance(recordings, (str, os.PathLike)):
         recordings = [recordings]
     paths = [Path(recording) for recording in recordings]
+    notes: list[str] = []
     if settings is None:
-        settings = load(None, **options)
-    elif options:
-        raise UsageError(f"settings and single options exclude each other: {', '.join(options)}")
+        settings = load(config, note=notes.append, **options)
+    elif options or config is not None:
+        raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
     sequences = _sequences(paths)
     name = check_name(name) if name is not None else _default_name(sequences, Path(out))
     if resume and overwrite:
         raise UsageError("resume and overwrite exclude each other: choose one of them")
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:
-        return _finished(places, paths, settings)
+        return _finished(places, paths, settings, notes)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(places, settings, len(paths), overwrite, progress or quiet)
+    run = _Run(places, settings, notes, len(paths), overwrite, progress or quiet)
     with run.stack:
         for path, sequence in zip(paths, sequences, strict=True):
             run.recording(path, sequence)
@@ -105,7 +108,13 @@ class _Run:
     """One conversion, recording by recording; what is gathered over all of them."""
 
     def __init__(
-        self, paths: DatasetPaths, settings: Settings, total: int, overwrite: bool, progress: Progress
+        self,
+        paths: DatasetPaths,
+        settings: Settings,
+        notes: list[str],
+        total: int,
+        overwrite: bool,
+        progress: Progress,
     ) -> None:
         self.stack = ExitStack()
         self._paths = paths
@@ -117,7 +126,7 @@ class _Run:
         self._writer: DatasetWriter | None = None
         self._number = 0
         self._counts = Counts()
-        self._notes: list[str] = []
+        self._notes = notes
         self._sources: list[dict[str, Any]] = []
         self._time_bases: dict[str, Any] = {}
         self._topics: dict[str, dict[str, str]] = {}
@@ -293,10 +302,10 @@ class _Run:
         return frames_metadata(self._settings, sources, time_base, self._calibration, counts.plain())
 
 
-def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings) -> Outcome:
+def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings, notes: list[str]) -> Outcome:
     """What became of a conversion that is finished already; raises DatasetError if it was another one."""
     samples, counts, time_bases = finished(paths, recordings, settings)
-    notes = ["it was finished already; nothing was done"]
+    notes = [*notes, "it was finished already; nothing was done"]
     return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0)
 
 

@@ -5,8 +5,13 @@ import json
 import os
 import pty
 import subprocess
+from pathlib import Path
 
 import pytest
+
+import edgefirst_ros
+from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import UsageError
 
 SMALL = {"seconds": 2, "size": (320, 180)}
 
@@ -148,6 +153,31 @@ def test_unknown_settings_are_refused_with_the_nearest(run, recording, tmp_path)
     assert done.returncode == 2
     assert "jpeg_qualty" in done.stderr
     assert "did you mean 'jpeg_quality'?" in done.stderr
+
+
+MAIVIN = Path(__file__).resolve().parents[2] / "config" / "maivin.yaml"
+
+
+def test_the_file_of_a_capture_serves_a_conversion(run, recording):
+    path = recording(**SMALL)
+    done = run("convert", path, "-o", "out", "--config", MAIVIN)
+    assert done.returncode == 0, done.stderr
+    assert f"note: {MAIVIN}: only for a capture, ignored here: out, host, sequence, autostart" in done.stdout
+    facts = json.loads(run("info", f"out/{path.stem}", "--json").stdout)["metadata"]
+    chosen = facts["configuration"] if "configuration" in facts else facts["frames"]["configuration"]
+    assert chosen == Settings(keyframes=True).model_dump(mode="json")
+
+
+def test_the_same_from_python(recording, tmp_path):
+    path = recording(**SMALL)
+    outcome = edgefirst_ros.convert(path, tmp_path / "out", config=MAIVIN, jpeg_quality=80)
+    assert "only for a capture, ignored here: out, host" in outcome.notes[0]
+    expected = Settings(keyframes=True, jpeg_quality=80).model_dump(mode="json")
+    assert edgefirst_ros.Dataset(outcome.paths.container).metadata["configuration"] == expected
+    again = edgefirst_ros.convert(path, tmp_path / "out", config=MAIVIN, jpeg_quality=80, resume=True)
+    assert again.notes[0] == outcome.notes[0]
+    with pytest.raises(UsageError, match="exclude each other: config"):
+        edgefirst_ros.convert(path, tmp_path / "out", config=MAIVIN, settings=Settings())
 
 
 def test_what_cannot_be_used_gives_exit_code_1(run, tmp_path):

@@ -187,20 +187,22 @@ def test_require_drops_what_lacks_a_sensor(recording, tmp_path):
 
 
 def test_a_message_serves_one_frame_without_reuse(recording, tmp_path):
-    from edgefirst_ros.config import Settings, Stream
+    from edgefirst_ros.config import Settings, StreamSettings
 
-    settings = Settings(streams={"lidar.points": Stream(reuse=False)})
+    settings = Settings(streams={"lidar.points": StreamSettings(reuse=False)})
     outcome = convert(recording(**EVERYTHING), tmp_path, settings=settings)
     stamps = pl.read_ipc(outcome.paths.frames)["lidar_points_timestamp"].drop_nulls()
     assert len(stamps) == stamps.n_unique() == outcome.counts["/lidar/points"].written
 
 
 def test_offset_is_added_to_the_sensors_stamps(recording, tmp_path):
-    from edgefirst_ros.config import Settings, Stream
+    from edgefirst_ros.config import Settings, StreamSettings
 
     plain = convert(recording(**EVERYTHING), tmp_path / "plain")
     moved = convert(
-        recording(**EVERYTHING), tmp_path / "moved", settings=Settings(streams={"lidar.points": Stream(offset=0.5)})
+        recording(**EVERYTHING),
+        tmp_path / "moved",
+        settings=Settings(streams={"lidar.points": StreamSettings(offset=0.5)}),
     )
     before, after = (pl.read_ipc(o.paths.frames)["lidar_points_timestamp"] for o in (plain, moved))
     assert set(after.drop_nulls()) <= {stamp + 500_000_000 for stamp in before.drop_nulls()}
@@ -337,10 +339,10 @@ def test_chunks_out_of_order_where_the_clock_was_set_back(recording, tmp_path):
 
 
 def test_what_it_writes_passes_its_own_validation(recording, tmp_path):
-    from edgefirst_ros.config import Settings, Stream
+    from edgefirst_ros.config import Settings, StreamSettings
 
     path = recording(**EVERYTHING)
-    moved = Settings(streams={"radar.cube": Stream(offset=0.05)})
+    moved = Settings(streams={"radar.cube": StreamSettings(offset=0.05)})
     assert validate(convert(path, tmp_path, settings=moved).paths.container, strict=True).findings == []
     other = recording(**EVERYTHING, host="other", codec="h265", prefix="/other/")
     assert validate(convert([path, other], tmp_path / "two").paths.container, strict=True).findings == []

@@ -22,7 +22,7 @@ from rclpy.qos import QoSProfile  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
 from waiting import spin_until, wait_printed  # noqa: E402
 
-from edgefirst_ros.nodes.parameters import _fields  # noqa: E402
+from edgefirst_ros.config_file import setting_fields  # noqa: E402
 from edgefirst_ros.nodes.player import PlayerSettings  # noqa: E402
 
 PLAY = "play.launch.yaml"
@@ -78,7 +78,9 @@ def test_play_has_the_parameters_of_the_player_with_their_defaults(tmp_path: Pat
     command = resolve(PLAY, tmp_path, recording="drive.mcap").command
     file = Path(command[command.index("--params-file") + 1])
     given = yaml.safe_load(file.read_text())["/**"]["ros__parameters"]
-    assert given == {field.name: field.default for field in _fields(PlayerSettings)} | {"recording": "drive.mcap"}
+    assert given == {field.name: field.default for field in setting_fields(PlayerSettings).values()} | {
+        "recording": "drive.mcap"
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from rcl_interfaces.msg import ParameterType  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
 from rclpy.signals import SignalHandlerOptions  # noqa: E402
 
-from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, Stream  # noqa: E402
+from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, StreamSettings  # noqa: E402
 from edgefirst_ros.errors import UsageError  # noqa: E402
 from edgefirst_ros.nodes import replay  # noqa: E402
 from edgefirst_ros.nodes.parameters import check, declare, read  # noqa: E402
@@ -103,10 +103,21 @@ def test_values_reach_the_model(node: Callable[..., Any], tmp_path: Path) -> Non
         heading_from_imu=True,
         layout="directory",
         jobs=3,
-        streams={"radar.cube": Stream(tolerance=0.0, offset=-0.0125), "lidar.points": Stream(reuse=False)},
+        streams={
+            "radar.cube": StreamSettings(tolerance=0.0, offset=-0.0125),
+            "lidar.points": StreamSettings(reuse=False),
+        },
         limits=Limits(cloud_points=99),
     )
     assert read(it, ReplaySettings).recordings == ("a.mcap", f"{Path.home()}/b.mcap")
+
+
+def test_the_file_of_a_capture_serves_a_replay(node: Callable[..., Any]) -> None:
+    it = node(MAIVIN, "recordings:=['a.mcap']")
+    ignored = declare(it, *MODELS, ignored=LiveSettings)
+    assert set(ignored) == set(LiveSettings.model_fields) - set(ReplaySettings.model_fields)
+    assert read(it, Settings) == Settings(**CHOSEN)
+    assert read(it, ReplaySettings) == ReplaySettings(recordings=("a.mcap",))
 
 
 @pytest.mark.parametrize("empty", ["require:=[]", "require:=['']"])
@@ -132,8 +143,8 @@ BAD = [
     ("tolerance:=-0.1", "tolerance", "at least 0"),
     ("tolerance:=60.5", "tolerance", "at most 60"),
     ("tolerance:=.nan", "tolerance", "nan"),
-    ("lookahead:=0.0", "lookahead", "greater than 0"),
-    ("time_base:=sundial", "time_base", "'publish'"),
+    ("lookahead:=0.0", "lookahead", "above 0"),
+    ("time_base:=sundial", "time_base", "publish"),
     ("require:=[radar.cubes]", "require", "radar.cubes"),
     ("require:=radar.cube", "require", "a list of texts"),
     ("require:=[1, 2]", "require", "a list of texts"),
@@ -146,13 +157,13 @@ BAD = [
     ("schema_version:=2026.10", "schema_version", "2026.10"),
     ("schema_version:='2024.01'", "schema_version", "'2024.01'"),
     ("split:=train", "split", "GROUP=SHARE"),
-    ("split:=train=0.5", "split", "add up to 0.5"),
+    ("split:=train=0.5", "split", "add up to 1, got 0.5"),
     ("split_seed:=-1", "split_seed", "at least 0"),
     ("jobs:=257", "jobs", "at most 256"),
     ("overwrite:='on'", "overwrite", "true or false"),
     ("out:=''", "out", "at least 1 character"),
     ("jpeg_qualty:=80", "jpeg_qualty", "'jpeg_quality'"),
-    ("pretrigger:=1.0", "pretrigger", "unknown"),
+    ("pretriger:=1.0", "pretriger", "unknown"),
 ]
 
 
@@ -199,10 +210,10 @@ def test_parameters_have_descriptions_and_ranges(node: Callable[..., Any]) -> No
     assert (whole.from_value, whole.to_value) == (1, 100)
     (seed,) = described["split_seed"].integer_range
     assert (seed.from_value, seed.to_value) == (0, 2**63 - 1)
-    assert described["time_base"].additional_constraints == "auto, publish, header, log"
+    assert described["time_base"].additional_constraints == "one of auto, publish, header, log"
     assert described["require"].type == ParameterType.PARAMETER_STRING_ARRAY
     own = it.describe_parameter("streams.lidar.points.tolerance")
-    assert own.description == f"lidar.points: {Stream.model_fields['tolerance'].description}"
+    assert own.description == f"lidar.points: {StreamSettings.model_fields['tolerance'].description}"
     assert floats(own) == (-1.0, 60.0)
     assert own.additional_constraints.endswith("unset: -1.0")
     limit = it.describe_parameter("limits.picture_pixels")
@@ -224,14 +235,14 @@ def test_only_what_may_change_changes(node: Callable[..., Any]) -> None:
 
     assert change(rate=2.5, use_sim_time=False) == ""
     assert change(streams__radar__cube__offset=0.25) == ""
-    assert read(it, Settings) == Settings(rate=2.5, streams={"radar.cube": Stream(offset=0.25)})
+    assert read(it, Settings) == Settings(rate=2.5, streams={"radar.cube": StreamSettings(offset=0.25)})
     assert "time_base cannot change" in change(time_base="log")
     assert change(time_base="auto") == ""  # no change
     assert "rate and keyframes exclude each other" in change(keyframes=True)
     assert change(rate=0.0, keyframes=True) == ""
     assert "streams.radar.cube.tolerance" in change(streams__radar__cube__tolerance=-0.5)
     assert "out of range" in change(streams__radar__cube__tolerance=100.0)
-    assert read(it, Settings) == Settings(keyframes=True, streams={"radar.cube": Stream(offset=0.25)})
+    assert read(it, Settings) == Settings(keyframes=True, streams={"radar.cube": StreamSettings(offset=0.25)})
 
 
 def floats(descriptor: Any) -> tuple[float, float]:
