@@ -277,14 +277,14 @@ class Stage:
         rclpy.init()
         self.rclpy, self.node = rclpy, rclpy.create_node("kill")
         source = McapRecording(recording)
-        for _ in source.survey():
+        for _ in source.walk():
             pass
         self._publishers = {}
         for channel in source.channels.values():
             package, _, name = channel.schema.partition("/msg/")
             kind = getattr(importlib.import_module(f"{package}.msg"), name)
             self._publishers[channel.topic] = self.node.create_publisher(kind, channel.topic, QoSProfile(depth=200))
-        self.messages = list(source.messages(set(self._publishers)))
+        self.messages = list(source.iter_messages(set(self._publishers)))
         self.seconds = (self.messages[-1].log_time - self.messages[0].log_time) / 1e9
 
     def ready(self, process):

@@ -53,7 +53,7 @@ def play(node, recording, rate, published):
         time.sleep(0.05)
     time.sleep(1.0)
     began = first = None
-    for message in recording.messages(set(publishers)):
+    for message in recording.iter_messages(set(publishers)):
         if began is None:
             began, first = time.monotonic(), message.log_time
         time.sleep(max(0.0, began + (message.log_time - first) / 1e9 / rate - time.monotonic()))
@@ -92,7 +92,7 @@ def main():
             )
             write_recording(path, recipe)
         recording = McapRecording(path)
-        messages = sum(1 for _ in recording.survey())
+        messages = sum(1 for _ in recording.walk())
         out = Path(temporary) / "out"
         command = [sys.executable, "-m", "edgefirst_ros.cli", "capture", "--ros-args", "-p", f"out:={out}"]
         capture = subprocess.Popen([*command, "-p", "sequence:=live", "-p", "time_base:=header"])

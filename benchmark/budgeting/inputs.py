@@ -38,8 +38,8 @@ def make(folder):
 
 def messages_of(path, schema=None):
     recording = McapRecording(path)
-    topics = {m.topic for m in recording.survey() if schema in (None, m.schema)}
-    return list(recording.messages(topics))
+    topics = {m.topic for m in recording.walk() if schema in (None, m.schema)}
+    return list(recording.iter_messages(topics))
 
 
 def pictures():

@@ -106,7 +106,7 @@ def repeated(what, *arguments):
 def aligning(path, settings):
     """Take n seconds of messages as a capture does, into an assembly that does nothing."""
     found = walk(path, settings).conclude(settings)
-    messages = list(found.recording.messages(found.roles.streamed, found.topics))
+    messages = list(found.recording.iter_messages(found.roles.streamed))
 
     class Nothing:
         late_used = {}  # noqa: RUF012
@@ -192,7 +192,7 @@ def work_of(folder):
         writing(folder, [], jpeg),
         writing(folder, members, jpeg),
         writing(folder, [], jpeg, commit=True),
-        lambda n: sum(1 for _ in McapRecording(folder / f"all{n}.mcap").survey()),
+        lambda n: sum(1 for _ in McapRecording(folder / f"all{n}.mcap").walk()),
         lambda n: [sha256(folder / f"all{n}.mcap", threading.Event())],
         lambda n: convert(folder / f"all{n}.mcap", folder / f"out{next(outs)}"),
     ]

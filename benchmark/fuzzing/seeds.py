@@ -114,7 +114,7 @@ def _cut(path: Path, work: Path) -> Path | None:
 
 
 def _decoded(path: Path):
-    for message in McapRecording(path).survey():
+    for message in McapRecording(path).walk():
         try:
             yield message, decode(message)
         except MessageError:

@@ -111,7 +111,7 @@ def play(node: Node, stopped: Callable[[], str]) -> None:
     if not settings.recording:
         raise UsageError("recording: none is given; set it: --ros-args -p recording:=REC.mcap")
     player = _Player(node, settings, stopped)
-    player.survey()
+    player.read_through()
     player.wait_for_subscribers()
     player.play()
 
@@ -138,10 +138,10 @@ class _Player:
         self._next_clock = 0
 
     # ---- before the first message ----------------------------------------------------------
-    def survey(self) -> None:
+    def read_through(self) -> None:
         """Walk through the recording, and make publishers for its topics."""
         recording, timeline = self._recording, None
-        for message in recording.survey():
+        for message in recording.walk():
             if timeline is None:
                 self._first = message.log_time
                 timeline = Timeline(self._first)
@@ -219,7 +219,7 @@ class _Player:
         begin = nanoseconds(self._settings.start)
         end = None if self._settings.duration is None else begin + nanoseconds(self._settings.duration)
         timeline, pace = Timeline(self._first), None
-        for message in ahead(self._recording.messages(self._outlets.recorded), self._stopped):
+        for message in ahead(self._recording.iter_messages(self._outlets.recorded), self._stopped):
             elapsed = timeline.advance(message.log_time)
             if elapsed < begin:
                 self._report()

@@ -241,7 +241,8 @@ class _Run:
                 numbered=found.numbered,
             )
             wanted = found.wanted
-            for done, message in enumerate(found.recording.messages(roles.streamed, found.topics)):
+            streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
+            for done, message in enumerate(found.recording.iter_messages(streamed)):
                 pipeline.push(message)
                 self._progress(f"converting {sequence}", done, wanted)
             pipeline.finish()

@@ -19,6 +19,7 @@ from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import all_different
+from edgefirst_ros.sources.source import Recording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_TYPES, FIX, IMU
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
@@ -67,7 +68,7 @@ class _Sequence:
 class FirstPass:
     """What the first walk found."""
 
-    recording: McapRecording
+    recording: Recording
     topics: dict[str, str]
     """CDR topics that have messages, with their types."""
     roles: Roles
@@ -156,17 +157,13 @@ class _Walk:
 class Walked:
     """A recording walked through, before its topics are given parts."""
 
-    recording: McapRecording
+    recording: Recording
     walk: _Walk
 
     @property
     def topics(self) -> dict[str, str]:
         """CDR topics that have messages, with their types."""
-        found: dict[str, str] = {}
-        for channel in self.recording.channels.values():
-            if channel.encoding == "cdr" and channel.seen:
-                found.setdefault(channel.topic, channel.schema)  # a topic keeps its first type
-        return found
+        return dict(self.recording.topics)
 
     def conclude(self, settings: Settings) -> FirstPass:
         """Give the topics their parts and choose the clock; raises RecordingError or UsageError."""
@@ -217,9 +214,9 @@ def walk(
     `progress` is called with the bytes done and the size of the file, `observe` with every CDR message. Raises
     RecordingError when it is no MCAP recording.
     """
-    recording = McapRecording(path, settings.limits)
+    recording: Recording = McapRecording(path, settings.limits)
     found = _Walk(settings)
-    for message in recording.survey():
+    for message in recording.walk():
         found.take(message)
         if observe:
             observe(message)

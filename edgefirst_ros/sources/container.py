@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,6 +28,29 @@ CHUNK_START = re.compile(rb"\x06(?=.{4}\0{4}.{28}(?:\0{4}|\x03\0{3}lz4|\x04\0{3}
 LONGEST_START = HEAD.size + CHUNK_HEAD.size + LONGEST_NAME + 8
 
 
+@dataclass(slots=True)
+class Contents:
+    """What messages a chunk has: channel number -> how many, and from when to when, `log_time` in ns."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    first: int = 0
+    last: int = 0
+
+    def note(self, channel: int, log_time: int) -> None:
+        """Take note of a message."""
+        self.first = min(self.first, log_time) if self.counts else log_time
+        self.last = max(self.last, log_time)
+        self.counts[channel] = self.counts.get(channel, 0) + 1
+
+    def of(self, channels: frozenset[int]) -> int:
+        """Number of messages of some channels."""
+        return sum(self.counts[channel] for channel in self.counts.keys() & channels)
+
+    def overlaps(self, start: int | None, end: int | None) -> bool:
+        """True if a message may lie in the span from `start` to before `end`, ns; None: no limit."""
+        return (start is None or self.last >= start) and (end is None or self.first < end)
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Where the records of one chunk lie in the file."""
@@ -37,7 +60,7 @@ class Chunk:
     unpacked: int
     compression: str
     whole: bool
-    channels: frozenset[int]
+    contents: Contents
     loose: bool = False
     """Whether these are messages outside of all chunks."""
 

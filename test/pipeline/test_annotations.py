@@ -308,7 +308,7 @@ def test_live_and_offline_give_the_same_rows(tmp_path, monkeypatch, recipe):
     truth = made(tmp_path, **{**recipe, "seconds": 2.5})
     offline = convert(truth.path, tmp_path / "offline")
     recording = McapRecording(truth.path, Settings().limits)
-    messages = list(recording.survey())
+    messages = list(recording.walk())
     settings = Settings(jobs=2)
     roles = expect_topics(choose_topics({m.topic: m.schema for m in messages}, settings), settings)
     live = LiveSettings(out=str(tmp_path / "live"), sequence="drive", fsync=False, min_free_bytes=0)

@@ -36,11 +36,11 @@ class Feed:
     def __init__(self, path, out, *, start=True, ago=0.0, settings=None, **options):
         """`ago`: s by which the first message came before now."""
         recording = McapRecording(path)
-        for _ in recording.survey():
+        for _ in recording.walk():
             pass
         topics = {channel.topic: channel.schema for channel in recording.channels.values()}
         self.settings = settings or Settings(jobs=2)
-        self.messages = list(recording.messages(set(topics)))
+        self.messages = list(recording.iter_messages(set(topics)))
         self.first = self.messages[0].log_time
         self.begun = time.monotonic_ns() - round(ago * S)
         self.events = []

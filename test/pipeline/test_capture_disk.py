@@ -39,12 +39,12 @@ class Feed:
 
     def __init__(self, path, out, **live):
         recording = McapRecording(path)
-        for _ in recording.survey():
+        for _ in recording.walk():
             pass
         topics = {channel.topic: channel.schema for channel in recording.channels.values()}
         settings = Settings(jobs=2)
         roles = choose_topics(topics, settings)
-        self.messages = list(recording.messages(set(topics)))
+        self.messages = list(recording.iter_messages(set(topics)))
         self.begun = time.monotonic_ns()
         self.events = []
         live = LiveSettings(out=str(out), host="test", fsync=False, **live)

@@ -162,7 +162,7 @@ class Player:
     ) -> None:
         self._bench = bench
         self._recording = McapRecording(path)
-        for _ in self._recording.survey():
+        for _ in self._recording.walk():
             pass
         qos = QoSProfile(depth=1000, reliability=ReliabilityPolicy[reliability.upper()])
         self._names = names or {}
@@ -176,7 +176,7 @@ class Player:
                 kind = getattr(importlib.import_module(f"{package}.msg"), name)
                 name = self._names.get(channel.topic, channel.topic)
                 self._publishers[channel.topic] = bench.node.create_publisher(kind, name, qos)
-        self.messages = list(self._recording.messages(set(self._publishers)))
+        self.messages = list(self._recording.iter_messages(set(self._publishers)))
 
     def ready(self, without: Collection[str] = (), subscribers: int = 1, timeout: float = LONG) -> None:
         """Wait until every topic (but these) has a subscriber, and they know of each other."""

@@ -38,7 +38,7 @@ def test_the_dataset_is_that_of_convert(
     if not path.is_file():
         pytest.skip(f"{path.name} is not at hand")
     source = McapRecording(path)
-    for _ in source.survey():
+    for _ in source.walk():
         pass
     counts: dict[str, int] = {}
     for channel in source.channels.values():

@@ -24,18 +24,18 @@ from edgefirst_ros.sources.mcap import McapRecording
 BOTH = {"/a", "/b"}
 
 
-def surveyed(path, data=None):
+def walked(path, data=None):
     if data is not None:
         path.write_bytes(data)
     recording = McapRecording(path)
-    return recording, [m.data for m in recording.survey()]
+    return recording, [m.data for m in recording.walk()]
 
 
 def ordered(path, topics=BOTH):
     recording = McapRecording(path)
-    for _ in recording.survey():
+    for _ in recording.walk():
         pass
-    return [m.data for m in recording.messages(topics)]
+    return [m.data for m in recording.iter_messages(topics)]
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def test_reads_what_the_mcap_library_reads(path, compression, chunked, crcs, ind
             for _, c, m in NonSeekingReader(file).iter_messages(log_time_order=False)
         ]
     recording = McapRecording(path)
-    first = [(m.topic, m.log_time, m.publish_time, m.sequence, m.data) for m in recording.survey()]
-    second = [(m.topic, m.log_time, m.publish_time, m.sequence, m.data) for m in recording.messages(BOTH)]
+    first = [(m.topic, m.log_time, m.publish_time, m.sequence, m.data) for m in recording.walk()]
+    second = [(m.topic, m.log_time, m.publish_time, m.sequence, m.data) for m in recording.iter_messages(BOTH)]
     assert first == second == expected
     assert len(expected) == 60
     assert recording.damage == []
@@ -73,18 +73,65 @@ def test_reads_what_the_mcap_library_reads(path, compression, chunked, crcs, ind
 def test_only_the_topics_asked_for_are_given_as_often_as_wanted(path):
     a, b = files.series("/a"), files.series("/b")
     files.write(path, files.merged(a, b))
-    recording, _ = surveyed(path)
+    recording, _ = walked(path)
     for _ in range(2):
-        assert [m.data for m in recording.messages({"/b"})] == [m.data for m in b]
-    assert list(recording.messages({"/none"})) == []
+        assert [m.data for m in recording.iter_messages({"/b"})] == [m.data for m in b]
+    assert list(recording.iter_messages({"/none"})) == []
+
+
+@pytest.mark.parametrize("topics", [None, BOTH, {"/a": "x/msg/Y", "/b": "x/msg/Y"}], ids=["all", "names", "types"])
+def test_a_recording_that_was_not_walked_is_walked_first(path, topics):
+    sent = files.merged(files.series("/a"), files.series("/b", step=7_000_000))
+    files.write(path, sent)
+    recording = McapRecording(path)
+    assert [m.data for m in recording.iter_messages(topics)] == [m.data for m in sent]
+    assert recording.topics == {"/a": "x/msg/Y", "/b": "x/msg/Y"}
+    assert recording.notes == []
+
+
+def test_a_walk_that_was_broken_off_begins_anew(path):
+    sent = files.series("/a")
+    files.write(path, sent)
+    recording = McapRecording(path)
+    next(recording.walk())
+    assert [m.data for m in recording.iter_messages()] == [m.data for m in sent]
+    assert len(list(recording.walk())) == recording.channels[1].seen == 30
+
+
+def test_messages_of_another_type_than_the_one_asked_for_are_left_out(path):
+    files.write(path, files.series("/a"))
+    assert list(McapRecording(path).iter_messages({"/a": "x/msg/Z"})) == []
+
+
+@pytest.mark.parametrize("mixed_up", [False, True], ids=["in order", "out of order"])
+def test_a_span_of_time_has_its_start_and_not_its_end(path, mixed_up):
+    sent = files.series("/a", 200)
+    stored = sent[100:] + sent[:100] if mixed_up else sent
+    files.write(path, stored)
+    recording = McapRecording(path)
+    for first, last in ((0, 200), (30, 31), (50, 150), (199, 300), (300, 400), (60, 60)):
+        span = files.START + first * files.STEP, files.START + last * files.STEP
+        assert [m.data for m in recording.iter_messages({"/a"}, *span)] == [m.data for m in sent[first:last]]
+    start = files.START + 100 * files.STEP
+    assert [m.sequence for m in recording.iter_messages(start=start)] == list(range(100, 200))
+    assert [m.sequence for m in recording.iter_messages(end=start)] == list(range(100))
+
+
+def test_of_a_short_span_little_is_read(path):
+    files.write(path, files.series("/a", 200, size=100_000), chunk_size=1 << 20)
+    recording, _ = walked(path)
+    before = bytes_read()
+    start = files.START + 100 * files.STEP
+    assert len(list(recording.iter_messages({"/a"}, start, start + 5 * files.STEP))) == 5
+    assert bytes_read() - before < recording.size / 4
 
 
 def test_foreign_encodings_are_counted_and_not_given(path):
     foreign = [m._replace(encoding="json") for m in files.series("/b")]
     files.write(path, files.merged(files.series("/a"), foreign))
-    recording, found = surveyed(path)
+    recording, found = walked(path)
     assert len(found) == 30
-    assert list(recording.messages({"/b"})) == []
+    assert list(recording.iter_messages({"/b"})) == []
     assert {c.topic: (c.encoding, c.seen) for c in recording.channels.values()} == {
         "/a": ("cdr", 30),
         "/b": ("json", 30),
@@ -94,7 +141,7 @@ def test_foreign_encodings_are_counted_and_not_given(path):
 def test_the_position_runs_through_the_file_and_the_hash_is_that_of_its_bytes(path):
     data = files.write(path, files.series("/a", 100))
     recording = McapRecording(path)
-    positions = [recording.position for _ in recording.survey()]
+    positions = [recording.position for _ in recording.walk()]
     assert positions == sorted(positions)
     assert positions[0] < positions[-1] <= recording.size == len(data)
     assert sha256(path, threading.Event()) == hashlib.sha256(data).hexdigest()
@@ -108,14 +155,14 @@ def test_the_position_runs_through_the_file_and_the_hash_is_that_of_its_bytes(pa
 def test_what_is_no_mcap_is_named(path, content, words):
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=words) as caught:
-        list(McapRecording(path).survey())
+        list(McapRecording(path).walk())
     assert str(path) in str(caught.value)
 
 
 def test_what_cannot_be_opened_is_named(path, tmp_path):
     for wrong, words in ((path, "does not exist"), (tmp_path, "directory"), (tmp_path / "a\0b", "MCAP|opened")):
         with pytest.raises(RecordingError, match=words):
-            list(McapRecording(wrong).survey())
+            list(McapRecording(wrong).walk())
 
 
 # ---- cut ---------------------------------------------------------------------------------
@@ -130,9 +177,9 @@ def test_cut_at_every_byte(path, compression, chunked, crcs):
     end = next(r for r in records if r.opcode == files.DATA_END)
     bodies = [r for r in records if r.opcode in (files.CHUNK, files.MESSAGE)]
     for cut in range(8, len(data)):
-        recording, found = surveyed(path, data[:cut])
+        recording, found = walked(path, data[:cut])
         assert found == files.whole_messages(data[:cut]), cut
-        assert [m.data for m in recording.messages({"/a"})] == found
+        assert [m.data for m in recording.iter_messages({"/a"})] == found
         inside = any(r.start < cut < r.end for r in bodies)
         assert any(d.loss for d in recording.damage) == inside, (cut, recording.damage)
         assert bool(recording.damage) == (cut <= end.start or cut < end.end), cut
@@ -146,7 +193,7 @@ def test_the_whole_messages_of_a_big_cut_chunk_are_given(path):
         data = files.write(path, sent, compression=compression, chunk_size=10 << 20)
         (chunk,) = files.chunks(data)
         cut = data[: chunk.start + (chunk.end - chunk.start) * 6 // 10]
-        _, found = surveyed(path, cut)
+        _, found = walked(path, cut)
         assert found == files.whole_messages(cut)
         assert 1000 < len(found) < 2000, compression
 
@@ -166,7 +213,7 @@ def test_a_chunk_that_was_being_written_gives_its_whole_messages(path, compressi
         length=ones, packed_size=ones,
     )  # fmt: skip
     data = files.MAGIC + files.chunk(files.defined() + files.sent(b"first")) + unfinished
-    recording, found = surveyed(path, data + bytes(zeros if not compression else 0))
+    recording, found = walked(path, data + bytes(zeros if not compression else 0))
     assert found[0] == b"first"
     assert found[1:] == bodies[: len(found) - 1]
     assert 10 < len(found) < 60
@@ -177,7 +224,7 @@ def test_a_chunk_that_was_being_written_gives_its_whole_messages(path, compressi
 def test_zeros_behind_the_last_chunk_are_no_loss(path, zeros):
     data = files.write(path, files.series("/a"))
     last = files.chunks(data)[-1]
-    recording, found = surveyed(path, data[: last.end] + bytes(zeros))
+    recording, found = walked(path, data[: last.end] + bytes(zeros))
     assert len(found) == 30
     assert [(d.offset, d.loss) for d in recording.damage] == [(last.end, False)]
     assert not recording.ended
@@ -199,7 +246,7 @@ def test_one_bit_anywhere_costs_at_most_its_own_chunk(path, compression):
         hurt[place] ^= 1 << dice.randrange(8)
         if place in begins and hurt[place] == files.MESSAGE:
             continue  # an index that became a message: outside of chunks nothing tells
-        recording, found = surveyed(path, bytes(hurt))
+        recording, found = walked(path, bytes(hurt))
         hit = [n for n, c in enumerate(chunks) if c.start <= place < c.end]
         if found != everything:
             assert hit, f"the bit at {place} is in no chunk, {recording.damage}"
@@ -217,7 +264,7 @@ def test_a_chunk_with_a_wrong_crc_gives_nothing_and_later_ones_all(path):
     for number in (0, 2, len(chunks) - 1):
         hurt = bytearray(data)
         hurt[(chunks[number].start + chunks[number].end) // 2] ^= 0x10
-        recording, found = surveyed(path, bytes(hurt))
+        recording, found = walked(path, bytes(hurt))
         lost = files.in_chunk(data, chunks[number].start, chunks[number].end)
         assert lost
         assert found == [m.data for m in sent if m.data not in lost]
@@ -234,7 +281,7 @@ def test_garbage_in_the_middle_costs_what_it_covers(path):
         first = dice.randrange(1, len(chunks) - 3)
         start, end = chunks[first].start + dice.randrange(40), chunks[first + 1].start + dice.randrange(40)
         garbage = bytes(end - start) if trial % 4 == 0 else dice.randbytes(end - start)
-        recording, found = surveyed(path, data[:start] + garbage + data[end:])
+        recording, found = walked(path, data[:start] + garbage + data[end:])
         hurt = [n for n, c in enumerate(chunks) if c.start < end and c.end > start]
         kept = [m for n, c in enumerate(chunks) if n not in hurt for m in files.in_chunk(data, c.start, c.end)]
         assert found == kept, (trial, recording.damage)
@@ -250,10 +297,10 @@ def test_what_was_filled_in_or_taken_out_costs_no_whole_chunk(path, indexed):
     middle = chunks[5].start
     everything = [m.data for m in sent]
     for extra in (b"\0" * 7, b"\0" * 5000, bytes(range(256)) * 3, b"\xff" * 20, b"text, and more text"):
-        recording, found = surveyed(path, data[:middle] + extra + data[middle:])
+        recording, found = walked(path, data[:middle] + extra + data[middle:])
         assert found == everything, extra[:8]
         assert recording.damage
-    recording, found = surveyed(path, data[: middle + 30] + data[chunks[8].start :])
+    recording, found = walked(path, data[: middle + 30] + data[chunks[8].start :])
     lost = [m for c in chunks[5:8] for m in files.in_chunk(data, c.start, c.end)]
     assert found == [m for m in everything if m not in lost]
     assert any(d.loss for d in recording.damage)
@@ -275,8 +322,8 @@ def test_no_damage_gives_another_error_or_a_message_that_was_not_written(tmp_pat
     path.write_bytes(bytes(whole))
     recording = McapRecording(path)
     try:
-        found = [m.data for m in recording.survey()]
-        again = sorted(m.data for m in recording.messages({c.topic for c in recording.channels.values()}))
+        found = [m.data for m in recording.walk()]
+        again = sorted(m.data for m in recording.iter_messages({c.topic for c in recording.channels.values()}))
     except RecordingError:
         return
     assert again == sorted(found)
@@ -314,7 +361,7 @@ def test_huge_announced_sizes_of_a_chunk(path, field, compression, size):
     liar = files.chunk(inner, compression=compression, packed=pack(inner), **{field: size})
     after = files.chunk(files.sent(b"after"))
     data = framed(files.chunk(files.defined() + files.sent(b"before")), liar, after)
-    recording, found = limited(lambda: surveyed(path, data), 8)
+    recording, found = limited(lambda: walked(path, data), 8)
     assert found[0] == b"before"
     assert found[-1] == b"after"
     assert set(found[1:-1]) <= {b"x" * 50}
@@ -328,7 +375,7 @@ def test_huge_announced_sizes_of_a_chunk(path, field, compression, size):
 def test_huge_announced_lengths_of_a_record(path, opcode, size):
     liar = struct.pack("<BQ", opcode, size) + bytes(60)
     data = framed(files.chunk(files.defined() + files.sent(b"before")), liar, files.chunk(files.sent(b"after")))
-    recording, found = limited(lambda: surveyed(path, data), 8)
+    recording, found = limited(lambda: walked(path, data), 8)
     assert found == [b"before", b"after"]
     assert any(d.loss for d in recording.damage)
 
@@ -341,7 +388,7 @@ def test_huge_announced_names(path, length):
     at = topic.index(b"/b") - 4
     struct.pack_into("<I", topic, at, length)
     data = framed(files.defined(), bytes(topic), bytes(chunk), files.chunk(files.sent(b"y")))
-    recording, found = limited(lambda: surveyed(path, data), 8)
+    recording, found = limited(lambda: walked(path, data), 8)
     assert found == [b"y"]
     assert [c.topic for c in recording.channels.values()] == ["/a"]
     assert len(recording.damage) == 2
@@ -357,7 +404,7 @@ def test_bombs_are_not_unpacked(path):
     ):
         chunk = files.chunk(b"", compression=compression, packed=packed, unpacked=1000, crc=zlib.crc32(bytes(1000)))
         data = framed(files.defined(), chunk, files.chunk(files.sent(b"y")))
-        recording, found = limited(lambda data=data: surveyed(path, data), 12)
+        recording, found = limited(lambda data=data: walked(path, data), 12)
         assert found == [b"y"]
         assert recording.damage
 
@@ -368,21 +415,21 @@ def test_a_frame_that_lies_about_its_size_takes_no_memory(path):
     liar = head[:4] + b"\xc0\x58" + struct.pack("<Q", 1 << 38) + head[7:]  # no single segment: window, then 8 bytes
     assert zstandard.frame_content_size(liar) == 1 << 38
     data = framed(files.defined(), files.chunk(inner, compression=b"zstd", packed=liar), files.chunk(files.sent(b"y")))
-    recording, found = limited(lambda: surveyed(path, data), 8)
+    recording, found = limited(lambda: walked(path, data), 8)
     assert found == [b"y"]
     assert len(recording.damage) == 1
 
 
 def test_an_unknown_compression_is_named(path):
     data = framed(files.defined(), files.chunk(files.sent(b"x"), compression=b"brotli"), files.chunk(files.sent(b"y")))
-    recording, found = surveyed(path, data)
+    recording, found = walked(path, data)
     assert found == [b"y"]
     assert "brotli" in recording.damage[0].what
 
 
 def test_messages_on_an_unknown_channel_are_said_once_and_not_given(path):
     inner = files.defined(1) + b"".join(files.sent(b"x", number=1 + n % 2) for n in range(1000))
-    recording, found = surveyed(path, framed(files.chunk(inner)))
+    recording, found = walked(path, framed(files.chunk(inner)))
     assert found == [b"x"] * 500
     assert len(recording.damage) == 1
     assert "unknown channel 2" in recording.damage[0].what
@@ -393,7 +440,7 @@ def test_records_that_end_early_in_a_chunk_without_crc_are_said(path):
     good = files.sent(b"x")
     for bad in (struct.pack("<BQ", 5, 1 << 63), struct.pack("<BQ", 5, 1000) + bytes(30), bytes(99),
                 files.record(5, b"short")):  # fmt: skip
-        recording, found = surveyed(path, framed(files.defined(), files.chunk(good + bad, crc=0)))
+        recording, found = walked(path, framed(files.defined(), files.chunk(good + bad, crc=0)))
         assert found == [b"x"], bad
         assert [d.loss for d in recording.damage] == [True], bad
 
@@ -405,7 +452,7 @@ def test_any_stamp_fits_into_64_bits_with_sign(path, stamp):
     )
     path.write_bytes(framed(files.chunk(body)))
     recording = McapRecording(path)
-    found = [*recording.survey(), *recording.messages({"/a"})]
+    found = [*recording.walk(), *recording.iter_messages({"/a"})]
     assert len(found) == 4
     assert all(0 <= m.log_time <= 4 * 10**18 and 0 <= m.publish_time <= 4 * 10**18 for m in found)
     assert [m.log_time for m in found if m.data == b"\1"] == [min(stamp, 4 * 10**18)] * 2
@@ -415,19 +462,19 @@ def test_any_stamp_fits_into_64_bits_with_sign(path, stamp):
 @pytest.mark.parametrize("behind", [bytes, lambda _: b""])
 def test_what_changes_between_the_walks_is_an_error_of_the_recording(path, compression, behind):
     data = files.write(path, files.series("/a"), compression=compression)
-    recording, _ = surveyed(path)
+    recording, _ = walked(path)
     path.write_bytes(data[:500] + behind(len(data) - 500))
     with pytest.raises(RecordingError, match="changed"):
-        list(recording.messages({"/a"}))
+        list(recording.iter_messages({"/a"}))
 
 
 def test_what_is_not_wanted_is_not_read_again(path):
     """Cubes, clouds and pictures of other cameras may be most of a recording."""
     small, large = files.series("/a", 200), files.series("/b", 200, size=200_000, start=files.START + 1)
     files.write(path, files.merged(small, large), chunk_size=1 << 20)
-    recording, _ = surveyed(path)
+    recording, _ = walked(path)
     before = bytes_read()
-    assert [m.data for m in recording.messages({"/a"})] == [m.data for m in small]
+    assert [m.data for m in recording.iter_messages({"/a"})] == [m.data for m in small]
     assert bytes_read() - before < recording.size / 2
 
 
@@ -509,7 +556,7 @@ def test_several_channels_of_one_topic_are_one_stream(path):
     for order in (files.merged(first, second), first + second, second + first):
         files.write(path, order)
         assert ordered(path, {"/a"}) == [m.data for m in files.merged(first, second)]
-    recording, _ = surveyed(path)
+    recording, _ = walked(path)
     assert sorted((c.topic, c.seen) for c in recording.channels.values()) == [("/a", 20), ("/a", 20)]
 
 
@@ -526,8 +573,8 @@ def test_memory_does_not_grow_with_the_file(path):
 
         def read(number=number):
             recording = McapRecording(path)
-            assert sum(1 for _ in recording.survey()) == number
-            assert sum(1 for _ in recording.messages({"/a"})) == number
+            assert sum(1 for _ in recording.walk()) == number
+            assert sum(1 for _ in recording.iter_messages({"/a"})) == number
 
         tracemalloc.start()
         read()
@@ -549,8 +596,8 @@ def test_small_messages_outside_of_chunks_take_little_memory(path):
     recording = McapRecording(path)
 
     def read():
-        assert sum(1 for _ in recording.survey()) == 20_000
-        assert sum(1 for _ in recording.messages({"/a"})) == 20_000
+        assert sum(1 for _ in recording.walk()) == 20_000
+        assert sum(1 for _ in recording.iter_messages({"/a"})) == 20_000
 
     limited(read, 3)
 
@@ -561,7 +608,7 @@ def test_an_end_of_data_before_the_last_chunk_is_not_believed(path):
     data = bytearray(files.write(path, sent))
     index = next(r for r in files.walk(data) if r.opcode == files.MESSAGE_INDEX)
     data[index.start] = files.DATA_END
-    recording, found = surveyed(path, bytes(data))
+    recording, found = walked(path, bytes(data))
     assert found == [m.data for m in sent]
     assert [d.offset for d in recording.damage] == [index.start]
     assert recording.ended

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first pass through an MCAP file: every chunk is checked, and what cannot be read is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+from isal import isal_zlib
+from mcap.opcode import Opcode
+
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.messages import Message
+from edgefirst_ros.sources.container import (
+    HEAD,
+    LONGEST_START,
+    MAGIC,
+    MESSAGE_HEAD,
+    UNFINISHED,
+    Chunk,
+    ChunkHead,
+    Contents,
+    MessageHead,
+    chunk_head,
+    definitions,
+    find_chunk,
+    records,
+    split_message,
+    unpack,
+)
+from edgefirst_ros.sources.definitions import Channel, Definitions
+from edgefirst_ros.sources.order import FileOrder
+from edgefirst_ros.sources.source import Damage
+
+LONGEST_TEXT = 1 << 24
+"""Bytes a schema or channel record may have."""
+LOOSE_CHUNK = 1 << 20
+"""Bytes of messages outside of chunks that are kept as one."""
+COMPRESSIONS = ("", "lz4", "zstd")
+WITHOUT_MESSAGES = frozenset(Opcode) - {Opcode.MESSAGE, Opcode.CHUNK}
+"""Types of records that may be cut off without a loss."""
+LATEST = 4_000_000_000_000_000_000
+"""ns, in the year 2096: later stamps are cut to it, so that differences of stamps fit into 64 bits."""
+
+
+class McapWalk:
+    """One walk through a file from start to end, and what it found: channels, chunks, damage, order.
+
+    `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read.
+    Owns: the thread that walks; once `complete` any thread may read.
+    """
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._definitions = Definitions()
+        self.channels = self._definitions.channels
+        self.damage: list[Damage] = []
+        self.size = 0
+        self.position = 0
+        """Bytes done."""
+        self.ended = False
+        """True if the file says that its data ends there."""
+        self.complete = False
+        self.chunks: list[Chunk] = []
+        self.order = FileOrder()
+        self._certain = len(MAGIC)
+        """Where the last chunk or message ends that can be relied on: from here on the next one is looked for."""
+        self._unknown: set[int] = set()
+
+    def messages(self, file: BinaryIO, path: Path) -> Iterator[Message]:
+        """Yield every CDR message once, in file order; raises RecordingError where it is no MCAP file."""
+        self.size = file.seek(0, 2)
+        file.seek(0)
+        start = file.read(len(MAGIC))
+        if not self.size:
+            raise RecordingError(f"{path}: the file is empty; expected an MCAP recording")
+        if start != MAGIC:
+            raise RecordingError(
+                f"{path}: begins with {start[:8]!r}, not with the MCAP magic; expected an MCAP recording"
+            )
+        self.position = len(MAGIC)
+        while self.position < self.size:
+            step = yield from self._record(file, self.position)
+            if not step:
+                break
+            self.position += step
+        if not self.ended and not self.damage:
+            self.damage.append(Damage(self.size, "no end of data: the recording was cut between chunks", loss=False))
+        self.complete = True
+
+    def message(self, head: MessageHead, body: bytes) -> Message:
+        """Return the message with this head and body."""
+        number, sequence, log_time, publish_time = head
+        channel = self.channels[number]
+        stamps = min(log_time, LATEST), min(publish_time, LATEST)
+        return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition)
+
+    def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
+        """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
+        file.seek(position)
+        head = file.read(LONGEST_START)
+        left = self.size - position - HEAD.size
+        opcode, length = HEAD.unpack_from(head) if left >= 0 else (head[0], 0)
+        if opcode == 0:
+            if self._zeros(file, position):
+                self._damaged(position, "only zeros from here on", loss=False)
+                return 0
+            self._damaged(position, "no record here")
+            return self._resume(file, position)
+        if opcode == Opcode.CHUNK:
+            step = yield from self._chunk(file, position, length, chunk_head(head))
+            return step
+        if length > left:
+            step = self._resume(file, position)
+            loss = step != 0 or opcode not in WITHOUT_MESSAGES or length > LONGEST_TEXT
+            found = f"{left} of {length} bytes" if left >= 0 else "inside its head"
+            self._damaged(position, f"a record of type {opcode} is cut: {found}", loss=loss)
+            return step
+        if opcode == Opcode.DATA_END:
+            following = find_chunk(file, position + HEAD.size)
+            if following is None:
+                self.ended = True
+                return 0
+            self._damaged(position, "an end of data before the last chunk")
+            return following - position
+        file.seek(position + HEAD.size)
+        if opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+            if length > LONGEST_TEXT:
+                self._damaged(position, f"a schema or channel of {length} bytes")
+            else:
+                self._define(opcode, file.read(length), position)
+        elif opcode == Opcode.MESSAGE:
+            if length > self._largest:
+                self._damaged(
+                    position, f"a message of {length} bytes, at most {self._largest} are read (limits.chunk_bytes)"
+                )
+            else:
+                yield from self._loose(file, position, head[: HEAD.size] + file.read(length))
+        elif (mistaken := chunk_head(head)) is not None and mistaken.agrees and mistaken.compression in COMPRESSIONS:
+            self._damaged(position, f"a chunk with the type {opcode}: none of its messages is used")
+        return int(HEAD.size + length)
+
+    def _damaged(self, position: int, what: str, *, loss: bool = True) -> None:
+        self.damage.append(Damage(position, what, loss))
+
+    def _zeros(self, file: BinaryIO, position: int) -> bool:
+        file.seek(position)
+        while block := file.read(1 << 20):
+            if block.strip(b"\0"):
+                return False
+        return True
+
+    def _resume(self, file: BinaryIO, position: int) -> int:
+        """How far it is from `position` to the next chunk behind what was read for certain; 0 where there is none."""
+        following = find_chunk(file, self._certain)
+        return 0 if following is None else following - position
+
+    def _chunk(
+        self, file: BinaryIO, position: int, length: int, head: ChunkHead | None
+    ) -> Generator[Message, None, int]:
+        """Handle a chunk record; returns as `_record`."""
+        left = self.size - position - HEAD.size
+        whole = length <= left
+        if head is None or (not whole and not head.agrees and length != UNFINISHED):
+            self._damaged(position, "a chunk that is cut in its head, or whose head makes no sense")
+            return self._resume(file, position)
+        if length == UNFINISHED and (step := self._resume(file, position)):
+            self._damaged(position, "a chunk that is not finished before others")
+            return step
+        body = position + HEAD.size + head.size
+        packed = position + HEAD.size + min(length, left) - body
+        chunk = Chunk(body, max(packed, 0), head.unpacked, head.compression, whole, Contents())
+        try:
+            unpacked = unpack(file, chunk, self._largest)
+            if whole and head.crc and isal_zlib.crc32(unpacked) != head.crc:
+                raise ValueError("wrong CRC")
+        except ValueError as error:
+            self._damaged(position, f"a chunk that cannot be read, none of its messages is used: {error}")
+            if not head.agrees:
+                return self._resume(file, position)
+            self._certain = position + HEAD.size + length
+            return HEAD.size + length if whole else 0
+        if not whole:
+            self._damaged(position, f"the last chunk is cut: {left} bytes of it are there")
+        elif not head.crc and head.unpacked != len(unpacked):
+            self._damaged(position, f"a chunk without CRC that gives {len(unpacked)} of {head.unpacked} bytes")
+        end = yield from self._read(file, unpacked, position, chunk.contents)
+        if whole and end != len(unpacked):
+            self._damaged(position, f"a chunk whose records end after {end} of {len(unpacked)} bytes")
+        self.chunks.append(chunk)
+        if whole and not head.agrees:
+            self._damaged(position, "a chunk whose lengths differ", loss=not head.crc)
+            self._certain = body + min(packed, head.packed)
+            return self._resume(file, position)
+        self._certain = position + HEAD.size + length
+        return HEAD.size + length if whole else 0
+
+    def _loose(self, file: BinaryIO, position: int, record: bytes) -> Iterator[Message]:
+        """A message outside of all chunks; those that follow one another are kept as one chunk without compression."""
+        last = self.chunks[-1] if self._certain == position and self.chunks else None
+        if last is None or not last.loose or last.packed >= LOOSE_CHUNK:
+            last = Chunk(position, 0, 0, "", True, Contents(), loose=True)
+            self.chunks.append(last)
+        yield from self._read(file, record, position, last.contents)
+        size = last.packed + len(record)
+        self.chunks[-1] = replace(last, packed=size, unpacked=size)
+        self._certain = position + len(record)
+
+    def _read(self, file: BinaryIO, data: bytes, position: int, contents: Contents) -> Generator[Message, None, int]:
+        """Give the CDR messages among the records of one chunk; returns where the last whole record ends."""
+        end = 0
+        for opcode, at, length in records(data):
+            end = at + length
+            if opcode == Opcode.MESSAGE:
+                if length < MESSAGE_HEAD.size:
+                    self._damaged(position, f"a message record of {length} bytes")
+                    continue
+                number = data[at] | data[at + 1] << 8
+                channel = self.channels.get(number) or self._repeated(file, number, position)
+                if channel is not None:
+                    channel.seen += 1
+                    head, body = split_message(data, at, length)
+                    contents.note(number, min(head[2], LATEST))
+                    if channel.encoding == "cdr":
+                        self.order.note(channel.topic, *head[1:3])
+                        yield self.message(head, body)
+            elif opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
+                self._define(opcode, data[at : at + length], position)
+        return end
+
+    def _repeated(self, file: BinaryIO, number: int, position: int) -> Channel | None:
+        """A channel whose definition was in a damaged part: a whole file repeats them at its end."""
+        if number in self._unknown:
+            return None
+        if not self._unknown:
+            for opcode, body in definitions(file, self.size, self._largest):
+                self._define(opcode, body, position)
+        channel = self.channels.get(number)
+        if channel is None:
+            self._unknown.add(number)
+            self._damaged(position, f"messages on the unknown channel {number}, here and perhaps later")
+        return channel
+
+    def _define(self, opcode: int, body: bytes, position: int) -> None:
+        if not self._definitions.take(opcode, body):
+            self._damaged(position, "a schema or channel record that ends early")

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every source of messages has in common: a file, several files joined, or a running system."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from edgefirst_ros.messages import Message
+from edgefirst_ros.sources.definitions import Channel
+
+
+class Source(Protocol):
+    """Messages in CDR with their topics and types, whatever brings them."""
+
+    @property
+    def topics(self) -> Mapping[str, str]:
+        """Topics with CDR messages -> type, as far as known so far; a topic keeps its first type."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know: what is damaged, lost or not used, and why."""
+
+    def iter_messages(
+        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
+    ) -> Iterator[Message]:
+        """Yield messages in recorded order, or as they come; of a large source only a part is held in memory.
+
+        `topics`: names, or a mapping {topic: type} that takes messages of these types only; None: every topic.
+        `start` and `end`: log times in ns, from `start` to before `end`; None: no limit.
+        Raises RecordingError where the source cannot be read.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A part of a recording that could not be read; `loss` is False where nothing can have been in it."""
+
+    offset: int
+    what: str
+    loss: bool = True
+
+
+class Recording(Source, Protocol):
+    """A source that has an end, can be read again, and may be damaged."""
+
+    path: Path
+
+    @property
+    def size(self) -> int:
+        """Bytes of the recording, known once `walk()` has begun."""
+
+    @property
+    def position(self) -> int:
+        """Bytes that `walk()` has done."""
+
+    @property
+    def channels(self) -> Mapping[int, Channel]:
+        """What `walk()` found, by number; also messages of other encodings."""
+
+    @property
+    def damage(self) -> Sequence[Damage]:
+        """What `walk()` could not read."""
+
+    def walk(self) -> Iterator[Message]:
+        """Read everything once and yield every CDR message in the order in which it is stored.
+
+        Raises RecordingError where the recording cannot be read.
+        """
+
+
+def type_wanted(topics: Collection[str] | None, topic: str, schema: str) -> bool:
+    """True if messages of a topic and type are wanted; `topics` as in `Source.iter_messages`."""
+    if topics is None:
+        return True
+    return topics.get(topic) == schema if isinstance(topics, Mapping) else topic in topics
+
+
+def in_span(log_time: int, start: int | None, end: int | None) -> bool:
+    """True if a log time lies in the span from `start` to before `end`, ns; None: no limit."""
+    return (start is None or log_time >= start) and (end is None or log_time < end)
