@@ -2,6 +2,7 @@
 """Hostile input: recordings, messages, pictures, datasets and settings with faults put in, fed to the package.
 
     python benchmark/fuzz.py [--seed 1] [--inputs 10000] [--kind png ...] [--only N ...] [--keep FOLDER]
+    python benchmark/fuzz.py --properties 20 [--seed 1]
 
 Inputs are made from small valid ones by mutations that know the formats; the same seed and number give the same input.
 They are fed to what a user would call, in processes of their own. A finding is: any exception but EdgeFirstError, the
@@ -10,6 +11,9 @@ death of the process, more than 5 s of processor time (or 60 s without an end), 
 not genuine once it is completed or continued, one that is missing without need, a loss that is not told. Findings are
 printed with their number, to be repeated with --only, and written to the folder of --keep. Exit code 1 when there are
 any.
+
+`--properties` runs the properties that test/ states (streams, tables, positions and so on) with other examples than
+`make test`, so many rounds with a seed each. What either finds becomes a fixed case in test/.
 """
 
 import argparse
@@ -27,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzzing import KINDS, mutate, seeds
+from fuzzing import KINDS, mutate, properties, seeds
 
 BATCH = 500
 LONGEST_CPU = 5.0
@@ -228,7 +232,12 @@ def main() -> int:
     options.add_argument("--only", type=int, nargs="+", help="numbers of the inputs")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--keep", type=Path, help="folder for the inputs of findings")
+    options.add_argument("--properties", type=int, metavar="ROUNDS", help="search with the properties of test/ instead")
     given = options.parse_args()
+    if given.properties:
+        failed = properties.search(range(given.seed, given.seed + given.properties), given.jobs)
+        print(f"{given.properties} rounds, seeds that found something: {failed or 'none'}")
+        return 1 if failed else 0
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
     results = fuzz(given.kind, given.seed, given.only or list(range(given.inputs)), given.jobs, given.keep)

@@ -5,9 +5,17 @@ import os
 import sys
 
 import pytest
+from hypothesis import HealthCheck, settings
 from shared_data import SHARED
 
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
+
+# The same examples in every run, however busy the machine is. `benchmark/fuzz.py --properties` takes the other profile,
+# which looks for new ones.
+COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fixed", derandomize=True, **COMMON)
+settings.register_profile("search", print_blob=True, **COMMON)
+settings.load_profile("fixed")
 
 
 def pytest_collection_modifyitems(items):

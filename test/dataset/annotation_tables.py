@@ -48,7 +48,7 @@ COLUMNS = {
 }
 IN_2025 = [name for name in COLUMNS if name in schema.columns("2025.10") and name != "mask"] + ["polygon"]
 ROWS = st.lists(st.fixed_dictionaries({"name": TEXT, **COLUMNS}), max_size=5)
-PROPERTY = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+PROPERTY = settings(max_examples=15, suppress_health_check=list(HealthCheck))
 
 
 def table(rows, kinds=None, version="2026.04", metadata=None):

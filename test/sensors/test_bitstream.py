@@ -140,7 +140,7 @@ def test_nal_units(nals):
     assert list(nal_units(b"".join(b"\0\0\1" + nal for nal in nals), 3)) == [nal[:3] for nal in nals]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(KINDS)), st.data())
 def test_any_bytes_are_judged(kind, data):
     made = stream(kind)

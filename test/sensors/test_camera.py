@@ -103,7 +103,7 @@ def test_whole_streams(kind, lag):
     assert found == dict(enumerate(made.pictures))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.sampled_from(REPEATED), st.data())
 def test_any_loss(kind, data):
     made = stream(kind)
@@ -140,7 +140,7 @@ def damaged(unit, rng):
     return bytes(data)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(REPEATED), st.integers(0, 2**32), st.booleans())
 def test_any_damage(kind, seed, lossy):
     made, rng = stream(kind), random.Random(seed)
@@ -270,7 +270,7 @@ def test_reasons(kind):
 SAMPLED = ["h264", "h264-b", "h264-open", "h265-b", "h265-open", "h265-radl"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(SAMPLED), st.sets(st.integers(0, 39)), st.sampled_from([0, 4, 99]))
 def test_any_sample_gives_the_same_pictures(kind, wanted, lag):
     made = stream(kind)

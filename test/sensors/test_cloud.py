@@ -191,7 +191,7 @@ def test_hostile_sizes_are_refused():
 
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=30), st.lists(st.floats(), min_size=1, max_size=30))
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 def test_text_reads_back_as_the_same_value(singles, doubles):
     count = min(len(singles), len(doubles))
     data = b"".join(struct.pack("<fd", *pair) for pair in zip(singles, doubles, strict=False))
@@ -218,7 +218,7 @@ def clouds(draw):
     return fields, width, height, step, row, data, draw(st.booleans())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clouds(), st.sampled_from(["binary", "binary_compressed"]), st.randoms(use_true_random=False))
 def test_any_cloud_comes_back(drawn, form, random):
     fields, width, height, step, row, data, big = drawn

@@ -163,7 +163,7 @@ def _png(width, height, depth=16, colour=0, data=b"", texts=()):
     return b"\x89PNG\r\n\x1a\n" + header + words + _chunk(b"IDAT", zlib.compress(data)) + _chunk(b"IEND", b"")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.integers(1, 9), st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([[1], [0, 1], [0, 1, 2, 3, 4]]),
     st.integers(1, 3),
@@ -224,7 +224,7 @@ def test_texts_that_do_not_fit_the_picture_are_refused(change):
                 decode_cube(buffer.getvalue())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_damage_is_a_dataset_error_or_nothing(data):
     png = bytearray(encode_cube(message([1, 2], (4, 8), noise(32)), STAMP))

@@ -139,7 +139,7 @@ def test_masks_are_placed_by_the_formula(encoding):
 sides = st.floats(-0.5, 1.5, width=32)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(sides, sides, st.floats(0.0625, 2, width=32), st.floats(0.0625, 2, width=32), st.data())
 def test_any_box_even_half_outside(x, y, width, height, data):
     size = data.draw(st.tuples(st.integers(1, 21), st.integers(1, 21)))

@@ -97,7 +97,7 @@ def test_rounding_carries(angle, parts):
         assert (gps[3], gps[4]) == (reference, parts)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(-90, 90), st.floats(-180, 180), st.floats(-1000, 9000), st.integers(-(2**31) * 10**9, 2**32 * 10**9))
 def test_what_is_written_is_read(latitude, longitude, altitude, stamp):
     info = dataclasses.replace(INFO, stamp=stamp, latitude=latitude, longitude=longitude, altitude=altitude)
@@ -188,7 +188,7 @@ def test_png_keeps_all_but_exif():
     assert Image.open(io.BytesIO(once)).text == {"edgefirst:layout": "[1]"}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_damage_is_a_message_error_or_nothing(data):
     source = bytearray(with_exif(dataclasses.replace(INFO, latitude=1.0, longitude=2.0)))

@@ -173,7 +173,7 @@ ticks = st.lists(st.tuples(st.integers(0, 14), places), max_size=14).map(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(ticks, st.integers(-2, 32), st.integers(1, 5))
 def test_positions_are_those_of_brute_force(fixes, half, seconds):
     stamp, gap = half * S // 2, seconds * S
@@ -181,7 +181,7 @@ def test_positions_are_those_of_brute_force(fixes, half, seconds):
     assert same(track(fixes, gap).position(stamp), position_of(seen, stamp, gap))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(places, min_size=1, max_size=14), st.integers(0, 28))
 def test_without_gaps_all_fixes_tell(latitudes, half):
     fixes = [fix(n * S, latitude) for n, latitude in enumerate(latitudes)]
@@ -191,7 +191,7 @@ def test_without_gaps_all_fixes_tell(latitudes, half):
     assert made.refused == valid_of(fixes)[1]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(ticks, ticks, st.integers(-2, 32), st.integers(1, 4))
 def test_nothing_behind_the_horizon_changes_the_position(known, further, half, seconds):
     stamp, gap = half * S // 2, seconds * S
@@ -219,7 +219,7 @@ def test_horizon_by_hand():
     assert track([*back, fix(3 * S)]).horizon(3 * S // 2) == 3 * S
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ticks, st.integers(0, 14), st.integers(1, 3))
 def test_forgetting_changes_nothing_later(fixes, before, seconds):
     gap, late = seconds * S, [one for one in fixes if one.stamp >= before * S]
@@ -307,7 +307,7 @@ def test_yaw_pitch_roll_against_rotation_matrices():
         assert np.allclose(turn_z @ turn_y @ turn_x, m)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 170)), max_size=10),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 170)), max_size=5),

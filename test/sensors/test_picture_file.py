@@ -110,7 +110,7 @@ def test_frames_of_no_size_are_refused():
         check_png(hostile)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_damage_is_a_message_error_or_nothing(data):
     source = bytearray(jpeg())

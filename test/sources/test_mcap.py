@@ -306,7 +306,7 @@ def test_what_was_filled_in_or_taken_out_costs_no_whole_chunk(path, indexed):
     assert any(d.loss for d in recording.damage)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_no_damage_gives_another_error_or_a_message_that_was_not_written(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "a.mcap"
@@ -516,7 +516,7 @@ def test_chunks_grouped_by_topic_are_merged_by_log_time(path):
     assert ordered(path) == [m.data for m in files.merged(a, b)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.permutations(range(25)), st.booleans(), st.booleans())
 def test_shuffled_messages_come_by_sequence_number_else_by_log_time(tmp_path_factory, order, numbered, crossed):
     """`crossed`: log times fall while sequence numbers rise; the numbers win where they are all different."""

@@ -18,7 +18,7 @@ def blank(size, value=128):
     return np.full((size[1], size[0], 3), value, dtype=np.uint8)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**24 - 1), SIZES, st.integers(30, 95))
 def test_survives_jpeg_with_subsampled_colour(index, size, quality):
     rgb = blank(size)

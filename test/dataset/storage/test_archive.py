@@ -75,7 +75,7 @@ NAMES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.dictionaries(NAMES, st.lists(st.binary(max_size=50), max_size=5), max_size=12), st.integers(0, 2**63 - 1))
 def test_any_members(members, stamp):
     with TemporaryDirectory() as folder:

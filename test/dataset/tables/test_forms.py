@@ -254,7 +254,7 @@ def test_no_annotations(tmp_path):
         read_annotations(tmp_path / "not there.arrow")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     place=st.integers(0, 10**6),
     noise=st.binary(min_size=1, max_size=8),

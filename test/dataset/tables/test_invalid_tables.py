@@ -5,7 +5,7 @@ import math
 
 import handmade_dataset as made
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
@@ -49,7 +49,7 @@ FOUND = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(bad=REFUSED)
 def test_refused_on_writing(bad, tmp_path_factory):
     name, value, _ = bad
@@ -62,7 +62,7 @@ def test_refused_on_writing(bad, tmp_path_factory):
     assert journal.rows == 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(bad=FOUND, row=st.integers(0, 1))
 def test_found_by_the_right_rule(bad, row, tmp_path_factory):
     name, value, rule = bad

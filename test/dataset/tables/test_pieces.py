@@ -120,7 +120,7 @@ def outcome(path):
     return rows.schema, repr(rows.to_pylist()), annotations.metadata, dict(tally.lost), dict(tally.changed)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 1]), plain=st.booleans(), bare=st.booleans())
 @pytest.mark.parametrize("chunk", [300, nested.CHUNK])
 def test_pieces_give_what_single_samples_give(tmp_path_factory, chunk, document, indent, plain, bare):

@@ -242,7 +242,7 @@ def test_journal_cut_at_every_byte(tmp_path):
         assert frames == [1, 1, 2, 3][: sum(end <= cut for end in ends)], cut
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=16))
 def test_damaged_journal_never_raises(tmp_path_factory, place, noise):
     path = tmp_path_factory.getbasetemp() / "damaged"
