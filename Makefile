@@ -4,13 +4,16 @@ DEMO ?= demo
 RUN := .venv/bin
 TEST := .venv-test/bin
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test test-benchmark lint benchmark clean
 
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
 
 test: .venv-test/ready
 	$(TEST)/python -m pytest -n 3 --dist worksteal
+
+test-benchmark: .venv-test/ready
+	$(TEST)/python -m pytest test_benchmark -n 2
 
 lint: .venv-test/ready
 	$(TEST)/ruff check .

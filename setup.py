@@ -71,7 +71,6 @@ setup(
             "opencv-python-headless>=4.10",
             "pypcd4>=1.2",
             "pytest>=9.0",
-            "pytest-rerunfailures>=15.0",
             "pytest-xdist>=3.5",
             "rosbags>=0.10",
             "ruff>=0.6",

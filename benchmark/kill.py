@@ -322,9 +322,9 @@ class Stage:
         return committed
 
 
-def kill_captures(reference, folder, kills, chance, judge):
+def kill_captures(reference, folder, kills, chance, judge, lookahead=1.0):
     tally, stage = Tally(), Stage(reference.recording)
-    parameters = {"out": folder / "out", "sequence": reference.name, "time_base": "header"}
+    parameters = {"out": folder / "out", "sequence": reference.name, "time_base": "header", "lookahead": lookahead}
     arguments = [part for key, value in parameters.items() for part in ("-p", f"{key}:={value}")]
     with (folder / "log").open("wb") as log:
         for _ in range(kills):

@@ -118,19 +118,19 @@ def part(readings, begin, end):
     return [(r.written / whole, r) for r in readings if r.written and begin <= r.written / whole < end]
 
 
-def steady(readings, hours, share=SHARE):
+def steady(readings, hours):
     """Bars for RSS and descriptors over the second half of `hours` of recording; the bytes written tell the place."""
     half = part(readings, *STEADY)
     rss = [reading.rss for _, reading in half]
     rise, error = slope([hours * at for at, _ in half], rss)
-    allowed = share * float(np.mean(rss)) if rss else 0.0
+    allowed = SHARE * float(np.mean(rss)) if rss else 0.0
     open_files = [reading.descriptors for _, reading in half]
     return [
         Bar(
             "RSS slope",
             abs(rise) < ERRORS * error or abs(rise * hours) < allowed,
             f"{rise:+.2f} MB an hour, standard error {error:.2f}: {rise * hours:+.2f} MB over the run",
-            f"within {ERRORS:g} standard errors, or {share:.0%} of the RSS over the run: {allowed:.2f} MB",
+            f"within {ERRORS:g} standard errors, or {SHARE:.0%} of the RSS over the run: {allowed:.2f} MB",
         ),
         Bar(
             "descriptors",
@@ -237,8 +237,8 @@ def tail(log, lines=10):
     print("".join(f"      {line}\n" for line in log.read_text(errors="replace").splitlines()[-lines:]), end="")
 
 
-def soak_convert(folder, seconds, every=1.0, least=SPEED, share=SHARE):
-    """Convert a drive of so many seconds; the bars. `share`: a short run is not warm yet in its second half."""
+def soak_convert(folder, seconds, every=1.0):
+    """Convert a drive of so many seconds; the bars."""
     path, out, log = folder / "drive.mcap", folder / "converted", folder / "convert.log"
     truth = drive(path, seconds, CONVERTED)
     command = [sys.executable, "-m", "edgefirst_ros.cli", "convert", str(path), "-o", str(out)]
@@ -256,8 +256,8 @@ def soak_convert(folder, seconds, every=1.0, least=SPEED, share=SHARE):
         tail(log)
     print(curve(readings))
     return [
-        Bar("speed", speed >= least, f"{speed:.1f} times real time", f"at least {least:g}"),
-        *steady(readings, seconds / 3600, share),
+        Bar("speed", speed >= SPEED, f"{speed:.1f} times real time", f"at least {SPEED:g}"),
+        *steady(readings, seconds / 3600),
         *complete(out / "drive.zip", truth, TOPICS, exit_code),
     ]
 

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions that were interrupted go on, and end as if they never had been."""
 
-import importlib.util
 import random
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +13,6 @@ from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SMALL = {"seconds": 2, "size": (160, 96), "gop": 15, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
-KILL = Path(__file__).resolve().parents[2] / "benchmark" / "kill.py"
 
 
 class Interrupted(Exception):
@@ -204,30 +201,3 @@ def test_a_leftover_that_was_cut(recordings, tmp_path, what):
         outcome = convert(recordings[0], out, name="drive", resume=True)
         assert outcome.exit_code == 0
         assert files(out) == files(tmp_path / "whole")
-
-
-# ---- kills -----------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def kill():
-    spec = importlib.util.spec_from_file_location("kill", KILL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_killed_conversions(kill, recording, tmp_path):
-    reference = kill.Reference(recording(**SMALL | {"seconds": 4}), tmp_path / "whole")
-    tally = kill.kill_conversions(reference, tmp_path, 3, random.Random(3), None)
-    assert tally.faults == []
-    assert sum(tally.outcomes.values()) == 3
-
-
-def test_what_the_killing_finds(kill, recording, tmp_path):
-    """A sample that was reported committed and is not there, and one that differs, are faults."""
-    reference = kill.Reference(recording(**SMALL), tmp_path / "whole")
-    samples = len(reference.frames)
-    assert list(reference.faults(tmp_path / "whole", samples, 0)) == []
-    assert [fault for fault in reference.faults(tmp_path / "whole", samples + 1, 0) if "were committed" in fault]
-    name = next(iter(reference.members))
-    reference.members[name] = b"other"
-    assert [fault for fault in reference.faults(tmp_path / "whole", samples, 0) if "differ" in fault]

@@ -3,87 +3,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
+from domains import Domains
 
-PROFILE = Path(__file__).resolve().parents[2] / "config" / "fastdds.xml"
-
-
-DOMAINS = range(1, 102)
-"""From 102 on the ports of a domain may be taken by any program."""
-RESTS = 25.0
-"""s after which a domain has forgotten who was in it: those who were killed are gone only after the lease of 20 s."""
 OTHERS = {"start", "bench", "listener", "system"}
 """Fixtures of tests after which there may be somebody left in their domain."""
-
-
-def take_domain() -> tuple[int, IO[str]]:
-    """A domain that nobody on this machine has or had a moment ago, and the open file that keeps it."""
-    resting = []
-    for n in range(len(DOMAINS)):
-        domain = DOMAINS[(os.getpid() + n) % len(DOMAINS)]
-        path = Path(tempfile.gettempdir()) / f"edgefirst-ros-test-domain-{domain}"
-        try:
-            lock = path.open("a")
-        except PermissionError:
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.close()
-            continue
-        known = os.fstat(lock.fileno())
-        if known.st_size and time.time() - known.st_mtime < RESTS:
-            resting.append((known.st_mtime, domain, lock))
-            continue
-        resting.append((-1.0, domain, lock))
-        break
-    if not resting:
-        pytest.fail("all ROS domains of this machine are in use")
-    _, domain, lock = min(resting, key=itemgetter(0))
-    for _, _, other in resting:
-        if other is not lock:
-            other.close()
-    touch(lock)
-    return domain, lock
-
-
-def touch(lock: IO[str]) -> None:
-    """Write down that there was somebody in the domain just now."""
-    lock.truncate(0)
-    lock.write("used")
-    lock.flush()
-
-
-class Domains:
-    """The domain of the tests that run now, and another one after each that may have left somebody in it."""
-
-    def __init__(self) -> None:
-        self._lock: IO[str] | None = None
-        self._current = 0
-
-    def current(self) -> int:
-        if self._lock is None:
-            self._current, self._lock = take_domain()
-        return self._current
-
-    def leave(self) -> None:
-        if self._lock is not None:
-            touch(self._lock)
-            self._lock.close()
-            self._lock = None
 
 
 @pytest.fixture(scope="session")
@@ -100,28 +33,9 @@ def ros_domain(domains: Domains, request: pytest.FixtureRequest, monkeypatch: py
     Whoever was killed, or left unheard, is part of a domain for 20 s more. Messages would be sent to its subscriptions
     only, and its publishers be waited for: hence no two tests with other processes are in the same domain.
     """
-    domain = domains.current()
-    ours = {
-        "ROS_DOMAIN_ID": str(domain),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-        "FASTDDS_DEFAULT_PROFILES_FILE": str(PROFILE),
-        "FASTRTPS_DEFAULT_PROFILES_FILE": str(PROFILE),
-    }
-    for name, value in ours.items():
-        monkeypatch.setenv(name, value)
-    yield domain
+    yield domains.enter(monkeypatch)
     if OTHERS & {*request.fixturenames}:
         domains.leave()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a test here once more where it failed, which the summary tells as a rerun.
-
-    Whatever else runs on the machine may hold up a process, or what it sends, for longer than anything is waited for.
-    """
-    for item in items if config.pluginmanager.hasplugin("rerunfailures") else ():
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 class NodeProcess:

@@ -114,11 +114,24 @@ def test_behind_an_input_that_ends_the_process_the_others_are_fed(planted):
 
 
 @pytest.fixture
-def mutate(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARK))
+def mutate():
     from fuzzing import mutate
 
     return mutate
+
+
+def test_properties_are_searched_with_the_seeds_asked_for(monkeypatch):
+    from fuzzing import properties
+
+    seeds = []
+
+    def run(command, **options):
+        seeds.append(command[-1])
+        return subprocess.CompletedProcess(command, int(command[-1].endswith("=4")))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert properties.search(range(3, 6), jobs=1) == [4]
+    assert seeds == [f"--hypothesis-seed={n}" for n in (3, 4, 5)]
 
 
 def test_the_same_seed_and_number_give_the_same_input(mutate):
@@ -146,7 +159,6 @@ def test_checksums_are_put_right_for_a_share(mutate):
     assert whole > 50
 
 
-@pytest.mark.usefixtures("mutate")
 def test_unfinished_datasets_are_the_same_every_time(tmp_path):
     from fuzzing.leftover import CASES, Bundle, make
 
