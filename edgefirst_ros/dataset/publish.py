@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.storage.archive import ArchiveWriter, Container
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter, MemberWriter
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
@@ -118,8 +118,8 @@ def remove_tree(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def open_container(paths: DatasetPaths, *, overwrite: bool) -> tuple[Container, int]:
-    """Create the container of a new dataset; returns it, and a descriptor that holds the lock until it is closed.
+def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWriter, int]:
+    """Create the container of a new dataset; returns what writes its members, and a descriptor that holds its lock.
 
     Raises DatasetError when a finished or unfinished dataset is in the way and not `overwrite`, or a living writer is
     at work on it, and StorageError.

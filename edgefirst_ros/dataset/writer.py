@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
-from edgefirst_ros.dataset.publish import open_container, place, refuse_existing, remove_if_possible, remove_unfinished
+from edgefirst_ros.dataset.publish import create_members, place, refuse_existing, remove_if_possible, remove_unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.lock import give_back, reporting
 from edgefirst_ros.dataset.storage.space import Reserve
@@ -75,12 +75,12 @@ class DatasetWriter:
         fsync: bool = False,
         flush_interval: float = 1.0,
         describe: Describe | None = None,
-        leftover: UnfinishedDataset | None = None,
+        unfinished: UnfinishedDataset | None = None,
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
         `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
-        `topics`), for the case that it is never finished. `leftover`: an unfinished dataset to be continued; the
+        `topics`), for the case that it is never finished. `unfinished`: a dataset to go on with; the
         samples it has must be written again, and only those behind them reach the disk.
         """
         if layout not in ("zip", "directory"):
@@ -103,17 +103,17 @@ class DatasetWriter:
         self._frames_columns = schemas.frames_columns(companions)
         self._kept: Counter[str] = Counter()
         self._expected: Iterator[Mapping[str, object]] = iter(())
-        self._resumed = leftover is not None
-        if leftover is None:
+        self._resumed = unfinished is not None
+        if unfinished is None:
             self._begin()
         else:
-            self._resume(leftover)
+            self._resume(unfinished)
         self._open = True
         self._flushed = time.monotonic()
 
     def _begin(self) -> None:
         paths = self.paths
-        self._container, self._lock = open_container(paths, overwrite=self._overwrite)
+        self._container, self._lock = create_members(paths, overwrite=self._overwrite)
         with ExitStack() as failing:
             self._give_back_with(failing)
             failing.callback(remove_if_possible, paths)
@@ -133,16 +133,16 @@ class DatasetWriter:
         failing.callback(give_back, self._lock)
         failing.callback(self._container.abandon)
 
-    def _resume(self, leftover: UnfinishedDataset) -> None:
-        """Take over the committed samples of a leftover, and cut off what lies behind them."""
-        paths = self.paths
-        self._container, self._lock = leftover.container, leftover.lock
+    def _resume(self, unfinished: UnfinishedDataset) -> None:
+        """Go on behind the committed samples of an unfinished dataset, and cut off what lies behind them."""
+        paths, handed = self.paths, unfinished.hand_over()
+        self._container, self._lock, point = handed.members, handed.lock, handed.point
         with ExitStack() as failing:
             self._give_back_with(failing)
-            point = leftover.rewind()
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            rows = partial(leftover.annotations, point.rows), partial(leftover.frames, point.samples)
+            journals = unfinished.journals
+            rows = partial(journals.annotations, point.rows), partial(journals.frames, point.samples)
             columns = ANNOTATION_JOURNAL, schemas.journal_schema(self._frames_columns)
             made = []
             for path, schema, batches in zip((paths.arrow_journal, paths.frames_journal), columns, rows, strict=True):
@@ -164,7 +164,7 @@ class DatasetWriter:
         self.committed = point.samples
 
     def kept(self, sequence: str) -> int:
-        """How many of the first samples of a sequence are there already, where a leftover is continued."""
+        """How many of the first samples of a sequence are there already, where an unfinished dataset is continued."""
         return self._kept[sequence]
 
     def __enter__(self) -> Self:
@@ -190,7 +190,7 @@ class DatasetWriter:
         when the disk refuses; `samples` tells whether the sample is among those that can still be completed.
         """
         identity = {"name": sample.sequence, "frame": sample.frame, "timestamp": sample.timestamp}
-        if self.samples < self.committed:  # a leftover has it
+        if self.samples < self.committed:  # the unfinished dataset has it
             self._compare({**identity, **sample.frame_row})
             self.samples += 1
             return

@@ -184,18 +184,18 @@ class _Run:
                 self._paths.name,
                 describe=self._describe,
                 overwrite=self._overwrite,
-                leftover=None if self._overwrite else self._leftover(),
+                unfinished=None if self._overwrite else self._unfinished(),
             )
             self._writer = self.stack.enter_context(writer)
         return self._writer
 
-    def _leftover(self) -> UnfinishedDataset | None:
+    def _unfinished(self) -> UnfinishedDataset | None:
         """What an interrupted conversion left, if it was this one; raises DatasetError if it was another."""
         if not self._paths.unfinished:
             return None
-        leftover = take_over(self._paths, self._describe())
-        self._notes += [f"continues behind {leftover.points[-1].samples} samples of an interrupted conversion"]
-        return leftover
+        found = take_over(self._paths, self._describe())
+        self._notes += [f"continues behind {found.journals.points[-1].samples} samples of an interrupted conversion"]
+        return found
 
     def _describe(self) -> dict[str, Any]:
         """All that is known so far, for the case that this is interrupted."""

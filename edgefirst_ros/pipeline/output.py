@@ -30,7 +30,7 @@ def open_writer(
     describe: Describe,
     overwrite: bool = False,
     live: LiveSettings | None = None,
-    leftover: UnfinishedDataset | None = None,
+    unfinished: UnfinishedDataset | None = None,
 ) -> DatasetWriter:
     """The writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
     used = settings.companions
@@ -45,7 +45,7 @@ def open_writer(
         fsync=live is not None and live.fsync,
         flush_interval=live.flush_interval if live is not None else 1.0,
         describe=describe,
-        leftover=leftover,
+        unfinished=unfinished,
     )
 
 

@@ -23,7 +23,7 @@ def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset
     Raises DatasetError if it was another one, or a living writer is at work on it.
     """
     leftover = UnfinishedDataset(paths)
-    known = leftover.description
+    known = leftover.journals.description
     what = "sources" if known and not _same_files(known.get("sources"), mine["sources"]) else ""
     if known and not what:
         alike = _alike(known.get("configuration"), mine["configuration"])

@@ -17,6 +17,7 @@ from PIL import Image
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset import DatasetWriter, Sample
 from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
 JOURNALS = ("arrow_journal", "frames_journal", "row_log")
@@ -84,6 +85,14 @@ def vanish(writer):
     if writer._open:
         os.close(writer._lock)
     writer._open = False
+
+
+def rewound(paths):
+    """Samples that a writer would go on behind; it is let go again."""
+    handed = UnfinishedDataset(paths).hand_over()
+    handed.members.abandon()
+    os.close(handed.lock)
+    return handed.point.samples
 
 
 def finish(out, samples, **options):

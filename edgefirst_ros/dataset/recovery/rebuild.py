@@ -13,7 +13,7 @@ import pyarrow as pa
 from edgefirst_ros.counts import INTERRUPTED
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Member
-from edgefirst_ros.dataset.recovery.unfinished import Found
+from edgefirst_ros.dataset.recovery.members import Found
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.errors import MessageError

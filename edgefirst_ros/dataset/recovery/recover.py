@@ -18,13 +18,13 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.recovery.members import Found
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
-from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.access import Archive
-from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.member_index import FrameSet, MemberIndex, NewMessages, keys_of
+from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
@@ -59,6 +59,8 @@ class Recovery:
     """Samples of the journal of which no member is there."""
     members_missing: int = 0
     """Members that the journal has of samples that are kept, and that are not there."""
+    kept: dict[Path, Path] = field(default_factory=dict)
+    """Journals that are not understood, and where they are kept."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -87,8 +89,8 @@ class Recovery:
     @property
     def exit_code(self) -> int:
         """0 when all is there, 3 when something was lost."""
-        lost = self.lost_stretches, self.annotations_lost, self.rows_dropped, self.members_missing
-        return 3 if any(lost) else 0
+        lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
+        return 3 if any(lost) or self.kept else 0
 
 
 def recover(
@@ -103,7 +105,7 @@ def recover(
     """
     paths = locate_any(path)
     if paths.unfinished:
-        leftover = UnfinishedDataset(paths)
+        dataset = UnfinishedDataset(paths)
     elif not is_cut(paths):
         report = Recovery(paths, dry_run, complete=True)
         for entry, error in Archive(paths.container).damaged() if verify and paths.layout == "zip" else ():
@@ -113,16 +115,16 @@ def recover(
             tidy(paths)
         return report
     elif dry_run:
-        leftover = UnfinishedDataset(paths, paths.container)
+        dataset = UnfinishedDataset(paths, paths.container)
     else:
         recover(paths.container, dry_run=True)  # raises where nothing is whole: what is no archive keeps its name
         with reporting(paths.container, "rename"):
             os.rename(paths.container, paths.members_partial)
-        leftover = UnfinishedDataset(paths)
+        dataset = UnfinishedDataset(paths)
     try:
-        return _Recoverer(leftover, Recovery(paths, dry_run)).run(verify=verify, overwrite=overwrite)
+        return _Recoverer(dataset, Recovery(paths, dry_run)).run(verify=verify, overwrite=overwrite)
     finally:
-        leftover.close()
+        dataset.close()
 
 
 def recover_all(out: Path, say: Callable[[str], None]) -> None:
@@ -144,12 +146,12 @@ def recover_all(out: Path, say: Callable[[str], None]) -> None:
 
 
 class _Recoverer:
-    def __init__(self, leftover: UnfinishedDataset, report: Recovery) -> None:
-        self._leftover = leftover
-        self._paths = leftover.paths
+    def __init__(self, dataset: UnfinishedDataset, report: Recovery) -> None:
+        self._dataset = dataset
+        self._journals = dataset.journals
+        self._paths = dataset.paths
         self._report = report
-        self._foreign = not leftover.journalled
-        self._seen: MemberIndex = leftover.container.seen
+        self._foreign = not dataset.journals.written_here
         self._used: Counter[tuple[str, str]] = Counter()
         self._messages = NewMessages()
         self._kept = FrameSet()
@@ -173,10 +175,11 @@ class _Recoverer:
             )
             for made in (annotations, frames):
                 stack.callback(_discard, made)
-            rebuilt = Rebuilt(annotations, frames, self._leftover.companions)
+            rebuilt = Rebuilt(annotations, frames, self._journals.companions)
             self._gather(rebuilt, verify=verify)
             if not report.members:
                 self._nothing()
+            self._note_journals()
             if report.members_missing:
                 report.notes.append(f"{report.members_missing} members that the journal has are not there")
             self._note_merge()
@@ -186,13 +189,13 @@ class _Recoverer:
 
     def _gather(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         """Find what is whole, and make the rows that are missing."""
-        leftover, report = self._leftover, self._report
-        for batch in leftover.frames():
+        journals, report = self._journals, self._report
+        for batch in journals.frames():
             for key in keys_of(batch):
                 rebuilt.know_frame(*key)
-        for batch in leftover.annotations():
+        for batch in journals.annotations():
             rebuilt.know_annotations(batch)
-        for found in leftover.members(verify=verify):
+        for found in self._dataset.members(verify=verify):
             if isinstance(found, Found):
                 report.members += 1
                 member = parse_member(found.name)
@@ -200,7 +203,7 @@ class _Recoverer:
                     rebuilt.take(member, found)
             else:
                 self._lose(found)
-        for batch in leftover.frames():
+        for batch in journals.frames():
             rows, lost = self._kept_frames(batch)
             report.members_missing += lost
             report.rows_dropped += batch.num_rows - len(rows)
@@ -221,9 +224,17 @@ class _Recoverer:
         if self._paths.layout == "directory":
             self._damaged.append(lost.name)
 
+    def _note_journals(self) -> None:
+        """Say where journals are kept that are not understood: beside the dataset, under names that are free."""
+        for path, why in self._journals.not_understood.items():
+            names = (f"{path.name}.unreadable{number}" for number in ("", *range(2, 1000)))
+            kept = next(self._paths.out / name for name in names if not os.path.lexists(self._paths.out / name))
+            self._report.kept[path] = kept
+            self._report.notes.append(f"{path.name} is not understood ({why}): it is kept as {kept.name}")
+
     def _note_merge(self) -> None:
         """What a merge had not copied yet is not lost, but here it is missing."""
-        merged = self._leftover.description.get("merged")
+        merged = self._journals.description.get("merged")
         if isinstance(merged, list) and merged:
             names = ", ".join(str(part.get("dataset")) for part in merged if isinstance(part, dict))
             self._report.notes.append(
@@ -234,7 +245,7 @@ class _Recoverer:
     def _nothing(self) -> None:
         """Nothing can be completed: what a writer left before its first member was whole is removed."""
         report, paths = self._report, self._paths
-        cut = all(lost.why.startswith("cut") for lost in report.lost)
+        cut = all(lost.why.startswith("cut") for lost in report.lost) and not self._journals.not_understood
         if cut and not self._foreign and not report.dry_run:
             remove_unfinished(paths)
         raise DatasetError(
@@ -247,7 +258,7 @@ class _Recoverer:
         """The rows of samples that are there; of companions that are lost they say nothing. Members that are lost."""
         kept, lost = [], 0
         for row in batch.to_pylist():
-            kinds = self._seen.kinds(row["name"], row["frame"])
+            kinds = self._dataset.kinds(row["name"], row["frame"])
             if not kinds and missing(row, kinds):
                 continue
             lost += missing(row, kinds)
@@ -258,19 +269,19 @@ class _Recoverer:
         return kept, lost
 
     def _frames(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
-        for batch in self._leftover.frames():
+        for batch in self._journals.frames():
             yield pa.RecordBatch.from_pylist(self._kept_frames(batch)[0], schema=batch.schema)
         yield from read_journal(rebuilt)
 
     def _annotations(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
-        for batch in self._leftover.annotations():
-            there = [key in self._kept or bool(self._seen.kinds(*key)) for key in keys_of(batch)]
+        for batch in self._journals.annotations():
+            there = [key in self._kept or bool(self._dataset.kinds(*key)) for key in keys_of(batch)]
             yield batch.filter(pa.array(there, pa.bool_()))
         yield from read_journal(rebuilt)
 
     # ---- the end -------------------------------------------------------------------------
     def _complete(self, annotations: Path, frames: Path) -> None:
-        paths, described = self._paths, self._leftover.description
+        paths, described = self._paths, self._journals.description
         with reporting(paths.reserve, "remove"):
             paths.reserve.unlink(missing_ok=True)
         version = described.get("schema_version")
@@ -280,14 +291,12 @@ class _Recoverer:
         if not self._is_kept(paths.arrow):
             seal_annotations(partial(self._annotations, annotations), paths.arrow_partial, version, labels)
         if not self._is_kept(paths.frames):
-            columns = schema.frames_columns(self._leftover.companions)
+            columns = schema.frames_columns(self._journals.companions)
             seal_frames(partial(self._frames, frames), paths.frames_partial, columns, self._metadata())
-        if isinstance(self._leftover.container, ArchiveWriter):
-            self._leftover.container.cut()
-        for name in self._damaged:
-            with reporting(paths.members_partial / name, "remove"):
-                (paths.members_partial / name).unlink(missing_ok=True)
-        self._leftover.container.close()
+        for path in self._journals.not_understood:
+            with reporting(path, "rename"):
+                os.rename(path, self._report.kept[path])
+        self._dataset.complete(self._damaged)
         for path in (annotations, frames):
             with reporting(path, "remove"):
                 path.unlink(missing_ok=True)  # before the folder that holds them is put in place
@@ -309,10 +318,10 @@ class _Recoverer:
         return True
 
     def _metadata(self) -> dict[str, Any]:
-        known: dict[str, Any] = {key: self._leftover.description.get(key) for key in schema.FRAMES_METADATA}
+        known: dict[str, Any] = {key: self._journals.description.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
         known["static_transforms"] = known["static_transforms"] or []
-        known["counts"] = recounted(known["counts"], self._leftover.description.get("topics"), self._used)
+        known["counts"] = recounted(known["counts"], self._journals.description.get("topics"), self._used)
         report = self._report
         known["recovered"] = {
             "members": report.members,
@@ -323,6 +332,11 @@ class _Recoverer:
             "rows_dropped": report.rows_dropped,
             "members_missing": report.members_missing,
         }
+        if report.kept:
+            known["recovered"]["journals"] = [
+                {"file": path.name, "why": self._journals.not_understood[path], "kept": kept.name}
+                for path, kept in report.kept.items()
+            ]
         return known
 
 

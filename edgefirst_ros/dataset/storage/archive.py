@@ -10,16 +10,16 @@ import contextlib
 import errno
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from isal import isal_zlib
 
 from edgefirst_ros.dataset.names import parse_member
 from edgefirst_ros.dataset.storage.lock import byte_views, claim_file, give_back, reopen_file, reporting, write_at
 from edgefirst_ros.dataset.storage.member_index import MemberIndex
-from edgefirst_ros.dataset.storage.scan import Lost, scan
+from edgefirst_ros.dataset.storage.scan import Lost, scan, whole_samples
 from edgefirst_ros.dataset.storage.space import StillThere, largest_file
 from edgefirst_ros.dataset.storage.zipformat import (
     END_BYTES,
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class Container(Protocol):
-    """What the dataset writer needs of either form."""
+class MemberWriter(Protocol):
+    """Writes the members of a dataset, into a ZIP or a folder. Owned by the thread that owns the dataset's writer."""
+
+    path: Path
 
     seen: MemberIndex
     """The members that are there."""
@@ -126,6 +128,26 @@ class ArchiveWriter:
             self._largest.check(entry.end + self._central.size + len(record) + END_BYTES)
             write_at(self.fd, [memoryview(local_header(entry)), *views], self._offset)
             self._note(entry, record)
+
+    def scan(self, trusted: int) -> Iterator[Entry | Lost]:
+        """Yield what lies in a reopened file (scan.py); members that end by `trusted` are taken by their headers."""
+        with reporting(self.path, "read"):
+            yield from scan(self.fd, trusted)
+
+    def sample_ends(self, trusted: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
+        """Yield the offset behind each sample of a reopened file that is there exactly as its row of frames says."""
+        with reporting(self.path, "read"):
+            yield from whole_samples(self.fd, scan(self.fd, trusted), rows)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of the file."""
+        with reporting(self.path, "read"):
+            return os.pread(self.fd, size, offset)
+
+    def file_bytes(self) -> int:
+        """Return the size of the file, with what lies behind the last member."""
+        with reporting(self.path, "read"):
+            return os.fstat(self.fd).st_size
 
     def keep(self, entry: Entry) -> bool:
         """Take over a member that lies in the file already; False for a member that is there twice."""

@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,10 @@ ANNOTATION_JOURNAL = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
 _PENDING_ROWS = 256
 _PENDING_BYTES = 1 << 20
 _CHECKPOINT, _CHECKSUM = b"checkpoint", b"crc32"
+
+
+class JournalError(DatasetError):
+    """A journal that this version does not understand."""
 
 
 class Journal:
@@ -182,32 +187,52 @@ def remade_path(journal: Path) -> Path:
 
 
 def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the whole batches of a journal, up to its end or to where it was cut or damaged; never raises for that."""
-    for batch, _ in read_checkpoints(path):
-        yield batch
+    """Yield the whole batches of a journal, up to its end or to where it was cut, damaged or is not understood."""
+    with suppress(JournalError):
+        for batch, _ in read_checkpoints(path):
+            yield batch
 
 
 def read_checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
-    """Yield the same, each batch with the checkpoint that went with it."""
+    """Yield the whole batches, each with the checkpoint that went with it, up to the end, a cut or damage.
+
+    Raises JournalError for what no writer of this version made, and StorageError.
+    """
     with reporting(path, "read"):
         file = _Bounded(path)
     with file:
         try:
             stream = pa.ipc.open_stream(file)
             stream.schema.names  # noqa: B018  one that is no UTF-8 is met here
-        except (pa.ArrowException, OSError, UnicodeDecodeError):
-            return
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if _is_cut_in_schema(path):
+                return
+            raise JournalError(f"no Arrow stream: {error}") from error
         while True:
             try:
                 batch, metadata = stream.read_next_batch_with_custom_metadata()
                 batch.validate(full=True)
-                text = (metadata or {}).get(_CHECKPOINT, b"")
-                if int((metadata or {}).get(_CHECKSUM, b""), 16) != _checksum(batch, text):
-                    return
-                checkpoint = json.loads(text) if text else None
             except (StopIteration, pa.ArrowException, OSError, ValueError, RecursionError):
                 return
+            if _CHECKSUM not in (metadata or {}):
+                raise JournalError("a batch of rows has no checksum")
+            try:
+                text = metadata.get(_CHECKPOINT, b"")
+                if int(metadata[_CHECKSUM], 16) != _checksum(batch, text):
+                    return
+                checkpoint = json.loads(text) if text else None
+            except (ValueError, RecursionError):
+                return
             yield batch, checkpoint if isinstance(checkpoint, dict) else None
+
+
+def _is_cut_in_schema(path: Path) -> bool:
+    """True if a journal ends within its schema, or a power cut left nothing but zeros of it: it has no rows."""
+    with reporting(path, "read"), path.open("rb") as file:
+        start, size = file.read(8), os.fstat(file.fileno()).st_size
+    if len(start) < 8 or not any(start):
+        return True
+    return start[:4] == b"\xff\xff\xff\xff" and 8 + int.from_bytes(start[4:], "little") > size
 
 
 class _Bounded(io.FileIO):

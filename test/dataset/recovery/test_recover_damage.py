@@ -3,12 +3,11 @@
 
 import os
 import tracemalloc
-from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, sample, spans, stamp_of, table
+from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, rewound, sample, spans, stamp_of, table
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover
@@ -100,7 +99,7 @@ def test_a_damaged_name_is_no_member(known, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "at", "kept"), [("time", 7, 2), ("name", 7, 2), ("repeated", 1, 0), ("dropped", 1, 0), ("longer", 1, 0)]
 )
-def test_a_leftover_is_continued_from_what_is_as_it_was_written(known, tmp_path, damage, at, kept):
+def test_an_unfinished_one_is_continued_from_what_is_as_it_was_written(known, tmp_path, damage, at, kept):
     """Whole members are not enough: they must be those of the samples that were committed."""
     whole = finish(tmp_path / "again", SAMPLES)
     paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS)
@@ -114,8 +113,7 @@ def test_a_leftover_is_continued_from_what_is_as_it_was_written(known, tmp_path,
         "longer": data[:end] + data[start:end] + data[end:],
     }
     paths.members_partial.write_bytes(changed[damage])
-    with closing(UnfinishedDataset(paths)) as leftover:
-        assert leftover.rewind().samples == kept
+    assert rewound(paths) == kept
     continued(paths)
     assert paths.container.read_bytes() == whole.container.read_bytes()
     assert table(paths.frames).equals(table(whole.frames))
@@ -136,7 +134,7 @@ def test_a_log_of_empty_lines(tmp_path):
 
 def continued(paths):
     """A writer that was given all samples takes over what it can."""
-    with DatasetWriter(paths.out, paths.name, layout=paths.layout, leftover=UnfinishedDataset(paths)) as writer:
+    with DatasetWriter(paths.out, paths.name, layout=paths.layout, unfinished=UnfinishedDataset(paths)) as writer:
         for one in SAMPLES:
             writer.write(one)
         writer.finish({"counts": {}})
@@ -147,8 +145,7 @@ def test_a_picture_that_is_gone_is_written_again(tmp_path):
     paths = leave(tmp_path / "out", SAMPLES, layout="directory", commits=COMMITS, fsync=True)
     gone = name_of(2, "camera.jpeg")
     (paths.members_partial / gone).unlink()
-    with closing(UnfinishedDataset(paths)) as leftover:
-        assert leftover.rewind().samples == 2
+    assert rewound(paths) == 2
     continued(paths)
     assert members(paths)[gone] == picture(2)
 
@@ -159,8 +156,7 @@ def test_a_disk_that_did_not_keep_its_word_is_not_trusted(known, tmp_path):
     _, _, end = known[4]
     overwrite(paths.members_partial, end - 100, bytes(100))
     cut(paths.members_partial, known[11][2] - 1)
-    with closing(UnfinishedDataset(paths)) as leftover:
-        assert leftover.rewind().samples == 0
+    assert rewound(paths) == 0
 
 
 @pytest.mark.parametrize("journal", ["arrow_journal", "frames_journal"])
@@ -187,8 +183,7 @@ def test_a_batch_that_is_not_there(tmp_path):
     data = paths.arrow_journal.read_bytes()
     first, second, _ = ends_of(paths.arrow_journal)
     paths.arrow_journal.write_bytes(data[:first] + data[second:])
-    with closing(UnfinishedDataset(paths)) as leftover:
-        assert leftover.rewind().samples == 2
+    assert rewound(paths) == 2
 
 
 @pytest.mark.parametrize("journal", ["arrow_journal", "frames_journal"])

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The members of an unfinished dataset, in a ZIP without its end or in a folder: which of them are whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from edgefirst_ros.dataset.names import DatasetPaths, parse_member
+from edgefirst_ros.dataset.recovery.journals import Checkpoint, Journals
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter, MemberWriter
+from edgefirst_ros.dataset.storage.folder import DirectoryWriter
+from edgefirst_ros.dataset.storage.lock import reopen_folder, reporting
+from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
+from edgefirst_ros.dataset.storage.scan import Lost, files, missing, present
+from edgefirst_ros.dataset.storage.zipformat import unix_time
+from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+
+_UNNAMED = "/.partial"
+"""End of the name of a file that is no member yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A whole member."""
+
+    name: str
+    stamp: int
+    """ns since the epoch, to 2 s."""
+    head: Callable[[int], bytes]
+    """Reads so many of its first bytes."""
+
+
+class Members(Protocol):
+    """The members that a dead writer left. Its writer keeps none of them before `whole` or `rewind` gave them to it."""
+
+    @property
+    def writer(self) -> MemberWriter:
+        """Takes further members, behind those that it keeps."""
+
+    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members in their order, which the writer keeps from then on, and what lies between them.
+
+        What the disk had for certain is taken as it is, unless `verify`.
+        """
+
+    def rewind(self, journals: Journals) -> Checkpoint:
+        """Go back to the last commit of which all is there; the writer keeps what belongs to it, and no more."""
+
+    def remove(self, lost: list[str]) -> None:
+        """Remove what `whole` found to be no whole member."""
+
+
+def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
+    """Open and lock what is at `members`; returns it, and a descriptor that holds the lock until it is closed.
+
+    Raises InUseError where a living writer has it, DatasetError where it cannot be taken over, and StorageError.
+    """
+    if paths.layout == "zip":
+        archive = ArchiveWriter(members, reopen=True)
+        return ArchiveMembers(archive), archive.hold()
+    with reporting(paths.folder_partial, "open"):
+        lock = reopen_folder(paths.folder_partial)
+    try:
+        with reporting(members, "create"):
+            members.mkdir(exist_ok=True)
+        return FolderMembers(DirectoryWriter(members, reopen=True)), lock
+    except DatasetError:
+        os.close(lock)
+        raise
+
+
+class ArchiveMembers:
+    """Those in a ZIP without its end."""
+
+    def __init__(self, writer: ArchiveWriter) -> None:
+        self.writer = writer
+
+    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members and what lies between them, as `Members` says."""
+        archive, own = self.writer, journals.written_here
+        for found in archive.scan(0 if verify else self._trusted(journals)):
+            if isinstance(found, Lost):
+                yield found
+            elif own and parse_member(found.text) is None:  # a header has no checksum
+                yield Lost(found.start, found.end, found.text, "no name of a member")
+            elif archive.keep(found):
+                yield Found(found.text, unix_time(found.time, found.date), partial(archive.read, found.data))
+            else:
+                yield Lost(found.start, found.end, found.text, "is there twice")
+
+    def _trusted(self, journals: Journals) -> int:
+        """How many bytes the disk has for certain: none where a shorter file shows that it did not keep its word."""
+        synced = max(p.bytes if p.synced else 0 for p in journals.points)
+        return synced if self.writer.file_bytes() >= synced else 0
+
+    def rewind(self, journals: Journals) -> Checkpoint:
+        """Go back to the last commit of which all is there, as `Members` says."""
+        archive, points, ends = self.writer, journals.points, {0: 0}
+        wanted, rows = {p.samples for p in points}, _rows(journals.frames(points[-1].samples))
+        for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):
+            ends.update({number: end} if number in wanted else {})
+        point = next(p for p in reversed(points) if ends.get(p.samples) == p.bytes)
+        for found in archive.scan(point.bytes):
+            if isinstance(found, Lost) or found.end > point.bytes or not archive.keep(found):
+                break
+        archive.cut()
+        return point
+
+    def remove(self, lost: list[str]) -> None:
+        """Cut off what lies behind the last member; what is damaged between others stays, and no directory names it."""
+        self.writer.cut()
+
+
+class FolderMembers:
+    """Those in a folder, a file each."""
+
+    def __init__(self, writer: DirectoryWriter) -> None:
+        self.writer = writer
+
+    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members and what is none, as `Members` says."""
+        known = FrameSet()
+        for batch in journals.frames(0 if verify else _synced(journals)):
+            for key in keys_of(batch):
+                known.add(*key)
+        for name, file in files(self.writer.path):
+            member = parse_member(name)
+            with reporting(file, "read"):
+                status = file.lstat()
+            if member is None:
+                why = "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
+            elif not stat.S_ISREG(status.st_mode):
+                why = "no regular file"
+            else:
+                why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
+            if member is None or why:
+                yield Lost(0, status.st_size, name, why)
+                continue
+            self.writer.seen.note(member)
+            yield Found(name, status.st_mtime_ns, partial(_head, file))
+
+    def rewind(self, journals: Journals) -> Checkpoint:
+        """Go back to the last commit of which all is there, as `Members` says."""
+        root, synced, whole = self.writer.path, _synced(journals), 0
+        for row in _rows(journals.frames(journals.points[-1].samples)):
+            found = list(present(root, row["name"], row["frame"]))
+            if missing(row, {member.kind for member, _ in found}):
+                break
+            if whole >= synced and any(_fault(file, member.kind) for member, file in found):
+                break
+            whole += 1
+        point = next(p for p in reversed(journals.points) if p.samples <= whole)
+        for row in _rows(journals.frames(point.samples)):
+            for member, _ in present(root, row["name"], row["frame"]):
+                self.writer.seen.note(member)
+        return point
+
+    def remove(self, lost: list[str]) -> None:
+        """Remove files that are no whole members."""
+        for name in lost:
+            with reporting(self.writer.path / name, "remove"):
+                (self.writer.path / name).unlink(missing_ok=True)
+
+
+def _synced(journals: Journals) -> int:
+    """How many samples the disk has for certain."""
+    return max(p.samples if p.synced else 0 for p in journals.points)
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    return (row for batch in batches for row in batch.to_pylist())
+
+
+def _head(file: Path, size: int) -> bytes:
+    with reporting(file, "read"), file.open("rb") as handle:
+        return handle.read(size)
+
+
+def _fault(file: Path, kind: str) -> str:
+    """What is wrong with a file that may have been cut; empty when nothing is. Raises where it cannot be read now."""
+    with reporting(file, "read"):
+        data = file.read_bytes()
+    try:
+        if kind.endswith("jpeg"):
+            check_jpeg(data)
+        elif kind.endswith("png"):
+            check_png(data)
+        else:
+            decode_cloud(data)
+    except (MessageError, DatasetError) as error:
+        return str(error)
+    return ""
