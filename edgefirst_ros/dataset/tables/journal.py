@@ -198,9 +198,7 @@ def read_checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, obj
 
     Raises JournalError for what no writer of this version made, and StorageError.
     """
-    with reporting(path, "read"):
-        file = _Bounded(path)
-    with file:
+    with _Bounded(path) as file:
         try:
             stream = pa.ipc.open_stream(file)
             stream.schema.names  # noqa: B018  one that is no UTF-8 is met here
@@ -238,9 +236,15 @@ def _is_cut_in_schema(path: Path) -> bool:
 class _Bounded(io.FileIO):
     """A file that is never asked for more than it has: a length that lies must not be allocated."""
 
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with reporting(path, "read"):
+            super().__init__(path)
+
     def read(self, size: int | None = -1, /) -> bytes:
-        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
-        return super().read(left if size is None or size < 0 else min(size, left)) or b""
+        with reporting(self._path, "read"):  # Arrow lets its own OSError tell that a file was cut
+            left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+            return super().read(left if size is None or size < 0 else min(size, left)) or b""
 
 
 def _checksum(batch: pa.RecordBatch, checkpoint: bytes) -> int:
