@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is there: members and frames, a bit each, whatever the length of a drive; messages of companions, each once."""
+"""Members and frames that are there, a bit each, whatever the length of a drive; messages of companions, each once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from edgefirst_ros.dataset.names import KINDS, Member, member_name, parse_member
 from edgefirst_ros.errors import DatasetError
 
 _PAGE = 512
+_FRAME = 8 * -(-len(KINDS) // 8)
+"""Bits that a frame has: one for each kind of member, as whole bytes."""
 
 
 class MemberIndex:
@@ -32,27 +34,33 @@ class MemberIndex:
 
     def note(self, member: Member) -> bool:
         """Take note of a member; False when it is there already."""
-        page, place = divmod(member.frame, _PAGE)
-        bits = self._pages.setdefault((member.sequence, page), bytearray(_PAGE))
-        bit = 1 << KINDS.index(member.kind)
+        bits, place, bit = self._bit(member)
         if bits[place] & bit:
             return False
         bits[place] |= bit
         return True
 
     def kinds(self, sequence: str, frame: int) -> frozenset[str]:
-        """The kinds of members that a frame has."""
+        """Return the kinds of members that a frame has."""
         page, place = divmod(frame, _PAGE)
-        bits = self._pages[sequence, page][place] if (sequence, page) in self._pages else 0
-        return frozenset(kind for n, kind in enumerate(KINDS) if bits >> n & 1)
+        bits = self._pages.get((sequence, page), b"")
+        found = int.from_bytes(bits[place * _FRAME // 8 : (place + 1) * _FRAME // 8], "little")
+        return frozenset(kind for n, kind in enumerate(KINDS) if found >> n & 1)
 
     def undo(self) -> list[str]:
-        """Forget the recent ones; returns their names."""
+        """Forget the recent ones; return their names."""
         names, self.recent = self.recent, []
         for member in filter(None, map(parse_member, names)):
-            page, place = divmod(member.frame, _PAGE)
-            self._pages[member.sequence, page][place] &= ~(1 << KINDS.index(member.kind))
+            bits, place, bit = self._bit(member)
+            bits[place] &= ~bit
         return names
+
+    def _bit(self, member: Member) -> tuple[bytearray, int, int]:
+        """The page that holds a member's bit, the byte in it, and the bit."""
+        page, frame = divmod(member.frame, _PAGE)
+        bits = self._pages.setdefault((member.sequence, page), bytearray(_PAGE * _FRAME // 8))
+        place, bit = divmod(frame * _FRAME + KINDS.index(member.kind), 8)
+        return bits, place, 1 << bit
 
 
 class FrameSet:
