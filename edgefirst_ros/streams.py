@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sensor is: its topics and types, the member and the column of a dataset that hold it, and its other names.
 
-The one table of that; everything else is derived from it. A new sensor is one record here and its codec in
-`sensors.companions`. The tables are read when the modules that use them are imported.
+The one table of that; everything else is derived from it. A new sensor is one record here, one codec file in
+`sensors/` named in `sensors.companions`, and a paragraph in docs/format.md.
 """
 
 from __future__ import annotations
@@ -152,6 +152,11 @@ def of_key(key: str) -> Sensor:
 def of_column(column: str) -> Sensor:
     """Return the sensor of a column of the frames table (`radar_cube`); raises KeyError for an unknown one."""
     return _found(column, (sensor for sensor in SENSORS if sensor.column == column))
+
+
+def of_kind(kind: str) -> Sensor:
+    """Return the first sensor that has members of a kind (`radar.pcd`); raises KeyError for an unknown one."""
+    return _found(kind, (sensor for sensor in SENSORS if kind in sensor.kinds))
 
 
 def kinds(*forms: Form) -> tuple[str, ...]:

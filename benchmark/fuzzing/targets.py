@@ -21,7 +21,7 @@ from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
-from edgefirst_ros.sensors.companions import CHECKS
+from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.depth import encode_depth, encode_reflect
 from edgefirst_ros.sensors.detections import Context, rows_of_model
@@ -105,10 +105,10 @@ def _message(data: bytes) -> bool:
     calibration.take(schema, content)
     assert calibration.focal_35mm is None or calibration.focal_35mm > 0
     if schema.endswith("/RadarCube"):
-        CHECKS["radar.cube"](content)
+        storable("radar.cube", content)
         encode_cube(content, 1)
     elif schema.endswith("/PointCloud2"):
-        CHECKS["lidar.points"](content)
+        storable("lidar.points", content)
         for form in ("binary", "binary_compressed", "ascii"):
             encode_cloud(content, form, ("noise",) if form == "ascii" else ())
     elif schema.endswith(("/Detect", "/Model")):
@@ -127,7 +127,7 @@ def _message(data: bytes) -> bool:
         for sensor, encode in (("lidar.depth", encode_depth), ("lidar.reflect", encode_reflect)):
             if schema.endswith("/Image"):
                 with contextlib.suppress(EdgeFirstError):
-                    CHECKS[sensor](content)
+                    storable(sensor, content)
                     encode(content)
     return True
 

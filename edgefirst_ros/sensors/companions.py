@@ -1,29 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the message of a companion sensor becomes: whether it can be stored, and the bytes of its member."""
+"""What the message of a companion sensor becomes: whether it can be stored, its member, and what a member holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits, Settings
-from edgefirst_ros.sensors.cloud import check_cloud, encode_cloud
-from edgefirst_ros.sensors.cube import check_cube, encode_cube
-from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
+from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
+from edgefirst_ros.sensors.cube import check_cube, decode_cube, encode_cube
+from edgefirst_ros.sensors.depth import (
+    check_depth,
+    check_reflect,
+    decode_depth,
+    decode_reflect,
+    encode_depth,
+    encode_reflect,
+)
 
-CHECKS: dict[str, Callable[[Any, Limits], None]] = {
-    "radar.cube": check_cube,
-    "radar.targets": check_cloud,
-    "radar.clusters": check_cloud,
-    "lidar.points": check_cloud,
-    "lidar.depth": check_depth,
-    "lidar.reflect": check_reflect,
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Encoder and decoder of a sensor's members."""
+
+    check: Callable[[Any, Limits], None]
+    """Raises MessageError when a message cannot be stored."""
+    encode: Callable[[Any, int, Settings], Sequence[Any]]
+    """Returns the member of a message with a stamp in ns, as buffers to be written one after the other."""
+    decode: Callable[[bytes], Any]
+    """Returns what a member holds; raises EdgeFirstError where it cannot be read."""
+
+
+def _cube(message: Any, stamp: int, _: Settings) -> Sequence[Any]:
+    return [encode_cube(message, stamp)]
+
+
+def _targets(message: Any, _: int, settings: Settings) -> Sequence[Any]:
+    return encode_cloud(message, settings.pcd, ("noise",) if settings.radar_fields == "documented" else ())
+
+
+def _points(message: Any, _: int, settings: Settings) -> Sequence[Any]:
+    return encode_cloud(message, settings.pcd)
+
+
+def _depth(message: Any, _: int, __: Settings) -> Sequence[Any]:
+    return [encode_depth(message)]
+
+
+def _reflect(message: Any, _: int, __: Settings) -> Sequence[Any]:
+    return [encode_reflect(message)]
+
+
+CODECS: dict[str, Codec] = {
+    "radar.cube": Codec(check_cube, _cube, decode_cube),
+    "radar.targets": Codec(check_cloud, _targets, decode_cloud),
+    "radar.clusters": Codec(check_cloud, _points, decode_cloud),
+    "lidar.points": Codec(check_cloud, _points, decode_cloud),
+    "lidar.depth": Codec(check_depth, _depth, decode_depth),
+    "lidar.reflect": Codec(check_reflect, _reflect, decode_reflect),
+    "depth": Codec(check_depth, _depth, decode_depth),
 }
+"""Key of a sensor in `streams.SENSORS` -> its codec."""
 
 
 def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError when a companion's message cannot be stored."""
-    CHECKS[sensor](content, limits)
+    CODECS[sensor].check(content, limits)
 
 
 def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequence[Any]:
@@ -31,11 +74,12 @@ def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequenc
 
     `stamp`: its time in ns, offset included.
     """
-    if sensor == "radar.cube":
-        return [encode_cube(content, stamp)]
-    if sensor == "lidar.depth":
-        return [encode_depth(content)]
-    if sensor == "lidar.reflect":
-        return [encode_reflect(content)]
-    documented = sensor == "radar.targets" and settings.radar_fields == "documented"
-    return encode_cloud(content, settings.pcd, ("noise",) if documented else ())
+    return CODECS[sensor].encode(content, stamp, settings)
+
+
+def decode(sensor: str, data: bytes) -> Any:
+    """Return what a member holds: a Cube, a cloud (N,) structured, or a picture (height, width) uint8 or uint16.
+
+    Raises EdgeFirstError where it cannot be read.
+    """
+    return CODECS[sensor].decode(data)

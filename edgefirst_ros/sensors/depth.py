@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
-from edgefirst_ros.counts import CANNOT_BE_STORED
+from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
+from edgefirst_ros.sensors.picture_file import check_jpeg
 
 
 def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -38,6 +39,26 @@ def encode_reflect(message: Any) -> bytes:
 
     pixels = _pixels(message, "mono8")[..., np.newaxis]
     return bytes(simplejpeg.encode_jpeg(pixels, quality=95, colorspace="GRAY", colorsubsampling="GRAY"))
+
+
+def decode_depth(png: bytes) -> npt.NDArray[np.uint16]:
+    """Return (height, width) uint16, mm, of a 16-bit grayscale PNG; raises MessageError for any other."""
+    values = decode_gray(png)
+    if values is None or values.dtype != np.uint16:
+        raise MessageError(UNDECODABLE, "no readable 16-bit grayscale PNG")
+    return values
+
+
+def decode_reflect(jpeg: bytes) -> npt.NDArray[np.uint8]:
+    """Return (height, width) uint8 of a grayscale JPEG; raises MessageError where it cannot be read."""
+    import simplejpeg
+
+    check_jpeg(jpeg)
+    try:
+        pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY")
+    except ValueError as error:
+        raise MessageError(UNDECODABLE, f"no readable JPEG: {error}") from error
+    return pixels[..., 0]
 
 
 def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:

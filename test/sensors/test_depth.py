@@ -12,7 +12,14 @@ from edgefirst.schemas import sensor_msgs, std_msgs
 from PIL import Image
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.depth import check_depth, check_reflect, encode_depth, encode_reflect
+from edgefirst_ros.sensors.depth import (
+    check_depth,
+    check_reflect,
+    decode_depth,
+    decode_reflect,
+    encode_depth,
+    encode_reflect,
+)
 
 
 def message(encoding, array, padding=0, big=False, **values):
@@ -37,6 +44,7 @@ def test_depth_is_exact(padding, big):
     assert np.array_equal(cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED), depth)
     assert np.array_equal(np.asarray(Image.open(io.BytesIO(png))), depth)
     assert png[24:26] == b"\x10\0"  # 16 bits, grayscale
+    assert np.array_equal(decode_depth(png), depth)
 
 
 @pytest.mark.parametrize("padding", [0, 5])
@@ -47,6 +55,15 @@ def test_reflectivity(padding):
     found = Image.open(io.BytesIO(encode_reflect(image)))
     assert (found.mode, found.size) == ("L", (90, 61))
     assert np.mean((np.asarray(found, float) - values) ** 2) < 4
+    assert np.array_equal(decode_reflect(encode_reflect(image)), np.asarray(found))
+
+
+def test_a_file_that_is_cut_or_of_another_form_cannot_be_decoded():
+    png = encode_depth(message("mono16", np.ones((3, 8), np.uint16)))
+    jpeg = encode_reflect(message("mono8", np.ones((3, 8), np.uint8)))
+    for decode, data in ((decode_depth, png[:-20]), (decode_depth, jpeg), (decode_reflect, jpeg[:-2])):
+        with pytest.raises(MessageError):
+            decode(data)
 
 
 @pytest.mark.parametrize(
