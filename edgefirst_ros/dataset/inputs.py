@@ -8,18 +8,11 @@ from typing import NamedTuple
 
 from edgefirst_ros.dataset.names import parse_member
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.streams import SENSORS
 
-INPUTS: Mapping[str, tuple[str, ...]] = {
-    "camera": ("camera.jpeg", "camera.png"),
-    "radar.cube": ("radar.png",),
-    "radar.pcd": ("radar.pcd",),
-    "lidar.pcd": ("lidar.pcd",),
-    "depth": ("depth.png",),
-    "lidar.depth": ("lidar.png",),
-    "lidar.reflectivity": ("lidar.jpeg",),
-}
-"""What a sample can have, and the kinds of members that hold it."""
-ALIASES = {"radar": "radar.pcd", "lidar": "lidar.pcd"}
+INPUTS: Mapping[str, tuple[str, ...]] = {sensor.input: sensor.kinds for sensor in SENSORS}
+"""Input of a sample -> the kinds of members that hold it, the preferred one first."""
+ALIASES = {sensor.alias: sensor.input for sensor in SENSORS if sensor.alias is not None}
 
 INPUT_OF = {kind: name for name, kinds in INPUTS.items() for kind in kinds}
 _STANDALONE = {".jpeg": "camera.jpeg", ".jpg": "camera.jpeg", ".png": "camera.png"}
@@ -33,7 +26,7 @@ class Key(NamedTuple):
 
 
 def member_of(name: str) -> tuple[Key, str] | None:
-    """(sample, kind) of a file of a dataset; single pictures without a frame number are samples too."""
+    """Return (sample, kind) of a file of a dataset, or None; single pictures without a frame number are samples too."""
     member = parse_member(name)
     if member is not None:
         return Key(member.sequence, member.frame), member.kind
@@ -45,7 +38,7 @@ def member_of(name: str) -> tuple[Key, str] | None:
 
 
 def input_name(name: str) -> str:
-    """The full name of an input, which may be an alias. Raises UsageError for an unknown one."""
+    """Return the full name of an input, which may be an alias; raises UsageError for an unknown one."""
     found = ALIASES.get(name, name)
     if found not in INPUTS:
         raise UsageError(f"{name!r} is no input of a sample; there are {', '.join((*INPUTS, *ALIASES))}")

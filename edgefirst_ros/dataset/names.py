@@ -12,27 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from edgefirst_ros import streams
 from edgefirst_ros.errors import DatasetError, UsageError
 
 Layout = Literal["zip", "directory"]
 
-KINDS = (
-    "camera.jpeg",
-    "camera.png",
-    "radar.png",
-    "radar.pcd",
-    "lidar.pcd",
-    "lidar.png",
-    "lidar.jpeg",
-    "depth.png",
-)
+KINDS = streams.kinds()
 """The kinds of members. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
-KIND_OF = {
-    "radar_cube": "radar.png",
-    "radar_targets": "radar.pcd",
-    "radar_clusters": "radar.pcd",
-    "lidar_points": "lidar.pcd",
-}
+KIND_OF = {sensor.column: sensor.kind for sensor in streams.SENSORS if sensor.column is not None}
 """Companion with columns in the frames table -> kind of its member."""
 
 MAX_FRAME = 2**32 - 1

@@ -12,11 +12,11 @@ import operator
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,14 @@ from edgefirst_ros.dataset.storage.access import Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.streams import of_kind
 
 if TYPE_CHECKING:
     import polars as pl
 
     from edgefirst_ros.sensors.cube import Cube
 
+T = TypeVar("T")
 HEIGHT = re.compile(rb"^HEIGHT\s+(\d+)", re.MULTILINE)
 MAX_PIXELS = 1 << 26
 """Pictures of more pixels are refused (an 8K picture has 2**25)."""
@@ -202,7 +204,7 @@ class Sample:
 
     @property
     def inputs(self) -> frozenset[str]:
-        """What there is: names of INPUTS."""
+        """Names of the inputs that it has, such as `camera` and `radar.cube`."""
         return frozenset(INPUT_OF[kind] for kind in self.dataset.members(self.key))
 
     @property
@@ -245,11 +247,14 @@ class Sample:
 
         Raises DatasetError when the sample has none, UsageError for an unknown input.
         """
+        return self.dataset.members(self.key)[self._kind(kind)]
+
+    def _kind(self, kind: str) -> str:
+        """The kind of member that the sample has of an input."""
         members = self.dataset.members(self.key)
-        kinds = (kind,) if kind in INPUT_OF else INPUTS[input_name(kind)]
-        for candidate in kinds:
+        for candidate in (kind,) if kind in INPUT_OF else INPUTS[input_name(kind)]:
             if candidate in members:
-                return members[candidate]
+                return candidate
         raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
 
     def read(self, kind: str) -> bytes:
@@ -261,43 +266,48 @@ class Sample:
 
         JPEG is decoded by libjpeg-turbo's default (accurate) transform and smooth upsampling.
         """
-        data = self.read("camera")
-        try:
-            return decode_image(data)
-        except DatasetError as error:
-            raise self._fault("camera", error) from error
+        return self._decoded("camera", decode_image)
 
     def cube(self, rows: int = 1, columns: int = 1) -> Cube:
         """The radar cube; `rows` and `columns` name the grid of a picture that does not describe itself."""
         from edgefirst_ros.sensors.cube import decode_cube
 
-        data = self.read("radar.cube")
-        try:
-            return decode_cube(data, rows, columns)
-        except EdgeFirstError as error:
-            raise self._fault("radar.cube", error) from error
+        return self._decoded("radar.cube", partial(decode_cube, rows=rows, columns=columns))
+
+    def decode(self, kind: str) -> Any:
+        """Return what the member of an input holds, by its sensor's codec.
+
+        A cube, points (N,), or a picture: the camera's (height, width, 3) uint8 RGB, another's (height, width) uint8 or
+        uint16 as measured. Raises DatasetError, UsageError for an unknown input.
+        """
+        from edgefirst_ros.sensors.companions import decode
+
+        found = of_kind(self._kind(kind))
+        return self.image() if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
 
     def radar(self) -> NDArray[np.void]:
         """Radar points: structured, (N,), or (height, width) when organised; metres in the sensor's frame."""
-        return self._points("radar.pcd")
+        return self._decoded("radar.pcd", _points)
 
     def lidar(self) -> NDArray[np.void]:
         """Lidar points: structured, (N,), or (height, width) when organised; metres in the sensor's frame."""
-        return self._points("lidar.pcd")
+        return self._decoded("lidar.pcd", _points)
 
-    def _points(self, kind: str) -> NDArray[np.void]:
-        from edgefirst_ros.sensors.cloud import decode_cloud
-
+    def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
         data = self.read(kind)
         try:
-            points = decode_cloud(data)
-            height = int(HEIGHT.search(data)[1])  # type: ignore[index]  # the decoder has seen it
-            return points.reshape(height, -1) if height > 1 else points
+            return decode(data)
         except EdgeFirstError as error:
-            raise self._fault(kind, error) from error
+            raise DatasetError(f"{self.dataset.container.path}: {self.member(kind)!r}: {error}") from error
 
-    def _fault(self, kind: str, error: EdgeFirstError) -> DatasetError:
-        return DatasetError(f"{self.dataset.container.path}: {self.member(kind)!r}: {error}")
+
+def _points(data: bytes) -> NDArray[np.void]:
+    """The points of a PCD file; (height, width) when organised."""
+    from edgefirst_ros.sensors.cloud import decode_cloud
+
+    points = decode_cloud(data)
+    height = int(HEIGHT.search(data)[1])  # type: ignore[index]  # the decoder has seen it
+    return points.reshape(height, -1) if height > 1 else points
 
 
 def find(path: str | os.PathLike[str]) -> DatasetPaths:

@@ -13,6 +13,8 @@ from typing import Literal
 
 import pyarrow as pa
 
+from edgefirst_ros.streams import SENSORS
+
 VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
 """All that can be read; files of the first two name no version, and 2025.01 is told apart by option alone."""
 WRITABLE = ("2025.10", "2026.04", "2026.10")
@@ -161,9 +163,9 @@ def location_order(version: str) -> tuple[str, str]:
     return ("longitude", "latitude") if version == "2025.01" else ("latitude", "longitude")
 
 
-COMPANIONS = ("radar_cube", "radar_targets", "radar_clusters", "lidar_points")
-"""Sensors with a stamp and a skew in the frames table."""
-DEFAULT_COMPANIONS = ("radar_cube", "radar_targets", "lidar_points")
+COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not None)
+"""Sensors with a stamp and a skew in the frames table, by the beginning of their columns."""
+DEFAULT_COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not None and sensor.default)
 
 FRAMES_METADATA = (
     "sources",

@@ -3,6 +3,8 @@
 
 import io
 import json
+import struct
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -170,6 +172,13 @@ def gray(mode: str) -> bytes:
     out = io.BytesIO()
     Image.new(mode, (12, 10)).save(out, "PNG")
     return out.getvalue()
+
+
+def other_height(png: bytes) -> bytes:
+    """A PNG of which only the header, with a right CRC, says one more line than there is."""
+    width, height = struct.unpack_from(">II", png, 16)
+    head = b"IHDR" + struct.pack(">II", width, height + 1) + png[24:29]
+    return png[:12] + head + struct.pack(">I", zlib.crc32(head)) + png[33:]
 
 
 def flip(data: bytes, at: int) -> bytes:

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IMG: pictures. Structure, size and what their EXIF says; the pixels themselves are not decoded."""
+"""IMG: pictures. Structure, size and what their EXIF says; the pixels of camera pictures are not decoded."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 
+from edgefirst_ros import streams
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, View
 from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.sensors.companions import decode
 from edgefirst_ros.sensors.exif import read_exif
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
 POSITION = 1e-6  # degrees: EXIF has five decimals of an arc second or more
-CAMERA = ("camera.jpeg", "camera.png")
-PICTURES = (*CAMERA, "depth.png", "lidar.png", "lidar.jpeg")
+CAMERA = streams.kinds("camera")
+PICTURES = streams.kinds("camera", "picture")
+MEASURED = tuple(kind for sensor in streams.companions() if sensor.form == "picture" for kind in sensor.kinds)
+"""Pictures whose values are looked at too: nothing but the file itself tells their size."""
 
 
 def _camera(subject: Subject) -> View | None:
@@ -25,12 +29,14 @@ def _camera(subject: Subject) -> View | None:
 
 @rule("IMG001", "error", "pictures are whole JPEG and PNG files")
 def whole(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Markers, segments, pixels (not decoded) and end of a JPEG; chunks, their CRC and end of a PNG."""
+    """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG; values of other sensors' pictures."""
     view = subject.view
     if view is None or view.kind not in PICTURES or not view.data:
         return
     try:
         view.notes["size"] = check_jpeg(view.data) if view.kind.endswith("jpeg") else check_png(view.data)
+        if view.kind in MEASURED:
+            decode(streams.of_kind(view.kind).key, view.data)
     except EdgeFirstError as error:
         yield view.name, str(error)
 

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from edgefirst_ros import streams
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import EdgeFirstError
@@ -17,7 +18,7 @@ from edgefirst_ros.sensors.cube import ORDER, RANGE, SEQUENCE
 from edgefirst_ros.sensors.picture_file import png_chunks
 
 PREFIX = b"edgefirst:"
-CLOUDS = ("radar.pcd", "lidar.pcd")
+CUBES, CLOUDS = streams.kinds("cube"), streams.kinds("cloud")
 AXES = {"x", "y", "z"}
 
 
@@ -25,7 +26,7 @@ AXES = {"x", "y", "z"}
 def cube_form(subject: Subject) -> Iterator[tuple[str, str]]:
     """Chunks, their CRC and the header; the values themselves are not decoded."""
     view = subject.view
-    if view is None or view.kind != "radar.png" or not view.data:
+    if view is None or view.kind not in CUBES or not view.data:
         return
     texts: dict[str, str] = {}
     try:
@@ -64,7 +65,8 @@ def cube_stamp(subject: Subject) -> Iterator[tuple[str, str]]:
     """Nanoseconds, exactly."""
     view = subject.view
     said = view.notes.get("said") if view else None
-    wanted = view.row.companions.get("radar_cube") if view and view.row else None
+    column = streams.of_kind(view.kind).column if view and view.kind else None
+    wanted = view.row.companions.get(column or "") if view and view.row else None
     if view and said and wanted is not None and said.get("timestamp") != wanted:
         yield view.name, f"says {said.get('timestamp')} ns, the frames table {wanted}"
 

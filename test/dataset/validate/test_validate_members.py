@@ -28,6 +28,7 @@ from spoilers import (
     no_annotations,
     no_frames,
     other_case,
+    other_height,
     plant,
     rename,
 )
@@ -64,6 +65,7 @@ SPOILT = {
         (member(CAMERA, cut(made.jpeg(3), -2)), {"IMG001"}),
         (member(CAMERA, b"no picture"), {"IMG001"}),
         (member(name_of(3, "depth.png"), flip(gray("I;16"), 20)), {"IMG001"}),
+        (member(name_of(3, "lidar.png"), lambda: other_height(gray("I;16"))), {"IMG001"}),
     ],
     "IMG002": [
         (member(CAMERA, large_jpeg), {"IMG002"}),
