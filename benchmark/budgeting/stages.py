@@ -17,12 +17,14 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
+from edgefirst_ros.sensors.bitstream import H264Headers, H265Headers
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.tracker import H264Tracker, H265Tracker
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import CLOUD, CUBE
@@ -80,13 +82,20 @@ def narrow_codecs():
     ctypes.CDLL(path).av_force_cpu_flags(SSE)
 
 
+def judging(codec):
+    """What a conversion does with a unit before it is decoded."""
+    headers = H264Headers() if codec == "h264" else H265Headers()
+    tracker = H264Tracker() if codec == "h264" else H265Tracker()
+    return lambda unit: tracker.judge(unit, headers.read(unit))
+
+
 def decoding(codec, data, every=1):
     """Decode n frames; `every`: only each so-maniest is wanted, 0: none."""
 
     def run(n):
-        reader = VideoReader(codec, alone=every > 1)
+        reader, judged = VideoReader(codec, keyframes_only=every > 1), judging(codec)
         for number in range(n * max(every, 1)):
-            reader.push(number, data[number])
+            reader.push(number, judged(data[number]))
             if every and number % every == 0:
                 assert not isinstance(reader.picture(number, last=True), str)
             else:
@@ -129,9 +138,9 @@ def aligning(path, settings):
 
 def first_picture(data):
     """A picture that is no keyframe."""
-    reader = VideoReader("h264")
+    reader, judged = VideoReader("h264"), judging("h264")
     for number in range(2):
-        reader.push(number, data[number])
+        reader.push(number, judged(data[number]))
     return reader.picture(1, last=True)
 
 

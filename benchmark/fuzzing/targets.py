@@ -29,6 +29,7 @@ from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, inser
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
+from edgefirst_ros.sensors.video_message import ReferenceParser
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 from fuzzing import recovering, seeds
 from fuzzing.mutate import units
@@ -118,8 +119,8 @@ def _message(data: bytes) -> bool:
     elif schema.endswith("/Imu"):
         attitude_of(content)
     elif schema.endswith(("/Image", "/CompressedImage", "/CompressedVideo")):
-        pictures = pictures_of(schema, encoder, alone=False, decoder="software")
-        pictures.push(0, content)
+        pictures = pictures_of(schema, encoder, keyframes_only=False, decoder="software")
+        pictures.push(0, ReferenceParser().parse(message))
         picture = pictures.take(0, last=True)
         if isinstance(picture, EdgeFirstError):
             raise picture
@@ -133,10 +134,10 @@ def _message(data: bytes) -> bool:
 
 
 def _video(codec: str, data: bytes) -> bool:
-    pictures = pictures_of(VIDEO, PictureEncoder("jpeg", 80), alone=False, decoder="software")
-    found, decoded = units(data), False
+    pictures = pictures_of(VIDEO, PictureEncoder("jpeg", 80), keyframes_only=False, decoder="software")
+    parser, found, decoded = ReferenceParser(), units(data), False
     for number, unit in enumerate(found):
-        pictures.push(number, _Content(codec, memoryview(unit)))
+        pictures.push(number, parser.parse_unit(codec, unit))
     for number in range(len(found)):
         if number % 7 == 3:
             pictures.skip(number)
@@ -218,7 +219,7 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
 
 
 def _passed_through(data: bytes) -> None:
-    pictures = pictures_of(COMPRESSED_IMAGE, PictureEncoder("jpeg", 90), alone=False, decoder="software")
+    pictures = pictures_of(COMPRESSED_IMAGE, PictureEncoder("jpeg", 90), keyframes_only=False, decoder="software")
     pictures.push(0, _Content("", memoryview(data)))
     picture = pictures.take(0, last=True)
     if isinstance(picture, EdgeFirstError):

@@ -28,9 +28,9 @@ from preload import messages
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.camera import codec_of
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.video_message import codec_of
 from edgefirst_ros.streams import CUBE, VIDEO
 
 QUALITY = Settings().jpeg_quality

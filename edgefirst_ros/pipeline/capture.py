@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.storage.space import Headroom
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pipeline.capture_dataset import CaptureDataset, Completed, free_name, is_taken, said
-from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, reach
+from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, max_skew
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
@@ -289,7 +289,7 @@ class Capture:
     def _change_over(self, take: CaptureDataset, arrival: Arrival) -> None:
         """Begin a new dataset with this keyframe; the old one still gets what its last frames may need."""
         self._take = self._splitting = None
-        wait = nanoseconds(2 * self._settings.max_gap + 2 * self._settings.lookahead) + reach(self._settings)
+        wait = nanoseconds(2 * self._settings.max_gap + 2 * self._settings.lookahead) + max_skew(self._settings)
         self._ending.append((arrival.now + wait + self._recent.spread, take))
         self._begin(take.base, arrival.now)
 

@@ -117,7 +117,7 @@ class CaptureDataset:
         topic = arrival.message.topic
         self.counts[topic].seen += 1 + arrival.lost
         self.counts.drop(topic, ON_THE_WAY, arrival.lost)
-        self._pipeline.push(arrival.message, arrival.now)
+        self._pipeline.push(arrival.message, arrival.now, arrival.video)
 
     def advance(self, now: int) -> None:
         """Hand on what is complete by `now`, ns of time.monotonic_ns()."""

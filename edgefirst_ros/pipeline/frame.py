@@ -64,7 +64,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class CameraMessage:
-    """A message of the reference topic, in recorded order; its content, or why it cannot be read, or None: left out."""
+    """A message of the reference topic, in recorded order.
+
+    `content`: a VideoMessage, another type's message decoded, why it cannot be read, or None: left out.
+    """
 
     number: int
     content: Any

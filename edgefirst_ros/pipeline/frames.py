@@ -19,6 +19,7 @@ from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, attitude_of, fix_of
+from edgefirst_ros.sensors.video_message import ReferenceParser, VideoMessage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.clock import RunningClock, Segments, TimeBase
@@ -104,6 +105,7 @@ class FrameBuilder:
             streams[BOXES3D] = Stream(tolerance)
         self._aligner: Aligner[_Frame, SensorMessage] = Aligner(streams, self._lookahead)
         self._masks: Aligner[_Result, SensorMessage] = Aligner({MASK: Stream(tolerance, reuse=False)}, self._lookahead)
+        self._parser = ReferenceParser()
         self._clock = RunningClock()
         self._segments = Segments()
         self._frames = 0
@@ -120,11 +122,14 @@ class FrameBuilder:
         calibration.labels = mapped_labels(calibration.labels, settings.label_map)
 
     # ---- messages ------------------------------------------------------------------------
-    def push(self, message: Message, now: int | None = None) -> None:
-        """Take the next message; `now` is a time in ns that only runs forward (default: that of the recording)."""
+    def push(self, message: Message, now: int | None = None, video: VideoMessage | None = None) -> None:
+        """Take the next message; `now` is a time in ns that only runs forward (default: that of the recording).
+
+        `video`: the message parsed, where that was done on its way.
+        """
         now = self._clock.tick(message.log_time) if now is None else now
         if message.topic == self._roles.reference:
-            self._reference(message, now)
+            self._reference(message, now, video)
         else:
             try:
                 self._companion(message, now, decode(message))
@@ -132,14 +137,14 @@ class FrameBuilder:
                 self._counts.drop(message.topic, error.reason, why=error)
         self.advance(now)
 
-    def _reference(self, message: Message, now: int) -> None:
+    def _reference(self, message: Message, now: int, video: VideoMessage | None) -> None:
         number, self._frames = self._frames, self._frames + 1
         if self._numbered and self._sequence is not None and message.sequence != self._sequence + 1:
             self._gap_before = True
         self._sequence = message.sequence
         gap, self._gap_before = self._gap_before, False
         try:
-            content = decode(message)
+            content = video or self._parser.parse(message)
         except MessageError as error:
             self._assembly.put(CameraMessage(number, error))
             return

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from edgefirst_ros.config import SENSORS, Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.sensors.bitstream import LARGEST_SETS, Tracker, parameter_sets, with_sets
-from edgefirst_ros.sensors.camera import codec_of, tracker_of
+from edgefirst_ros.messages import Message
+from edgefirst_ros.sensors.bitstream import with_sets
+from edgefirst_ros.sensors.video_message import ReferenceParser, VideoMessage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import VIDEO
 
@@ -27,26 +27,25 @@ UNKNOWN_SPREAD = 2_000_000_000
 class Arrival:
     """A message and when it came, in ns of a clock that only runs forward.
 
-    `entry`: decoding can start with it; `closed`: and nothing behind it needs what came before.
+    Owns: made by the thread that received it; afterwards the capture's thread alone reads and changes it.
     """
 
     message: Message
     now: int
-    entry: bool = False
-    closed: bool = False
     lost: int = 0
     """Messages of its topic lost on the way before it."""
+    video: VideoMessage | None = None
+    """What was parsed of a video message on its way; None where it cannot be decoded."""
+    entry: bool = False
+    """Whether decoding can start with it."""
+    closed: bool = False
+    """Whether, besides, nothing behind it needs what came before."""
     sets: bytes = b""
     """Parameter sets of the video before it, where it does not repeat them all."""
 
     def whole(self) -> Arrival:
         """The same with these in front of its own data: a decoder can begin with it that knows nothing before it."""
-        if not self.sets:
-            return self
-        video = decode(self.message)
-        data = self.sets + video.data.tobytes()
-        data = type(video)(video.timestamp, video.frame_id, data, video.format).to_bytes()
-        return replace(self, message=replace(self.message, data=data))
+        return self if self.video is None else replace(self, video=self.video.behind(self.sets), sets=b"")
 
 
 class Recent:
@@ -60,14 +59,13 @@ class Recent:
         self._pretrigger = pretrigger
         self._most = most
         self._bytes = 0
-        self._lookback = nanoseconds(settings.lookahead) + reach(settings)
+        self._lookback = nanoseconds(settings.lookahead) + max_skew(settings)
         self._nav_lookback = nanoseconds(settings.lookahead) + nanoseconds(settings.max_gap)
         self._arrivals: deque[Arrival] = deque()
         self._fixes: deque[Arrival] = deque()  # positions and attitudes: needed for longer, and small
         self._entries: deque[int] = deque()
-        self._codec = ""
-        self._tracker: Tracker | None = None
-        self._sets = b""
+        self._parser = ReferenceParser()
+        self._sets: dict[str, bytes] = {}  # parameter sets so far, by format
         self.hold: int | None = None
         """What came since then is kept, whatever its age."""
         self.spread = UNKNOWN_SPREAD
@@ -132,23 +130,20 @@ class Recent:
             arrival.entry = arrival.closed = True
             return
         try:
-            content = decode(message)
-            codec = codec_of(content.format)
+            arrival.video = video = self._parser.parse_video(message)
         except MessageError:
             return
-        if self._tracker is None or codec != self._codec:
-            self._codec, self._tracker, self._sets = codec, tracker_of(codec), b""
-        data = content.data.tobytes()
-        unit = self._tracker.unit(data)
-        arrival.entry, arrival.closed = unit.entry, unit.entry and unit.closed
-        before, own = self._sets, parameter_sets(data, codec)
-        self._sets = with_sets(before, own, LARGEST_SETS)
-        if self._sets != own:
+        if video.headers is None:
+            return
+        arrival.entry, arrival.closed = video.headers.entry, video.headers.closed
+        before, own = self._sets.get(video.form, b""), video.headers.sets
+        self._sets[video.form] = with_sets(before, own)
+        if self._sets[video.form] != own:
             arrival.sets = before
 
 
-def reach(settings: Settings) -> int:
-    """Furthest a companion's stamp may lie from that of its frame, ns."""
+def max_skew(settings: Settings) -> int:
+    """Return how far a companion's stamp may lie from that of its frame at most, ns."""
     streams = [settings.stream(sensor) for sensor in SENSORS]
     return max(tolerance + abs(offset) for tolerance, offset, _ in streams)
 

@@ -87,7 +87,7 @@ class SampleBuilder:
             self._pictures = pictures_of(
                 roles.schema,
                 self._encoder,
-                alone=settings.keyframes,
+                keyframes_only=settings.keyframes,
                 decoder=settings.decoder,
                 limits=settings.limits,
                 threads=settings.workers if side_by_side else 1,
@@ -170,7 +170,7 @@ class SampleBuilder:
             self._waiting.append(item)
         else:
             if self._pictures is not None and (item.gap or isinstance(item.content, MessageError)):
-                self._pictures.lost()
+                self._pictures.mark_gap()
             if isinstance(item.content, MessageError):
                 self._drop(item.content.reason, item.content)
             elif self._pictures is not None and time.monotonic() <= self._until:

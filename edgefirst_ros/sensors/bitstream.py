@@ -1,40 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the headers of an H.264 or H.265 access unit say: is there a picture, can decoding start here, is one missing.
+"""What the headers of an H.264 or H.265 access unit say by themselves: parameter sets, and the first slice header.
 
-Only bytes up to the first slice header are read. What cannot be seen there (a missing reference of H.265, wrong bytes
-inside a slice) the decoder notices.
-Source: ITU-T H.264 7.3 and 7.4.3, H.265 7.3 and 8.1.3.
+Each access unit is read once, up to its first slice header; `tracker` judges from that whether its picture is clean.
+What cannot be seen there (a missing reference of H.265, wrong bytes inside a slice) the decoder notices.
+Source: ITU-T H.264 7.3 and 7.4.3, H.265 7.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
-
+Buffer = bytes | memoryview
 START_CODE = b"\x00\x00\x01"
+_START = re.compile(START_CODE, re.DOTALL)
 HEADER_BYTES = 96  # enough for every slice header read here
 PARAMETER_BYTES = 4096
 LARGEST_SETS = 1 << 16
-"""Bytes of parameter sets that are put in front of where decoding starts."""
+"""Bytes of parameter sets kept, wherever they are kept: those of a camera are some hundred."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One access unit, by its headers.
+class H264Slice:
+    """The first slice header of a picture of H.264, with what its sequence parameter set says of it."""
 
-    `fault` is the reason not to write its picture, or None. `entry`: decoding can start here; `closed`: and nothing
-    behind it refers to anything before it. `leading`: shown before the last entry, may need what came before that one.
-    `reference`: other pictures may depend on it.
-    """
+    keyframe: bool
+    """NAL unit type 5 (IDR)."""
+    recovery: bool
+    """A recovery point with count 0 comes with it."""
+    reference: bool
+    """Other pictures may depend on it."""
+    field: bool
+    frame_number: int
+    frame_number_bits: int
+    gaps_allowed: bool
+    order: int | None
+    """pic_order_cnt_lsb; None of order types 1 and 2, where there are no leading pictures to tell."""
+    order_bits: int
 
-    fault: str | None
-    keyframe: bool = False
-    entry: bool = False
-    closed: bool = False
-    leading: bool = False
-    reference: bool = True
+    @property
+    def entry(self) -> bool:
+        """Whether decoding can start here."""
+        return self.keyframe or self.recovery
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing behind it refers to anything before it."""
+        return self.keyframe
+
+
+@dataclass(frozen=True, slots=True)
+class H265Slice:
+    """The first slice header of a picture of H.265."""
+
+    kind: int
+    """NAL unit type."""
+    reference: bool
+    """Other pictures of its layer may depend on it."""
+    ends_sequence: bool
+    """An end of sequence or bitstream stands behind the picture."""
+
+    @property
+    def keyframe(self) -> bool:
+        """NAL unit types 16 to 21."""
+        return 16 <= self.kind <= 21
+
+    @property
+    def entry(self) -> bool:
+        """Whether decoding can start here."""
+        return 16 <= self.kind <= 23
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing that is shown behind it refers to anything before it."""
+        return 16 <= self.kind <= 20
+
+
+@dataclass(frozen=True, slots=True)
+class UnitHeaders:
+    """What the headers of one access unit say."""
+
+    sets: bytes
+    """Parameter sets in front of its first slice, with start codes; empty where it has none."""
+    picture: H264Slice | H265Slice | None
+    """None where it has no picture, or its headers cannot be read."""
+    damaged: bool = False
+    """Whether its headers cannot be read."""
+
+    @property
+    def entry(self) -> bool:
+        """Whether decoding can start with it."""
+        return self.picture is not None and self.picture.entry
+
+    @property
+    def closed(self) -> bool:
+        """Whether decoding can start with it, and nothing behind it refers to anything before it."""
+        return self.picture is not None and self.picture.closed
 
 
 class _Bits:
@@ -64,61 +126,64 @@ class _Bits:
         return (code + 1) // 2 if code & 1 else -(code // 2)
 
 
-def nal_units(data: bytes, longest: int | None = None) -> Iterator[bytes]:
-    """NAL units of an Annex-B access unit without start codes, each cut to `longest` bytes."""
-    at = data.find(START_CODE)
-    while at >= 0:
-        begin = at + 3
-        at = data.find(START_CODE, begin)
-        end = len(data) if at < 0 else at
-        if begin < end:
-            yield data[begin : end if longest is None else min(end, begin + longest)]
+def _nal(data: Buffer, begin: int, longest: int) -> bytes:
+    """The NAL unit that begins there, cut to `longest` bytes."""
+    head = bytes(data[begin : begin + longest + len(START_CODE) - 1])
+    end = head.find(START_CODE)
+    return head[: longest if end < 0 else min(end, longest)]
 
 
-def parameter_sets(data: bytes, codec: str) -> bytes:
-    """The parameter sets of an access unit (`codec`: h264 or hevc), with start codes; empty where it has none."""
-    sets, pictures = ((7, 8), (1, 2, 5)) if codec == "h264" else ((32, 33, 34), range(32))
-    found = b""
-    for nal in nal_units(data):
-        kind = nal[0] & 31 if codec == "h264" else nal[0] >> 1 & 63
-        if kind in sets:
-            found += b"\x00" + START_CODE + nal
-        elif kind in pictures:
-            break
-    return found
+def nal_units(data: Buffer) -> Iterator[int]:
+    """Where the NAL units of an Annex-B access unit begin, behind their start codes; found as they are asked for."""
+    for match in _START.finditer(data):
+        begin = match.end()
+        if begin < len(data) and data[begin : begin + len(START_CODE)] != START_CODE:
+            yield begin
 
 
-def with_sets(known: bytes, newer: bytes, most: int) -> bytes:
-    """Parameter sets with newer ones behind them, equal ones once; of all the last `most` bytes."""
-    return (known.replace(newer, b"") + newer)[-most:] if newer else known
+def with_sets(known: bytes, newer: bytes) -> bytes:
+    """Parameter sets with newer ones behind them, equal ones once; of all the last `LARGEST_SETS` bytes."""
+    return (known.replace(newer, b"") + newer)[-LARGEST_SETS:] if newer else known
 
 
-class Tracker:
-    """Follows one stream in decode order and judges each unit by the headers of all before it."""
+class HeaderReader:
+    """Reads the headers of one stream's access units, which must come in decode order: later ones need earlier sets."""
 
-    def __init__(self) -> None:
-        self._state: str | None = BEFORE_KEYFRAME  # why pictures that need references are not clean now
-        self._leading_state: str | None = BEFORE_KEYFRAME  # the same for leading pictures of the last entry
+    sets: Container[int]
+    """NAL unit types of parameter sets."""
+    pictures: Container[int]
+    """NAL unit types of slices."""
 
-    def lost(self) -> None:
-        """Something between the last unit and the next one is lost or cannot be read."""
-        self._state = self._state or AFTER_LOSS
-        self._leading_state = self._leading_state or self._state
+    def read(self, data: Buffer) -> UnitHeaders:
+        """Read the next access unit."""
+        self._begin()
+        sets, ahead, damaged = b"", True, False
+        picture: H264Slice | H265Slice | None = None
+        for begin in nal_units(data):
+            kind = self._kind(data[begin])
+            if ahead and kind in self.sets:
+                behind = _START.search(data, begin)
+                sets += b"\x00" + START_CODE + data[begin : behind.start() if behind is not None else len(data)]
+            ahead = ahead and kind not in self.pictures
+            if not damaged:
+                try:
+                    picture = self._take(kind, data, begin)
+                except (ValueError, KeyError, IndexError):
+                    damaged = True
+            if picture is not None or (damaged and not ahead):
+                break
+        return UnitHeaders(sets, picture, damaged)
 
-    def unit(self, data: bytes) -> Unit:
-        """Judge the next access unit."""
-        try:
-            return self._unit(data)
-        except (ValueError, KeyError, IndexError):
-            self.lost()
-            return Unit(DAMAGED if self._state == AFTER_LOSS else self._state)
+    def _begin(self) -> None:
+        """Begin an access unit."""
 
-    def _unit(self, data: bytes) -> Unit:
+    def _kind(self, first: int) -> int:
+        """NAL unit type, by the first byte."""
         raise NotImplementedError
 
-    def _enter(self, closed: bool) -> None:
-        self._leading_state = None if closed else self._state
-        self._state = None
+    def _take(self, kind: int, data: Buffer, begin: int) -> H264Slice | H265Slice | None:
+        """Take note of a NAL unit; what its slice header says, if it is the first slice."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,35 +195,38 @@ class _SequenceSet:
     separate_planes: bool
 
 
-class H264(Tracker):
-    """H.264: a gap in frame_num says that a reference is missing; recovery points are entries too."""
+class H264Headers(HeaderReader):
+    """Headers of H.264."""
+
+    sets = (7, 8)
+    pictures = (1, 2, 5)
 
     def __init__(self) -> None:
-        super().__init__()
         self._sequence_sets: dict[int, _SequenceSet] = {}
         self._picture_sets: dict[int, int] = {}
-        self._frame_number: int | None = None  # of the last reference picture
-        self._order = 0  # picture order count of the last reference picture
-        self._recovery_order: int | None = None  # pictures of lower order are leading ones
+        self._recovery = False
 
-    def _unit(self, data: bytes) -> Unit:
-        recovery = False
-        for nal in nal_units(data, PARAMETER_BYTES):
-            kind = nal[0] & 31
-            if kind == 7:
-                number, values = _h264_sequence_set(_Bits(nal[1:]))
-                self._sequence_sets[number] = values
-            elif kind == 8:
-                bits = _Bits(nal[1:HEADER_BYTES])
-                number = bits.golomb()
-                self._picture_sets[number] = bits.golomb()
-            elif kind == 6:
-                recovery = recovery or _recovers_at_once(nal)
-            elif kind in (1, 2, 5):
-                return self._slice(nal[:HEADER_BYTES], kind == 5, recovery)
-        return Unit(NO_PICTURE)
+    def _begin(self) -> None:
+        self._recovery = False
 
-    def _slice(self, nal: bytes, idr: bool, recovery: bool) -> Unit:
+    def _kind(self, first: int) -> int:
+        return first & 31
+
+    def _take(self, kind: int, data: Buffer, begin: int) -> H264Slice | None:
+        if kind == 7:
+            number, values = _h264_sequence_set(_Bits(_nal(data, begin, PARAMETER_BYTES)[1:]))
+            self._sequence_sets[number] = values
+        elif kind == 8:
+            bits = _Bits(_nal(data, begin, HEADER_BYTES)[1:])
+            number = bits.golomb()
+            self._picture_sets[number] = bits.golomb()
+        elif kind == 6:
+            self._recovery = self._recovery or _recovers_at_once(_nal(data, begin, PARAMETER_BYTES))
+        elif kind in self.pictures:
+            return self._slice(_nal(data, begin, HEADER_BYTES), kind == 5)
+        return None
+
+    def _slice(self, nal: bytes, idr: bool) -> H264Slice:
         bits = _Bits(nal[1:])
         bits.golomb()
         bits.golomb()
@@ -166,80 +234,49 @@ class H264(Tracker):
         if values.separate_planes:
             bits.read(2)
         frame_number = bits.read(values.frame_number_bits)
-        field = not values.frames_only and bits.read(1)
+        field = bool(not values.frames_only and bits.read(1))
         if field:
             bits.read(1)
         if idr:
             bits.golomb()
-        reference = bool(nal[0] & 0x60)
-        order = self._picture_order(bits, values, idr)
-        if idr:
-            self._recovery_order = None
-            self._enter(closed=True)
-        else:
-            if self._missing(frame_number, values, bool(field)):
-                self.lost()
-            if recovery:
-                self._recovery_order = order
-                self._enter(closed=False)
-        leading = False
-        if self._recovery_order is not None and order is not None and not recovery:
-            leading = order < self._recovery_order
-            if not leading:
-                self._recovery_order = None  # leading pictures come before any other
-        if reference:
-            self._frame_number = frame_number
-            self._order = order or 0
-        fault = self._leading_state if leading else self._state
-        return Unit(fault, idr, idr or recovery, idr, leading, reference)
-
-    def _missing(self, frame_number: int, values: _SequenceSet, field: bool) -> bool:
-        if self._frame_number is None or values.gaps_allowed:
-            return False
-        due = (self._frame_number + 1) % (1 << values.frame_number_bits)
-        return frame_number != due and not (field and frame_number == self._frame_number)
-
-    def _picture_order(self, bits: _Bits, values: _SequenceSet, idr: bool) -> int | None:
-        """Picture order count of type 0; None of the other types, where there are no leading pictures to tell."""
-        if not values.order_bits:
-            return None
-        low, half = bits.read(values.order_bits), 1 << values.order_bits - 1
-        if idr:
-            return low
-        return self._order + (low - self._order + half) % (2 * half) - half
+        return H264Slice(
+            keyframe=idr,
+            recovery=self._recovery,
+            reference=bool(nal[0] & 0x60),
+            field=field,
+            frame_number=frame_number,
+            frame_number_bits=values.frame_number_bits,
+            gaps_allowed=values.gaps_allowed,
+            order=bits.read(values.order_bits) if values.order_bits else None,
+            order_bits=values.order_bits,
+        )
 
 
-class H265(Tracker):
-    """H.265: NAL unit types say which pictures are entries and which are leading ones."""
+class H265Headers(HeaderReader):
+    """Headers of H.265."""
+
+    sets = (32, 33, 34)
+    pictures = range(32)
 
     def __init__(self) -> None:
-        super().__init__()
         self._sub_layers = True  # until a parameter set says that there is only one
 
-    def _unit(self, data: bytes) -> Unit:
-        for nal in nal_units(data, HEADER_BYTES):
-            kind = nal[0] >> 1 & 63
-            other_layer = nal[0] & 1 or nal[1] >> 3
-            if kind == 33 and not other_layer:
-                self._sub_layers = bool(nal[2] >> 1 & 7)
-            if kind < 32 and not other_layer:
-                return self._slice(nal, kind, data)
-        return Unit(NO_PICTURE)
+    def _kind(self, first: int) -> int:
+        return first >> 1 & 63
 
-    def _slice(self, nal: bytes, kind: int, data: bytes) -> Unit:
+    def _take(self, kind: int, data: Buffer, begin: int) -> H265Slice | None:
+        nal = _nal(data, begin, HEADER_BYTES)
+        if nal[0] & 1 or nal[1] >> 3:  # another layer
+            return None
+        if kind == 33:
+            self._sub_layers = bool(nal[2] >> 1 & 7)
+        if kind >= 32:
+            return None
         if not nal[2] & 0x80:
             raise ValueError("the first slice of the picture is missing")
-        entry, closed = 16 <= kind <= 23, 16 <= kind <= 20
-        if entry:
-            self._enter(closed)
-            if kind in (16, 17, 18):
-                self._leading_state = BEFORE_KEYFRAME  # broken link: its leading pictures are never shown
-        leading = kind in (8, 9)
-        fault = self._leading_state if leading else self._state
-        if data.endswith((b"\x00\x00\x01\x48\x01", b"\x00\x00\x01\x4a\x01")):  # end of sequence: start anew behind it
-            self._state = BEFORE_KEYFRAME
+        ends = bytes(data[-5:]) in (b"\x00\x00\x01\x48\x01", b"\x00\x00\x01\x4a\x01")
         unused = kind < 16 and kind % 2 == 0 and not self._sub_layers  # no other picture of its layer refers to it
-        return Unit(fault, 16 <= kind <= 21, entry, closed, leading, not unused)
+        return H265Slice(kind, not unused, ends)
 
 
 def _recovers_at_once(nal: bytes) -> bool:

@@ -10,11 +10,12 @@ from typing import Any, Protocol
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.bitstream import Unit
-from edgefirst_ros.sensors.camera import VideoReader, codec_of
-from edgefirst_ros.sensors.groups import Encoded, GroupReader
+from edgefirst_ros.sensors.camera import VideoReader
+from edgefirst_ros.sensors.gops import Encoded, GopReader
 from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+from edgefirst_ros.sensors.tracker import H264Tracker, H265Tracker, Tracker
+from edgefirst_ros.sensors.video_message import VideoMessage, codec_of
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 
 
@@ -39,9 +40,9 @@ class Pictures(Protocol):
         """What the user should know of the decoder; empty when there is nothing."""
 
     def push(self, number: int, content: Any) -> None:
-        """Take a decoded message; of stills also why there is none."""
+        """Take a message: of video a VideoMessage, of stills the decoded message or why there is none."""
 
-    def lost(self) -> None:
+    def mark_gap(self) -> None:
         """Take note that a message before the next one is lost or cannot be read."""
 
     def keyframe(self, number: int) -> bool:
@@ -58,72 +59,80 @@ class Pictures(Protocol):
 
 
 class VideoPictures:
-    """CompressedVideo, H.264 or H.265."""
+    """CompressedVideo, H.264 or H.265.
+
+    Owns: one thread pushes, takes and skips, and alone changes it; any thread may close.
+    """
 
     def __init__(
         self,
         encoder: PictureEncoder,
         limits: Limits,
         *,
-        alone: bool,
+        keyframes_only: bool,
         decoder: str = "software",
         threads: int = 1,
         ahead: bool = True,
     ) -> None:
         self._encoder = encoder
         self._limits = limits
-        self._alone = alone
+        self._keyframes_only = keyframes_only
         self._decoder = decoder
         self._threads = threads
         self._ahead = ahead
-        self._reader: VideoReader | GroupReader | None = None
-        self._units: dict[int, Unit] = {}
-        self._faults: dict[int, MessageError] = {}
+        self._reader: VideoReader | GopReader | None = None
+        self._tracker: Tracker | None = None
+        self._pushed: dict[int, bool | MessageError] = {}
+        """Of messages neither taken nor skipped: whether they hold a keyframe, or why they cannot be used."""
 
-    def push(self, number: int, content: Any) -> None:
+    def push(self, number: int, content: VideoMessage) -> None:
         try:
-            codec = codec_of(content.format)
-            if self._reader is None:
-                self._reader = self._open(codec)
-            if codec != self._reader.codec:
+            codec = codec_of(content.form)
+            if self._reader is None or self._tracker is None:
+                self._reader, self._tracker = self._open(codec), H264Tracker() if codec == "h264" else H265Tracker()
+            if codec != self._reader.codec or content.headers is None:
                 raise MessageError(UNDECODABLE, f"{codec} in a stream of {self._reader.codec}")
         except MessageError as error:
-            self._faults[number] = error
-            self.lost()
+            self._pushed[number] = error
+            self.mark_gap()
         else:
-            self._units[number] = self._reader.push(number, content.data.tobytes())
+            unit = self._tracker.judge(content.data, content.headers)
+            self._pushed[number] = unit.keyframe
+            self._reader.push(number, unit)
 
-    def _open(self, codec: str) -> VideoReader | GroupReader:
+    def _open(self, codec: str) -> VideoReader | GopReader:
+        keyframes_only, limits = self._keyframes_only, self._limits
         if self._threads > 1 and self._decoder == "software":
             encode = self._encoder.encode if self._ahead else None
-            return GroupReader(codec, self._threads, alone=self._alone, limits=self._limits, encode=encode)
-        return VideoReader(codec, alone=self._alone, decoder=self._decoder, limits=self._limits)
+            return GopReader(codec, self._threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
+        return VideoReader(codec, keyframes_only=keyframes_only, decoder=self._decoder, limits=limits)
 
     @property
     def note(self) -> str:
         return self._reader.note if self._reader is not None else ""
 
     def close(self) -> None:
-        if isinstance(self._reader, GroupReader):
+        if isinstance(self._reader, GopReader):
             self._reader.close()
 
-    def lost(self) -> None:
-        if self._reader is not None:
-            self._reader.lost()
+    def mark_gap(self) -> None:
+        if self._tracker is not None:
+            self._tracker.mark_gap()
 
     def keyframe(self, number: int) -> bool:
-        unit = self._units.get(number)
-        return unit is not None and unit.keyframe
+        return self._pushed.get(number) is True
 
     def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        if number in self._faults:
-            return self._faults.pop(number)
+        pushed = self._pushed.get(number)
+        if isinstance(pushed, MessageError):
+            del self._pushed[number]
+            return pushed
         if self._reader is None:
             return MessageError(UNDECODABLE)
         found = self._reader.picture(number, last=last)
         if found is None:
             return None
-        self._units.pop(number, None)
+        del self._pushed[number]
         if isinstance(found, str):
             return MessageError(found)
         kind, size = f"camera.{self._encoder.form}", (found.width, found.height)
@@ -132,8 +141,7 @@ class VideoPictures:
         return Picture(kind, size, lambda: self._encoder.encode(found))
 
     def skip(self, number: int) -> None:
-        self._units.pop(number, None)
-        if self._faults.pop(number, None) is None and self._reader is not None:
+        if not isinstance(self._pushed.pop(number, None), MessageError) and self._reader is not None:
             self._reader.skip(number)
 
 
@@ -165,7 +173,7 @@ class StillPictures:
 
     note = ""
 
-    def lost(self) -> None:
+    def mark_gap(self) -> None:
         pass  # no still picture depends on another
 
     def keyframe(self, number: int) -> bool:
@@ -185,17 +193,19 @@ def pictures_of(
     schema: str,
     encoder: PictureEncoder,
     *,
-    alone: bool,
+    keyframes_only: bool,
     decoder: str,
     limits: Limits = DEFAULT_LIMITS,
     threads: int = 1,
     ahead: bool = True,
 ) -> Pictures:
-    """The pictures of a camera topic of some type; `alone` and `decoder` as for `VideoReader`.
+    """Return the pictures of a camera topic of some type; `keyframes_only` and `decoder` as for `VideoReader`.
 
     `threads`: decoders of software side by side, for where all pictures or all keyframes are wanted. `ahead`: these
     may encode a picture before it is asked for.
     """
     if schema == VIDEO:
-        return VideoPictures(encoder, limits, alone=alone, decoder=decoder, threads=threads, ahead=ahead)
+        return VideoPictures(
+            encoder, limits, keyframes_only=keyframes_only, decoder=decoder, threads=threads, ahead=ahead
+        )
     return StillPictures(schema, encoder, limits)

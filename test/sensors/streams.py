@@ -12,7 +12,9 @@ from fractions import Fraction
 import av
 import numpy as np
 
-from edgefirst_ros.sensors.groups import Encoded
+from edgefirst_ros.sensors.bitstream import H264Headers, H265Headers
+from edgefirst_ros.sensors.gops import Encoded
+from edgefirst_ros.sensors.tracker import AccessUnit, H264Tracker, H265Tracker
 from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -144,6 +146,23 @@ def stream(kind: str, frames: int = 40) -> Stream:
     return Stream(codec, tuple(data for _, data in packets), index, tuple(found[n] for n in range(frames)))
 
 
+class Judge:
+    """Reads and judges the units of one stream as they come."""
+
+    def __init__(self, codec: str) -> None:
+        self.headers = H264Headers() if codec == "h264" else H265Headers()
+        self.tracker = H264Tracker() if codec == "h264" else H265Tracker()
+        self.mark_gap = self.tracker.mark_gap
+
+    def unit(self, data: bytes) -> AccessUnit:
+        return self.tracker.judge(data, self.headers.read(data))
+
+
+def sets_of(data: bytes, codec: str) -> bytes:
+    """The parameter sets of an access unit."""
+    return Judge(codec).unit(data).sets
+
+
 def read(reader, messages, shown, *, wanted=None, lag=0):
     """{number: planes or reason} of the wanted pictures of `messages` (number -> unit; None: cannot be read).
 
@@ -152,14 +171,15 @@ def read(reader, messages, shown, *, wanted=None, lag=0):
     order = [n for n in shown if messages.get(n) is not None]
     ahead = order[::-1]
     results, pushed, previous = {}, set(), None
+    judge = Judge(reader.codec)
     waiting: list[int] = []
     for number, data in [*messages.items(), (None, None)]:
         if number is not None:
             if data is None or (previous is not None and number != previous + 1):
-                reader.lost()
+                judge.mark_gap()
             previous = number
             if data is not None:
-                reader.push(number, data)
+                reader.push(number, judge.unit(data))
                 pushed.add(number)
                 heapq.heappush(waiting, number)
         while ahead and ahead[-1] in pushed and (number is None or number >= ahead[-1] + lag):

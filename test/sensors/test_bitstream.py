@@ -6,20 +6,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import KINDS, stream
+from streams import KINDS, Judge, sets_of, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
-from edgefirst_ros.sensors.bitstream import H264, H265, nal_units, parameter_sets
+from edgefirst_ros.sensors.bitstream import START_CODE, nal_units
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
 
-def tracker(made):
-    return H264() if made.codec == "h264" else H265()
-
-
 def judged(made, left=None):
-    """{number: Unit}, only what the stream itself says."""
-    track = tracker(made)
+    """{number: AccessUnit}, only what the stream itself says."""
+    track = Judge(made.codec)
     return {n: track.unit(made.units[n]) for n in (range(len(made.units)) if left is None else left)}
 
 
@@ -81,11 +77,11 @@ def test_leading_pictures_need_the_group_before(kind):
         assert unit.fault == (BEFORE_KEYFRAME if unit.leading and n < entries[2] else None)
     leading = [n for n, unit in whole.items() if unit.leading and n < entries[2]]
     for last in (entries[1] - 1, leading[0]):  # lost before the entry, or between the leading pictures
-        track = tracker(made)
+        track = Judge(made.codec)
         faults = {}
         for n, data in enumerate(made.units):
             if n == last:
-                track.lost()
+                track.mark_gap()
             else:
                 faults[n] = track.unit(data).fault
         assert {faults[n] for n in leading if n != last} == {AFTER_LOSS}
@@ -94,14 +90,14 @@ def test_leading_pictures_need_the_group_before(kind):
 @pytest.mark.parametrize("kind", ["h264-b", "h265-b"])
 def test_what_is_said_of_a_loss(kind):
     made = stream(kind)
-    track = tracker(made)
+    track = Judge(made.codec)
     assert track.unit(made.units[5]).fault == BEFORE_KEYFRAME
-    track.lost()
+    track.mark_gap()
     assert track.unit(made.units[6]).fault == BEFORE_KEYFRAME
     assert track.unit(made.units[12]).fault is None
-    track.lost()
+    track.mark_gap()
     assert track.unit(made.units[13]).fault == AFTER_LOSS
-    assert track.unit(b"").fault == track.unit(parameter_sets(made.units[0], made.codec)).fault == NO_PICTURE
+    assert track.unit(b"").fault == track.unit(sets_of(made.units[0], made.codec)).fault == NO_PICTURE
     assert track.unit(made.units[24]).fault is None
     head = made.units[25].index(b"\0\0\1") + 4
     assert track.unit(made.units[25][: head + (0 if made.codec == "h264" else 1)]).fault in (DAMAGED, NO_PICTURE)
@@ -109,7 +105,7 @@ def test_what_is_said_of_a_loss(kind):
 
 def test_end_of_sequence_begins_anew():
     made = stream("h265-b")
-    track = H265()
+    track = Judge("hevc")
     assert track.unit(made.units[0] + b"\0\0\1\x48\1").fault is None
     assert track.unit(made.units[1]).fault == BEFORE_KEYFRAME
 
@@ -117,11 +113,16 @@ def test_end_of_sequence_begins_anew():
 def test_the_first_slice_is_missed():
     made = stream("h265-slices")
     assert all(len(heads(unit, "hevc")) > 1 for unit in made.units)
-    track = H265()
+    track = Judge("hevc")
     track.unit(made.units[0])
     second = made.units[1].index(b"\0\0\1", 6)
     assert track.unit(made.units[1][second:]).fault == DAMAGED
     assert track.unit(made.units[2]).fault == AFTER_LOSS
+
+
+def cut(data):
+    """NAL units without the zeros behind them."""
+    return [part.rstrip(b"\0") for part in data.split(START_CODE)[1:]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -130,21 +131,21 @@ def test_parameter_sets(kind):
     short = {"h264": "h264", "hevc": "h265"}[made.codec]
     for data in made.units:
         expected = split_parameter_sets(data, short)[0]
-        found = parameter_sets(data, made.codec)
-        assert [nal.rstrip(b"\0") for nal in nal_units(found)] == [nal.rstrip(b"\0") for nal in nal_units(expected)]
+        assert cut(sets_of(data, made.codec)) == cut(expected)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda nal: b"\0\0" not in nal and nal[-1]), max_size=6))
 def test_nal_units(nals):
-    assert list(nal_units(b"".join(b"\0\0\1" + nal for nal in nals))) == nals
-    assert list(nal_units(b"".join(b"\0\0\1" + nal for nal in nals), 3)) == [nal[:3] for nal in nals]
+    data = b"".join(START_CODE + nal for nal in nals)
+    assert [data[begin:].partition(START_CODE)[0] for begin in nal_units(data)] == nals
+    assert list(nal_units(memoryview(START_CODE + data + START_CODE))) == [begin + 3 for begin in nal_units(data)]
 
 
 @settings(max_examples=200)
 @given(st.sampled_from(sorted(KINDS)), st.data())
 def test_any_bytes_are_judged(kind, data):
     made = stream(kind)
-    track = tracker(made)
+    track = Judge(made.codec)
     for n in range(3):
         unit = bytearray(made.units[n][: data.draw(st.integers(0, 120))])
         for _ in range(data.draw(st.integers(0, 4))):

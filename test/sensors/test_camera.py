@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import KINDS, encode, plainly, planes, read, stream
+from streams import KINDS, Judge, encode, plainly, planes, read, sets_of, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, NO_OUTPUT, NO_PICTURE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors import camera
-from edgefirst_ros.sensors.bitstream import H264, H265, parameter_sets
-from edgefirst_ros.sensors.camera import VideoReader, codec_of
+from edgefirst_ros.sensors.camera import VideoReader
+from edgefirst_ros.sensors.video_message import codec_of
 
 REPEATED = [kind for kind in KINDS if not kind.endswith("-once")]
 """Kinds whose parameter sets come with every keyframe."""
@@ -64,7 +64,7 @@ BEHIND = b"\xff" * 1024
 
 def groups(made):
     """Per unit, the entry from which it can be decoded on its own, as the whole stream shows."""
-    track = H264() if made.codec == "h264" else H265()
+    track = Judge(made.codec)
     units = [track.unit(data) for data in made.units]
     entries, starts = [], []
     for n, unit in enumerate(units):
@@ -202,7 +202,7 @@ def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
 def test_parameter_sets_that_come_once(kind):
     made = stream(kind)
     groups_begin = [n for n, start in enumerate(groups(made)) if n == start]
-    sets, second = parameter_sets(made.units[0], made.codec), groups_begin[1]
+    sets, second = sets_of(made.units[0], made.codec), groups_begin[1]
     ahead = {-1: sets, **dict(enumerate(made.units))}  # in a message of their own; the picture's own ones are gone
     ahead[0] = made.units[0][len(sets) - 3 :] if made.codec == "hevc" else made.units[0]
     for messages in (ahead, {n: ahead[n] for n in ahead if n not in (0, 3)}, {**ahead, 4: ahead[4][:60]}):
@@ -258,8 +258,9 @@ def test_reasons(kind):
         (21, 22, 23, *range(27, 36)), AFTER_LOSS
     )
     reader = VideoReader(made.codec)
-    assert reader.push(0, made.units[0]).keyframe
-    reader.push(1, b"\0\0\1\x09\x10" if made.codec == "h264" else b"\0\0\1\x46\1\x50")
+    judge = Judge(made.codec)
+    reader.push(0, judge.unit(made.units[0]))
+    reader.push(1, judge.unit(b"\0\0\1\x09\x10" if made.codec == "h264" else b"\0\0\1\x46\1\x50"))
     assert reader.picture(1) == NO_PICTURE
     assert planes(reader.picture(0, last=True)) == made.pictures[0]
     with pytest.raises(ValueError, match="no unit 0"):
@@ -298,9 +299,8 @@ def test_keyframes_alone(kind, fed):
     entries = {n for n, start in enumerate(groups(made)) if n == start}
     for lag in (0, 3, 30):
         fed.clear()
-        found = read(
-            VideoReader(made.codec, alone=True), dict(enumerate(made.units)), made.shown, wanted=entries, lag=lag
-        )
+        reader = VideoReader(made.codec, keyframes_only=True)
+        found = read(reader, dict(enumerate(made.units)), made.shown, wanted=entries, lag=lag)
         assert found == {n: made.pictures[n] for n in entries}
         assert sorted(entries) == fed
 
@@ -315,8 +315,7 @@ def test_nothing_wanted_nothing_decoded(fed):
 # ---- memory ------------------------------------------------------------------------------------
 def kept(reader):
     """Things a reader holds."""
-    held = (reader._waiting, reader._inside, reader._pictures, reader._faults, reader._skipped)
-    return sum(map(len, held)) + (len(reader._prefix) + len(reader._sets)) // 1000
+    return len(reader._flights) + (len(reader._prefix) + len(reader._decoder._sets)) // 1000
 
 
 def grey(index, size):
@@ -334,20 +333,20 @@ def long_streams():
 
 
 @pytest.mark.parametrize("name", ["groups", "endless"])
-@pytest.mark.parametrize("mode", ["all", "tenth", "alone", "none", "lost", "damaged", "hurt and skipped", "empty"])
+@pytest.mark.parametrize("mode", ["all", "tenth", "keyframes", "none", "lost", "damaged", "hurt and skipped", "empty"])
 def test_nothing_grows(long_streams, monkeypatch, name, mode):
     monkeypatch.setattr(camera, "LARGEST_BACKLOG", 150_000)
-    reader = VideoReader("h264", alone=mode == "alone")
-    largest, given = 0, 0
+    reader = VideoReader("h264", keyframes_only=mode == "keyframes")
+    judge, largest, given = Judge("h264"), 0, 0
     for n, data in enumerate(long_streams[name]):
         if mode == "lost" and n % 50 == 7:
-            reader.lost()
+            judge.mark_gap()
         elif mode in ("damaged", "hurt and skipped") and n % 50 == 7:
-            reader.push(n, data[: len(data) // 2])
+            reader.push(n, judge.unit(data[: len(data) // 2]))
         elif mode == "empty" and n % 2:
-            reader.push(n, parameter_sets(long_streams[name][0], "h264"))
+            reader.push(n, judge.unit(sets_of(long_streams[name][0], "h264")))
         else:
-            reader.push(n, data)
+            reader.push(n, judge.unit(data))
         asked = n - 10
         lost = mode == "lost" and asked % 50 == 7
         if asked < 0 or lost:
@@ -355,7 +354,7 @@ def test_nothing_grows(long_streams, monkeypatch, name, mode):
         wanted = {
             "tenth": asked % 10 == 0,
             "hurt and skipped": asked % 50 == 49,
-            "alone": name == "groups" and asked % 12 == 0,
+            "keyframes": name == "groups" and asked % 12 == 0,
             "none": False,
         }.get(mode, True)
         if wanted:
@@ -366,7 +365,7 @@ def test_nothing_grows(long_streams, monkeypatch, name, mode):
     expected = {
         "all": 2900,
         "tenth": 290,
-        "alone": 240 if name == "groups" else 0,
+        "keyframes": 240 if name == "groups" else 0,
         "none": 0,
         "hurt and skipped": 0 if name == "endless" else 1,
     }
@@ -383,9 +382,9 @@ def test_codecs_by_name():
 
 def test_the_last_pictures_always_come():
     made = stream("h265-b")
-    reader = VideoReader("hevc")
+    reader, judge = VideoReader("hevc"), Judge("hevc")
     for n in range(15):
-        reader.push(n, made.units[n])
+        reader.push(n, judge.unit(made.units[n]))
     results = [reader.picture(n, last=True) for n in sorted(range(15), key=made.index.__getitem__)]
     assert NO_OUTPUT not in [r for r in results if isinstance(r, str)]
     assert all(results)

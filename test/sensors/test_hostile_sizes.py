@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from edgefirst.schemas import edgefirst_msgs, sensor_msgs, std_msgs
 from PIL import Image
-from streams import stream
+from streams import Judge, stream
 from test_cloud import LIDAR, encoded
 from test_cloud import message as cloud
 from test_pictures import compressed, raw
@@ -78,7 +78,9 @@ def test_stills_of_twelve_pixels_pass_a_limit_of_twelve_only(schema, content):
     found = []
     for pixels in (12, 11):
         limits = Limits(picture_pixels=pixels)
-        pictures = pictures_of(schema, PictureEncoder("jpeg", 90), alone=False, decoder="software", limits=limits)
+        pictures = pictures_of(
+            schema, PictureEncoder("jpeg", 90), keyframes_only=False, decoder="software", limits=limits
+        )
         pictures.push(0, content)
         found.append(pictures.take(0, last=True))
     assert isinstance(found[0], Picture)
@@ -91,9 +93,9 @@ def test_video_over_the_limit_is_not_decoded(kind):
     """The coded picture counts: 96 lines are a multiple of 16, so it has just the pixels that are shown."""
     made = stream(kind)
     for pixels, fine in ((128 * 96, True), (128 * 96 - 1, False)):
-        reader = VideoReader(made.codec, limits=Limits(picture_pixels=pixels))
+        reader, judge = VideoReader(made.codec, limits=Limits(picture_pixels=pixels)), Judge(made.codec)
         for number, unit in enumerate(made.units[:3]):
-            reader.push(number, unit)
+            reader.push(number, judge.unit(unit))
         found = [reader.picture(number, last=True) for number in range(3)]
         assert all(isinstance(picture, str) is not fine for picture in found)
         assert fine or found[0] == DAMAGED

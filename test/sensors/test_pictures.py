@@ -12,14 +12,24 @@ from PIL import Image
 from streams import painted, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, NO_PICTURE, UNDECODABLE
+from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, pictures_of
+from edgefirst_ros.sensors.video_message import ReferenceParser
 from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, VIDEO
 from edgefirst_ros.synthetic.barcode import read_bar_code
 
 
-def video(data, form="h264"):
-    return foxglove_msgs.CompressedVideo(builtin_interfaces.Time(1, 0), "camera", np.frombuffer(data, np.uint8), form)
+@pytest.fixture
+def video():
+    """Function that gives the next message of a camera as it comes to its pictures."""
+    parser, stamp = ReferenceParser(), builtin_interfaces.Time(1, 0)
+
+    def parsed(data, form="h264"):
+        content = foxglove_msgs.CompressedVideo(stamp, "camera", np.frombuffer(data, np.uint8), form)
+        return parser.parse(Message("/camera/h264", VIDEO, 1, 1, 1, content.to_bytes()))
+
+    return parsed
 
 
 def compressed(data, form="jpeg"):
@@ -31,8 +41,8 @@ def raw(rgb, encoding="rgb8"):
     return sensor_msgs.Image(std_msgs.Header(frame_id=""), height, width, encoding, 0, 3 * width, rgb.reshape(-1))
 
 
-def made(schema, form="jpeg", alone=False):
-    return pictures_of(schema, PictureEncoder(form, 90), alone=alone, decoder="software")
+def made(schema, form="jpeg", keyframes_only=False):
+    return pictures_of(schema, PictureEncoder(form, 90), keyframes_only=keyframes_only, decoder="software")
 
 
 def image(data):
@@ -41,7 +51,7 @@ def image(data):
 
 @pytest.mark.parametrize(("kind", "form"), [("h264-b", "h264"), ("h265-open", "h265")])
 @pytest.mark.parametrize("member", ["jpeg", "png"])
-def test_video(kind, form, member):
+def test_video(kind, form, member, video):
     units = stream(kind)
     pictures = made(VIDEO, member)
     for n, data in enumerate(units.units):
@@ -55,7 +65,7 @@ def test_video(kind, form, member):
         assert read_bar_code(np.asarray(found)) == units.index[n]
 
 
-def test_video_with_faults():
+def test_video_with_faults(video):
     units = stream("h264-b").units
     pictures = made(VIDEO)
     for unknown in (video(units[0], "vp9"), video(b"", "")):
@@ -73,13 +83,13 @@ def test_video_with_faults():
         assert isinstance(pictures.take(n, last=True), Picture)
     assert [pictures.take(n, last=False).reason for n in (5, 6)] == [UNDECODABLE, AFTER_LOSS]
     pictures.push(12, video(units[12], " H264"))
-    pictures.lost()
+    pictures.mark_gap()
     pictures.push(14, video(units[14]))
     assert isinstance(pictures.take(12, last=True), Picture)
     assert pictures.take(14, last=True).reason == AFTER_LOSS
 
 
-def test_an_unreadable_message_is_a_loss():
+def test_an_unreadable_message_is_a_loss(video):
     units = stream("h265-b").units  # nothing in H.265 itself says that one is missing
     pictures = made(VIDEO)
     for n, form in enumerate(["h265", "vp9", "h265"]):
@@ -87,26 +97,25 @@ def test_an_unreadable_message_is_a_loss():
     assert [pictures.take(n, last=True).reason for n in (1, 2)] == [UNDECODABLE, AFTER_LOSS]
 
 
-def test_more_is_needed_or_not():
+def test_more_is_needed_or_not(video):
     units = stream("h264-b").units
     pictures = made(VIDEO)
     pictures.push(0, video(units[0]))
     assert pictures.take(0, last=False) is None
     assert isinstance(pictures.take(0, last=True), Picture)
-    alone = made(VIDEO, alone=True)
-    alone.push(0, video(units[0]))
-    assert isinstance(alone.take(0, last=False), Picture)
+    keyframes = made(VIDEO, keyframes_only=True)
+    keyframes.push(0, video(units[0]))
+    assert isinstance(keyframes.take(0, last=False), Picture)
 
 
-def test_nothing_grows():
+def test_nothing_grows(video):
     units = stream("h264-b").units
     pictures = made(VIDEO)
     for n in range(960):
         pictures.push(n, video(units[n % 36], "h264" if n % 36 != 7 else "vp9"))
         if n >= 10:
             pictures.skip(n - 10) if n % 3 else pictures.take(n - 10, last=True)
-    assert len(pictures._units) <= 10
-    assert len(pictures._faults) <= 1
+    assert len(pictures._pushed) <= 10
 
 
 def test_stills_pass_through():
@@ -122,7 +131,7 @@ def test_stills_pass_through():
         pictures.push(n, compressed(file.getvalue()[:-20]))
         assert pictures.take(n, last=False).reason == UNDECODABLE
     pictures.push(9, compressed(b""))
-    pictures.lost()
+    pictures.mark_gap()
     assert pictures.take(9, last=False).reason == UNDECODABLE
 
 
@@ -140,10 +149,10 @@ def test_raw_images():
 @pytest.mark.parametrize(
     ("decoder", "says"), [("v4l2m2m", "h264_v4l2m2m cannot be opened"), ("auto", ""), ("software", "")]
 )
-def test_without_a_hardware_decoder_software_decodes(decoder, says):
+def test_without_a_hardware_decoder_software_decodes(decoder, says, video):
     """No machine that runs the tests has one; what hardware gives is not tested."""
     units = stream("h264-b")
-    pictures = pictures_of(VIDEO, PictureEncoder("jpeg", 90), alone=False, decoder=decoder)
+    pictures = pictures_of(VIDEO, PictureEncoder("jpeg", 90), keyframes_only=False, decoder=decoder)
     for n, data in enumerate(units.units):
         pictures.push(n, video(data))
     assert isinstance(pictures.take(0, last=True), Picture)

@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of pictures decoded side by side give what one decoder gives, whatever is lost, damaged or asked for."""
+"""GOPs decoded side by side give what one decoder gives, whatever is lost, damaged or asked for."""
 
 from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 
 import av
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import KINDS, SIZE, encode, plainly, planes, read, stream
+from streams import KINDS, SIZE, Judge, encode, plainly, planes, read, sets_of, stream
 from test_camera import damaged
 
-from edgefirst_ros.sensors import groups
-from edgefirst_ros.sensors.bitstream import H264, H265, parameter_sets
+from edgefirst_ros.sensors import gops
 from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.groups import GroupReader, _size
+from edgefirst_ros.sensors.gops import GopReader, _size
 
 
 @pytest.fixture(autouse=True)
 def tight(monkeypatch):
-    """Groups as short as can be, and little room, so that threads wait for one another all the time."""
+    """GOPs as short as can be, and little room, so that threads wait for one another all the time."""
     av.logging.set_level(av.logging.WARNING)
     av.logging.set_skip_repeated(False)
-    monkeypatch.setattr(groups, "SHORTEST", 1)
-    monkeypatch.setattr(groups, "AHEAD_BYTES", 40_000)
-    monkeypatch.setattr(groups, "AHEAD_UNITS", 5)
+    monkeypatch.setattr(gops, "SHORTEST", 1)
+    monkeypatch.setattr(gops, "AHEAD_BYTES", 40_000)
+    monkeypatch.setattr(gops, "AHEAD_UNITS", 5)
 
 
-def by_groups(made, messages, threads=3, encode=None, **asked):
-    reader = GroupReader(made.codec, threads, encode=encode)
+def side_by_side(made, messages, threads=3, encode=None, **asked):
+    reader = GopReader(made.codec, threads, encode=encode)
     try:
         return read(reader, messages, made.shown, **asked)
     finally:
@@ -41,7 +41,7 @@ def by_groups(made, messages, threads=3, encode=None, **asked):
 @pytest.mark.parametrize(("threads", "lag", "encode"), [(2, 0, None), (3, 17, planes), (20, 99, None)])
 def test_whole_streams(kind, threads, lag, encode):
     made = stream(kind)
-    assert by_groups(made, dict(enumerate(made.units)), threads, encode, lag=lag) == dict(enumerate(made.pictures))
+    assert side_by_side(made, dict(enumerate(made.units)), threads, encode, lag=lag) == dict(enumerate(made.pictures))
 
 
 @settings(max_examples=150)
@@ -51,13 +51,13 @@ def test_any_damage_loss_and_choice(kind, seed, lag):
     messages, altered = dict(enumerate(made.units)), False
     for n in rng.sample(range(len(made.units)), rng.choice([0, 1, 3])):
         messages[n] = damaged(made.units[n], rng)
-        altered |= parameter_sets(messages[n], made.codec) != parameter_sets(made.units[n], made.codec)
+        altered |= sets_of(messages[n], made.codec) != sets_of(made.units[n], made.codec)
     for n in rng.sample(range(len(made.units)), rng.choice([0, 1, 3])):
         messages[n] = None
     for n in rng.sample(range(len(made.units)), rng.choice([0, 2])):
         del messages[n]
     wanted = None if rng.random() < 0.7 else set(rng.sample(range(40), 25))
-    found = by_groups(made, messages, encode=rng.choice([None, planes]), lag=lag, wanted=wanted)
+    found = side_by_side(made, messages, encode=rng.choice([None, planes]), lag=lag, wanted=wanted)
     one = read(VideoReader(made.codec), messages, made.shown, lag=lag, wanted=wanted)
     assert found.keys() == one.keys()
     # What a decoder makes of damage that it does not notice depends on what it did before.
@@ -71,10 +71,10 @@ def test_any_damage_loss_and_choice(kind, seed, lag):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "refresh" not in kind])
 @pytest.mark.parametrize("lag", [0, 3, 30])
 def test_keyframes_alone(kind, lag, monkeypatch):
-    monkeypatch.setattr(groups, "SHORTEST_ALONE", 1 + lag % 2)
-    made, track = stream(kind, 60), H264() if kind.startswith("h264") else H265()
+    monkeypatch.setattr(gops, "SHORTEST_KEYFRAMES_ONLY", 1 + lag % 2)
+    made, track = stream(kind, 60), Judge(stream(kind).codec)
     keyframes = {n for n, data in enumerate(made.units) if track.unit(data).keyframe}
-    reader = GroupReader(made.codec, 2, alone=True)
+    reader = GopReader(made.codec, 2, keyframes_only=True)
     found = read(reader, dict(enumerate(made.units)), made.shown, wanted=keyframes, lag=lag)
     reader.close()
     assert found == {n: made.pictures[n] for n in keyframes}
@@ -84,42 +84,42 @@ def test_keyframes_alone(kind, lag, monkeypatch):
 def test_pictures_may_be_asked_for_in_any_order(kind):
     made, rng = stream(kind), random.Random(1)
     for _ in range(5):
-        reader = GroupReader(made.codec, 2)
+        reader, judge = GopReader(made.codec, 2), Judge(made.codec)
         for number, data in enumerate(made.units):
-            reader.push(number, data)
+            reader.push(number, judge.unit(data))
         order = rng.sample(range(40), 40)
         found = {n: planes(reader.picture(n, last=True)) for n in order}
         reader.close()
         assert found == dict(enumerate(made.pictures))
 
 
-def test_groups_are_decoded_side_by_side(monkeypatch):
-    """Two decoders are inside a group at the same time: each waits until the other is there too."""
+def test_gops_are_decoded_side_by_side(monkeypatch):
+    """Two decoders are inside a GOP at the same time: each waits until the other is there too."""
     made, both = stream("h264"), threading.Barrier(2, timeout=20)
     inside = VideoReader.push
 
     def push(self, number, *unit):
-        if number in (13, 25):  # the second unit of two groups that follow one another
+        if number in (13, 25):  # the second unit of two GOPs that follow one another
             both.wait()
         return inside(self, number, *unit)
 
     monkeypatch.setattr(VideoReader, "push", push)
-    monkeypatch.setattr(groups, "AHEAD_UNITS", 32)
-    assert by_groups(made, dict(enumerate(made.units)), 2) == dict(enumerate(made.pictures))
+    monkeypatch.setattr(gops, "AHEAD_UNITS", 32)
+    assert side_by_side(made, dict(enumerate(made.units)), 2) == dict(enumerate(made.pictures))
 
 
 def test_what_is_held_is_bounded(monkeypatch):
-    """Nobody asks: one picture a thread beyond what there is room for at most, and no group beyond the threads'."""
+    """Nobody asks: one picture a thread beyond what there is room for at most, and no GOP beyond the threads'."""
     made = stream("h264", 120)
     size = len(plainly("h264", dict(enumerate(made.units[:2])))[0][0])
-    monkeypatch.setattr(groups, "AHEAD_BYTES", 3 * size)
-    reader = GroupReader("h264", 2)
+    monkeypatch.setattr(gops, "AHEAD_BYTES", 3 * size)
+    reader, judge = GopReader("h264", 2), Judge("h264")
     for number, data in enumerate(made.units):
-        reader.push(number, data)
+        reader.push(number, judge.unit(data))
     for _ in range(100):
         threading.Event().wait(0.01)
-        held = {id(group): len(group.found) for group in reader._of.values() if group.found}
-    assert 6 <= sum(held.values()) <= 8
+        held = Counter(id(flight.gop) for flight in list(reader._flights.values()) if flight.found is not None)
+    assert 6 <= held.total() <= 8
     assert len(held) == 2
     assert planes(reader.picture(0)) == made.pictures[0]
     reader.close()
@@ -127,15 +127,15 @@ def test_what_is_held_is_bounded(monkeypatch):
         reader.picture(119, last=True)
 
 
-def test_all_groups_together_hold_no_more():
-    """Every unit a keyframe, and nobody asks: finished groups must not make room for further ones."""
+def test_all_gops_together_hold_no_more():
+    """Every unit a keyframe, and nobody asks: finished GOPs must not make room for further ones."""
     packets = encode("h264", "keyint=1:threads=1", 60)
-    reader = GroupReader("h264", 2)
+    reader, judge = GopReader("h264", 2), Judge("h264")
     for number, (_, data) in enumerate(packets):
-        reader.push(number, data)
+        reader.push(number, judge.unit(data))
     for _ in range(100):
         threading.Event().wait(0.01)
-    held = sum(_size(found) for group in set(reader._of.values()) for found in group.found.values())
+    held = sum(_size(flight.found) for flight in reader._flights.values() if flight.found is not None)
     assert held < 2 * 40_000 + 3 * 20_000
     assert all(not isinstance(reader.picture(number, last=True), str) for number in range(60))
     reader.close()
@@ -148,10 +148,10 @@ def test_a_picture_is_encoded_by_the_thread_that_decoded_it():
         threads.add(threading.current_thread().name)
         return planes(frame)
 
-    assert by_groups(made, dict(enumerate(made.units)), 2, encode_here) == dict(enumerate(made.pictures))
+    assert side_by_side(made, dict(enumerate(made.units)), 2, encode_here) == dict(enumerate(made.pictures))
     assert all(name.startswith("decode") for name in threads)
-    reader = GroupReader("h264", 2, encode=encode_here)
-    reader.push(0, made.units[0])
+    reader = GopReader("h264", 2, encode=encode_here)
+    reader.push(0, Judge("h264").unit(made.units[0]))
     found = reader.picture(0, last=True)
     assert (found.width, found.height) == SIZE
     reader.close()
@@ -161,8 +161,8 @@ def test_what_an_encoder_raises_is_raised_where_the_picture_is_asked_for():
     def refuse(frame):
         raise MemoryError("no more")
 
-    reader = GroupReader("h264", 2, encode=refuse)
-    reader.push(0, stream("h264").units[0])
+    reader = GopReader("h264", 2, encode=refuse)
+    reader.push(0, Judge("h264").unit(stream("h264").units[0]))
     with pytest.raises(MemoryError, match="no more"):
         reader.picture(0, last=True)
     reader.close()
@@ -171,10 +171,10 @@ def test_what_an_encoder_raises_is_raised_where_the_picture_is_asked_for():
 @pytest.mark.parametrize("kind", ["h264-once", "h265-once"])
 def test_a_broken_parameter_set_does_not_hide_those_behind_it(kind):
     made = stream(kind)
-    broken = parameter_sets(made.units[0], made.codec)[:7]
+    broken = sets_of(made.units[0], made.codec)[:7]
     messages = {-2: broken, **dict(enumerate(made.units))}
     one = read(VideoReader(made.codec), messages, [-2, *made.shown])
-    reader = GroupReader(made.codec, 2)
+    reader = GopReader(made.codec, 2)
     found = read(reader, messages, [-2, *made.shown])
     reader.close()
     assert found == one
@@ -186,8 +186,8 @@ def test_a_fault_in_a_thread_is_raised_where_the_picture_is_asked_for(monkeypatc
         raise MemoryError("no more")
 
     monkeypatch.setattr(VideoReader, "push", push)
-    reader = GroupReader("h264", 2)
-    reader.push(0, stream("h264").units[0])
+    reader = GopReader("h264", 2)
+    reader.push(0, Judge("h264").unit(stream("h264").units[0]))
     with pytest.raises(MemoryError, match="no more"):
         reader.picture(0, last=True)
     reader.close()

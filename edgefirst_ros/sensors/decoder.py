@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libavcodec for one video stream: pictures under the number of the unit they came in, and whether it complained."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sensors.bitstream import START_CODE, Buffer, with_sets
+
+HARMLESS = (
+    "mmco: unref short failure",  # a picture was to be forgotten that is already
+    "number of reference frames",  # more are kept than announced; the oldest is dropped
+    "Increasing reorder buffer",  # output order only
+)
+"""What libavcodec says at level error without any harm to a picture."""
+HARMFUL = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s")
+"""What it says only as a warning: of a slice of H.265 that breaks off, where the rest is what another picture left.
+It says the same of messages beside the picture, which cameras fill as they like."""
+BEYOND = b"\xff" * 1024
+"""What stands behind each unit of H.265: a slice that was cut goes on in it, mostly as coefficients that cannot be.
+libavcodec does not look where a slice ends, and decodes zeros for the rest of the picture without a word."""
+
+
+class Decoder:
+    """A decoder of one thread, so that what it complains about can be laid at the door of the unit it was given.
+
+    `codec`: h264 or hevc. `kind`: software, v4l2m2m (the hardware's, or software where it cannot be opened, which
+    `note` then says), or auto (the same without a word). Nothing is allocated for pictures of more than
+    `limits.picture_pixels` pixels: their units count as damaged.
+    """
+
+    def __init__(self, codec: str, kind: str = "software", limits: Limits = DEFAULT_LIMITS) -> None:
+        import av
+
+        av.logging.set_level(av.logging.WARNING)  # without a level nothing can be captured
+        av.logging.set_skip_repeated(False)  # the same complaint about two units is two complaints
+        logging.getLogger("libav").setLevel(logging.ERROR)  # warnings of others, about nothing that matters here
+        self.codec = codec
+        self.note = ""
+        self._limits = limits
+        self._hardware = kind != "software"
+        self._asked_for = kind == "v4l2m2m"
+        self._hurt = False  # it met damage: what it keeps of that may show in any later picture
+        self._sets = b""  # parameter sets of all units so far
+        self._context = self._open()
+
+    def learn(self, sets: bytes) -> None:
+        """Keep parameter sets for a decoder opened anew, whether those decoded now read them or not."""
+        self._sets = with_sets(self._sets, sets)
+
+    def decode(self, data: Buffer, number: int | None) -> tuple[list[Any], bool]:
+        """Decode a unit with its number as pts; (pictures that come out, whether it went in without complaint).
+
+        Pictures are av.VideoFrame. Parameter sets by themselves have no number: they may be damaged though the unit
+        behind them is not.
+        """
+        import av
+
+        whole: Any = data if self._hardware else _with_end(data, self.codec)
+        packet = av.Packet(whole)
+        packet.pts = packet.dts = number
+        frames: list[Any] = []
+        clean = True
+        with av.logging.Capture() as log:
+            try:
+                frames = self._context.decode(packet)
+            except av.FFmpegError:
+                clean = False
+        clean = clean and not any(_harms(level, text) for level, _, text in log)
+        self._hurt = self._hurt or (number is not None and not clean)
+        return frames, clean
+
+    def drain(self) -> list[Any]:
+        """All pictures that are still inside; afterwards only `restart` may come."""
+        import av
+
+        with av.logging.Capture():
+            try:
+                frames: list[Any] = self._context.decode(None)
+            except av.FFmpegError:  # what does not come out is missed by number
+                frames = []
+        return frames
+
+    def restart(self) -> None:
+        """Forget all pictures: it can go on with an entry only."""
+        if self._hurt:  # flushing does not clear all: coefficients left of a broken block go into the next one
+            self._context = self._open()
+            if self._sets:
+                self.decode(self._sets, None)
+        else:
+            self._context.flush_buffers()
+        self._hurt = False
+
+    def _open(self) -> Any:
+        import av
+
+        if self._hardware:
+            name = f"{self.codec}_v4l2m2m"
+            try:
+                with av.logging.Capture():
+                    hardware: Any = av.CodecContext.create(name, "r")
+                    hardware.open()
+                return hardware
+            except (av.FFmpegError, ValueError) as error:
+                self._hardware = False
+                if self._asked_for:
+                    self.note = f"the decoder {name} cannot be opened ({error}): video is decoded in software"
+        decoder: Any = av.CodecContext.create(self.codec, "r")
+        decoder.thread_count = 1
+        # strict: hold back as many pictures for reordering as the stream may need
+        decoder.options = {"strict": "1", "max_pixels": str(self._limits.picture_pixels)}
+        return decoder
+
+
+def _harms(level: int, text: str) -> bool:
+    """Whether what libavcodec says means that a picture is not as it was."""
+    import av
+
+    if level > av.logging.ERROR:
+        return HARMFUL.match(text) is not None
+    return not any(harmless in text for harmless in HARMLESS)
+
+
+def _with_end(data: Buffer, codec: str) -> Buffer:
+    """An access unit of which libavcodec mostly notices where it was cut, if it ends with a slice."""
+    if codec != "hevc":
+        return data
+    longer = b"".join((data, BEYOND))
+    last = longer.rfind(START_CODE, 0, len(data))
+    slice_last = 0 <= last < len(data) - 3 and longer[last + 3] >> 1 & 63 < 32
+    return longer if slice_last else data

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Video of which all pictures or all keyframes are wanted: GOPs coded side by side, given out as asked for.
+
+A GOP (group of pictures) begins with a unit behind which nothing refers to what came before it, so each has a
+`VideoReader` of its own, and the pictures are those that one reader would give for the whole stream. Only where
+parameter sets are damaged the one may withhold a picture that the other gives.
+
+A picture is encoded by the thread that decoded it, while it lies in the cache of its core.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sensors.bitstream import with_sets
+from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader
+from edgefirst_ros.sensors.tracker import AccessUnit
+
+MOST_THREADS = 16
+"""Each holds a decoder, and messages of a second or so wait for the pictures it is ahead by."""
+AHEAD_BYTES = 48 << 20
+"""Of pictures a thread, that are held while others are asked for: 16 of 1920 x 1080 where they are not encoded."""
+AHEAD_UNITS = 32
+"""Units a thread that are taken in before their pictures are waited for: what belongs to them is held for so long."""
+SHORTEST = 8
+"""Units a GOP has at least, so that a stream of keyframes does not become as many decoders."""
+SHORTEST_KEYFRAMES_ONLY = 2
+"""The same where only keyframes are decoded: seconds may lie between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A picture as the bytes of its file; width and height in pixels."""
+
+    width: int
+    height: int
+    data: bytes
+
+
+class _GopState(Enum):
+    """What the thread of a GOP does."""
+
+    QUEUED = auto()
+    """No thread has it yet."""
+    DECODING = auto()
+    STARVED = auto()
+    """It waits for more units."""
+
+
+@dataclass(slots=True)
+class _Gop:
+    """What is decoded by one reader.
+
+    Owns: all fields are read and changed under the lock of the `GopReader`.
+    """
+
+    units: deque[tuple[_Flight, AccessUnit]] = field(default_factory=deque)
+    """Those its thread has not taken yet."""
+    taken_in: int = 0
+    held: int = 0
+    """Bytes of its pictures that are found and not taken."""
+    state: _GopState = _GopState.QUEUED
+    complete: bool = False
+    """No more units come."""
+    error: BaseException | None = None
+    """What its thread raised."""
+
+
+class _State(Enum):
+    """How far a unit is."""
+
+    PENDING = auto()
+    FOUND = auto()
+    """There is a picture, or the reason why there is none."""
+    SKIPPED = auto()
+    """Nobody wants its picture."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A unit that was pushed and whose picture was not taken.
+
+    Owns: changed under the lock of the `GopReader`; its thread may look without whether it is skipped.
+    """
+
+    number: int
+    gop: _Gop
+    state: _State = _State.PENDING
+    found: Any = None
+
+
+class GopReader:
+    """As `VideoReader`, by `threads` decoders in software (at most 16); `close` ends them.
+
+    `picture` gives None also where more units may be pushed while the picture is in the making. `keyframes_only`: only
+    these are asked for. With `encode`, a function that makes a file of an av.VideoFrame, pictures are `Encoded`.
+
+    Owns: one thread pushes, asks and skips, and alone changes `_last` and `_sets`; any thread may close. What the
+    threads of the GOPs share with it is changed under `_changed`, which is notified of each change.
+    """
+
+    note = ""
+
+    def __init__(
+        self,
+        codec: str,
+        threads: int,
+        *,
+        keyframes_only: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        encode: Callable[[Any], bytes] | None = None,
+    ) -> None:
+        self.codec = codec
+        self._encode = encode
+        self._keyframes_only = keyframes_only
+        self._limits = limits
+        self._threads = min(threads, MOST_THREADS)
+        self._pool = ThreadPoolExecutor(self._threads, "decode")
+        self._changed = threading.Condition()
+        self._flights: dict[int, _Flight] = {}  # pushed, neither taken nor skipped
+        self._last: _Gop | None = None
+        self._sets = b""  # parameter sets of all units so far
+        self._waiting_bytes = 0
+        self._held = 0  # bytes of pictures found, of all GOPs
+        self._asked: _Gop | None = None  # the GOP whose picture is waited for
+        self._closed = False
+
+    # ---- units ---------------------------------------------------------------------------
+    def push(self, number: int, unit: AccessUnit) -> None:
+        """Take the next access unit in decode order; numbers must rise."""
+        gop = self._last
+        if unit.keyframe or not self._keyframes_only:
+            shortest = SHORTEST_KEYFRAMES_ONLY if self._keyframes_only else SHORTEST
+            if gop is None or (unit.entry and unit.closed and gop.taken_in >= shortest):
+                gop = self._begin()
+            with self._changed:
+                flight = self._flights[number] = _Flight(number, gop)
+                gop.units.append((flight, unit))
+                gop.taken_in += 1
+                self._waiting_bytes += len(unit.data)
+                self._changed.notify_all()
+        self._sets = with_sets(self._sets, unit.sets)
+
+    def _begin(self) -> _Gop:
+        self._end()
+        gop = self._last = _Gop()
+        self._pool.submit(self._decode, gop, self._sets)
+        return gop
+
+    def _end(self) -> None:
+        """No more units come for the last GOP."""
+        if self._last is not None:
+            with self._changed:
+                self._last.complete = True
+                self._changed.notify_all()
+
+    # ---- pictures ------------------------------------------------------------------------
+    def picture(self, number: int, *, last: bool = False) -> Any:
+        """Take the picture of a message: as `VideoReader.picture`.
+
+        Raises what was raised while it was made, and ValueError where the reader is closed.
+        """
+        if last:
+            self._end()
+        flight = self._flights[number]
+        gop = flight.gop
+        with self._changed:
+            while flight.state is not _State.FOUND:
+                if gop.error is not None:
+                    raise gop.error
+                if self._closed:
+                    raise ValueError("the reader is closed")
+                starved = gop.state is _GopState.STARVED and not gop.complete
+                if not last and (starved or self._more()):
+                    return None
+                self._asked = gop
+                self._changed.notify_all()
+                self._changed.wait()
+            self._asked = None
+            return self._take(flight)
+
+    def _more(self) -> bool:
+        """Whether more units can be taken in before pictures are waited for."""
+        return len(self._flights) < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
+
+    def skip(self, number: int) -> None:
+        """Say that the picture of a message is not wanted."""
+        with self._changed:
+            flight = self._flights.get(number)
+            if flight is None:
+                return
+            if flight.state is _State.FOUND:
+                self._take(flight)
+            else:
+                flight.state = _State.SKIPPED
+                del self._flights[number]
+
+    def _take(self, flight: _Flight) -> Any:
+        del self._flights[flight.number]
+        size = _size(flight.found)
+        flight.gop.held -= size
+        self._held -= size
+        self._changed.notify_all()
+        return flight.found
+
+    def close(self) -> None:
+        """End all threads."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    # ---- in the threads that decode --------------------------------------------------------
+    def _decode(self, gop: _Gop, sets: bytes) -> None:
+        try:
+            reader = VideoReader(self.codec, keyframes_only=self._keyframes_only, limits=self._limits, sets=sets)
+            self._work(gop, reader)
+        except BaseException as error:  # noqa: BLE001  it is raised where the picture is asked for
+            with self._changed:
+                gop.error = error
+                self._changed.notify_all()
+
+    def _work(self, gop: _Gop, reader: VideoReader) -> None:
+        pending: deque[_Flight] = deque()
+        last = False
+        while not last and not self._closed:
+            last = self._next_unit(gop, reader, pending)
+            while pending:
+                flight = pending[0]
+                if flight.state is _State.SKIPPED:
+                    reader.skip(pending.popleft().number)
+                    continue
+                found = reader.picture(flight.number, last=last)
+                if found is None:
+                    break
+                if self._encode is not None and not isinstance(found, str):
+                    found = Encoded(found.width, found.height, self._encode(found))
+                self._give(pending.popleft(), found)
+
+    def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[_Flight]) -> bool:
+        """Push the GOP's next unit; True where there is none any more."""
+        with self._changed:
+            while not gop.units and not gop.complete and not self._closed:
+                gop.state = _GopState.STARVED
+                self._changed.notify_all()
+                self._changed.wait()
+            gop.state = _GopState.DECODING
+            if not gop.units:
+                return True
+            flight, unit = gop.units.popleft()
+            self._waiting_bytes -= len(unit.data)
+        reader.push(flight.number, unit)
+        pending.append(flight)
+        return False
+
+    def _give(self, flight: _Flight, found: Any) -> None:
+        """Put a picture where it can be asked for, once there is room."""
+        gop = flight.gop
+        with self._changed:
+            while self._is_full(gop) and not self._closed and self._can_wait(gop):
+                self._changed.wait()
+            if flight.state is not _State.SKIPPED:
+                flight.state, flight.found = _State.FOUND, found
+                gop.held += _size(found)
+                self._held += _size(found)
+                self._changed.notify_all()
+
+    def _is_full(self, gop: _Gop) -> bool:
+        return gop.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads
+
+    def _can_wait(self, gop: _Gop) -> bool:
+        """Whether the picture that is waited for, if any, comes without this GOP going on."""
+        return self._asked is None or (self._asked is not gop and self._asked.state is not _GopState.QUEUED)
+
+
+def _size(found: Any) -> int:
+    """Bytes of a picture."""
+    if isinstance(found, Encoded):
+        return len(found.data)
+    return 0 if isinstance(found, str) else sum(plane.buffer_size for plane in found.planes)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A video message, parsed once on its way: what is asked of it later is asked of this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from edgefirst_ros.counts import UNDECODABLE
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import Message, decode
+from edgefirst_ros.sensors.bitstream import Buffer, H264Headers, H265Headers, HeaderReader, UnitHeaders
+from edgefirst_ros.streams import VIDEO
+
+CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}
+"""`format` of a CompressedVideo -> codec."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoMessage:
+    """The access unit of a CompressedVideo, and what its headers say."""
+
+    form: str
+    """`format` as in the message."""
+    data: Buffer
+    """The access unit, a view into the message."""
+    headers: UnitHeaders | None
+    """None where the format is unknown."""
+
+    def behind(self, sets: bytes) -> VideoMessage:
+        """The same with parameter sets in front: a decoder can begin with it that knows nothing before it."""
+        if not sets or self.headers is None:
+            return self
+        headers = replace(self.headers, sets=sets + self.headers.sets)
+        return replace(self, data=b"".join((sets, self.data)), headers=headers)
+
+
+class ReferenceParser:
+    """Parses the messages of the reference topic in recorded order: headers of video need earlier parameter sets."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, HeaderReader] = {}
+
+    def parse(self, message: Message) -> Any:
+        """Parse the next message: a VideoMessage, or what `decode` gives; raises MessageError as that does."""
+        return self.parse_video(message) if message.schema == VIDEO else decode(message)
+
+    def parse_video(self, message: Message) -> VideoMessage:
+        """Parse the next message of video; raises MessageError(UNDECODABLE) as `decode` does."""
+        content = decode(message)
+        return self.parse_unit(content.format, memoryview(content.data))
+
+    def parse_unit(self, form: str, data: Buffer) -> VideoMessage:
+        """Parse the next access unit of a `format`."""
+        try:
+            codec = codec_of(form)
+        except MessageError:
+            return VideoMessage(form, data, None)
+        if codec not in self._readers:
+            self._readers[codec] = H264Headers() if codec == "h264" else H265Headers()
+        return VideoMessage(form, data, self._readers[codec].read(data))
+
+
+def codec_of(form: str) -> str:
+    """Codec of the `format` of a CompressedVideo: h264 or hevc; raises MessageError for an unknown one."""
+    try:
+        return CODECS[form.strip().lower()]
+    except KeyError:
+        raise MessageError(UNDECODABLE, f"video format {form!r}; expected h264 or h265") from None
