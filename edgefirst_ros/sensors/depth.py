@@ -11,7 +11,7 @@ import numpy.typing as npt
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
+from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray, is_filled
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 from edgefirst_ros.sensors.picture_file import check_jpeg
 
@@ -44,7 +44,7 @@ def encode_reflect(message: Any) -> bytes:
 def decode_depth(png: bytes) -> npt.NDArray[np.uint16]:
     """Return (height, width) uint16, mm, of a 16-bit grayscale PNG; raises MessageError for any other."""
     values = decode_gray(png)
-    if values is None or values.dtype != np.uint16:
+    if values is None or values.dtype != np.uint16 or not is_filled(png):
         raise MessageError(UNDECODABLE, "no readable 16-bit grayscale PNG")
     return values
 

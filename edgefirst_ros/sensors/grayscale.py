@@ -78,6 +78,25 @@ def decode_gray(png: bytes) -> NDArray[Any] | None:
     return values if values.ndim == 2 and values.dtype in (np.bool_, np.uint8, np.uint16) else None
 
 
+def is_filled(png: bytes) -> bool:
+    """True if the values of a grayscale PNG are as many as its header says; raises MessageError for a broken file.
+
+    Pillow takes those that lack for 0, and leaves out those that are too many.
+    """
+    width = height = bits = passes = 0
+    packed: list[memoryview] = []
+    for kind, body in png_chunks(png):
+        if kind == b"IHDR":
+            width, height, bits, _, _, _, passes = struct.unpack(">IIBBBBB", body)
+        elif kind == b"IDAT":
+            packed.append(body)
+    length = height * (1 + (width * bits + 7) // 8)
+    try:
+        return bool(passes) or len(isal_zlib.decompressobj().decompress(b"".join(packed), length + 1)) == length
+    except isal_zlib.error:  # type: ignore[misc]  # of which the stub says that it is an instance
+        return False
+
+
 def _plainly(png: bytes) -> NDArray[Any] | None:
     """The values of a picture that needs no Pillow; None of any other."""
     width = height = bits = 0
