@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from edgefirst_ros import streams
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.export.ncore.library import CUBE, ORIGIN
+from edgefirst_ros.export.ncore.preparing import COMPANIONS
 from edgefirst_ros.export.report import Report
 
 BESIDE = f"{ORIGIN} (as stored, for the way back)"
@@ -88,10 +90,10 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
         cut = tally["bytes of NUL"]
         said = f"{cut} NUL bytes behind the pictures are cut off" if cut else ""
         report.add("camera", "cameras/camera", said, tally["camera"])
-    for kind, where in (("radar.png", CUBE), ("radar.pcd", "radars/radar"), ("lidar.pcd", "lidars/lidar")):
+    for kind, where in COMPANIONS.items():
         _companion(report, tally, kind, where)
-    for kind in ("depth.png", "lidar.png", "lidar.jpeg"):
-        if tally[kind]:
+    for kind in streams.kinds("picture", "cube", "cloud"):
+        if kind not in COMPANIONS and tally[kind]:
             report.add(kind, BESIDE, "has no home in NCore", tally[kind])
     for what, where, lost in (
         ("depth", "camera_labels depth.z", "taken to be mm along z"),

@@ -10,18 +10,18 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export.drive import Drive, measured
 from edgefirst_ros.export.ncore import checks
 from edgefirst_ros.export.ncore.labels import Labels, Marks, depth
+from edgefirst_ros.export.ncore.library import CUBE
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, Rays, rays
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import png_chunks
 
-COMPANIONS = frozenset(KIND_OF.values())
-"""Kinds of members that have stamps of their own."""
+COMPANIONS = {"radar.png": CUBE, "radar.pcd": "radars/radar", "lidar.pcd": "lidars/lidar"}
+"""Kind of a member with a stamp of its own -> its home in NCore."""
 MICROSECOND = 1000
 
 
@@ -79,7 +79,7 @@ class Preparation:
         drive, last = self._drive, dict[str, int]()
         for number, (sample, row) in enumerate(zip(drive.samples, drive.rows, strict=True)):
             stamps, fits = {}, set()
-            for kind in COMPANIONS & drive.dataset.members(sample.key).keys():
+            for kind in COMPANIONS.keys() & drive.dataset.members(sample.key).keys():
                 at = stamps[kind] = measured(row, kind)
                 if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
                     fits.add(kind)
