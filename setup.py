@@ -53,6 +53,7 @@ setup(
         "rich>=13.7",
         "simplejpeg>=1.8",
         "typer>=0.20",
+        "zlib-ng>=1.0",
         "zstandard>=0.22",
     ],
     extras_require={

@@ -62,7 +62,7 @@ class Line:
 def head(number: int, ffmpeg: str) -> str:
     """What the table was measured on and with, and its heading."""
     cores = sorted(os.sched_getaffinity(0))
-    names = ("av", "isal", "mcap", "numpy", "pillow", "polars", "rosbags", "simplejpeg")
+    names = ("av", "isal", "mcap", "numpy", "pillow", "polars", "rosbags", "simplejpeg", "zlib-ng")
     told = [
         f"{processor()}, cores {','.join(map(str, cores))}; load {os.getloadavg()[0]:.2f}; {platform.platform()}",
         f"Python {platform.python_version()}; {ffmpeg}; " + ", ".join(f"{name} {version(name)}" for name in names),

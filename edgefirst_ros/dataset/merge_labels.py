@@ -22,7 +22,8 @@ from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.sensors.masks import VOID, encode_classes
+from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.masks import VOID
 
 COLUMNS = frozenset(ANNOTATION_JOURNAL.names)
 INDICES = ("neg_label_indices", "not_exhaustive_label_indices")
@@ -135,7 +136,7 @@ class Part:
             raise DatasetError(f"{self.dataset.paths.arrow}: a mask cannot be read as PNG: {error}") from error
         if classes.max(initial=0) > VOID:
             raise DatasetError(f"{self.dataset.paths.arrow}: a mask of classes can have {VOID} labels, there are more")
-        return encode_classes(classes.astype(np.uint8))
+        return encode_gray(classes.astype(np.uint8))
 
     def _check_forms(self, file: Path) -> None:
         """Raise DatasetError where numbers mean something else than in a dataset that is written here."""

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import NDArray
 from PIL import Image
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.grayscale import filtered, unpacked
-from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk, png_chunks, png_parts
+from edgefirst_ros.sensors.grayscale import unpacked
+from edgefirst_ros.sensors.picture_file import png_chunks
+from edgefirst_ros.sensors.png import encode_png, filtered
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import RadarCube
@@ -112,9 +112,9 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
         values = np.ascontiguousarray(moved.transpose([layout.index(code) for code in present] + [len(layout)]))
     height = sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1)
     width = values.size // height
-    # PNG wants the high byte first. On real cubes SUB is the fastest to deflate, 7 % larger than no filter.
-    lines = filtered(values.reshape(height, width).astype(">i2").view(np.uint8), 2)
-    lines[:, 1] ^= 0x80  # int16 + 32768 as uint16 is a flip of the top bit, and no difference has it
+    # PNG wants the high byte first, and int16 + 32768 as uint16 is a flip of the top bit. On real cubes no filter packs
+    # 6 % smaller than SUB, and faster.
+    pixels = (values.view("<u2") ^ 0x8000).astype(">u2").reshape(height, width)
     texts = {
         "layout": list(layout),
         "shape": list(shape),
@@ -122,19 +122,8 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
         "is_complex": bool(message.is_complex),
         "timestamp": timestamp,
     }
-    described = [
-        png_chunk(b"tEXt", f"edgefirst:{key}".encode() + b"\0" + json.dumps(value).encode())
-        for key, value in texts.items()
-    ]
-    return b"".join(
-        (
-            PNG_SIGNATURE,
-            png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, 0, 0, 0, 0)),
-            *described,
-            *png_parts(b"IDAT", isal_zlib.compress(lines, 1)),
-            png_chunk(b"IEND", b""),
-        )
-    )
+    described = [(f"edgefirst:{key}", json.dumps(value)) for key, value in texts.items()]
+    return encode_png(filtered(pixels.view(np.uint8)), width, 16, texts=described)
 
 
 def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grayscale PNG files of 1, 8 and 16 bits by ISA-L: masks, labels and depth.
-
-Source: PNG 3, "Filtering", "Compression".
-"""
+"""Grayscale PNG files of 1, 8 and 16 bits, written and read: masks, labels and depth."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, Buffer, png_chunk, png_chunks
+from edgefirst_ros.sensors.picture_file import Buffer, png_chunks
+from edgefirst_ros.sensors.png import NONE, SUB, encode_png, filtered
 
 MAX_PIXELS = 1 << 26
 """Pictures of more pixels are not read."""
-NONE, SUB = 0, 1
 
 
 def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
@@ -28,36 +25,13 @@ def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
 
     `smooth`: what was measured, of which the differences pack better; not labels, of which the values do.
     """
-    height, width = values.shape
     bits = 1 if values.dtype == np.bool_ else 8 * values.dtype.itemsize
     if bits == 1:
         body = np.packbits(values, axis=1)
     else:
         body = np.ascontiguousarray(values, values.dtype.newbyteorder(">")).view(np.uint8)
-    lines = filtered(body, max(1, bits // 8) if smooth else 0)
-    return b"".join(
-        (
-            PNG_SIGNATURE,
-            png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, 0, 0, 0, 0)),
-            png_chunk(b"IDAT", isal_zlib.compress(lines, 1)),
-            png_chunk(b"IEND", b""),
-        )
-    )
-
-
-def filtered(body: NDArray[np.uint8], step: int) -> NDArray[np.uint8]:
-    """Lines as a PNG packs them, (height, 1 + bytes), of the bytes of pixels (height, bytes).
-
-    Each byte less the one `step` bytes before it (filter SUB), or with a step of 0 as it is.
-    """
-    lines = np.empty((len(body), 1 + body.shape[1]), np.uint8)
-    lines[:, 0] = SUB if step else NONE
-    lines[:, 1 : 1 + step] = body[:, :step]
-    if step:
-        np.subtract(body[:, step:], body[:, :-step], out=lines[:, 1 + step :])
-    else:
-        lines[:, 1:] = body
-    return lines
+    lines = filtered(body, SUB if smooth else NONE, max(1, bits // 8))
+    return encode_png(lines, values.shape[1], bits)
 
 
 def decode_gray(png: bytes) -> NDArray[Any] | None:

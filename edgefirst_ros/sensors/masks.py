@@ -6,17 +6,16 @@ Source: device.md 6; dataset.md 9, "Annotations"; EdgeFirst Annotation Schema 20
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import zstandard
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
+from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.png import encode_png
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import DetectBox, Mask, MaskBox
@@ -54,7 +53,7 @@ def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) ->
         picked[:, inside_x.start - first :] = cells[:, columns]
         bits = np.packbits(picked, axis=1)
         packed[inside_y, 1 + first // 8 : 1 + first // 8 + bits.shape[1]] = bits[lines]
-    return _png(packed, size, 1)
+    return encode_png(packed, width, 1)
 
 
 def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.uint8]) -> bytes:
@@ -70,15 +69,7 @@ def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.ui
     columns = (2 * np.arange(width) + 1) * mask.width // (2 * width)
     if mask.height > height:  # no more is looked at than is seen
         scores, lines = scores[lines], np.arange(height)
-    return encode_classes(values[_classes(scores)][:, columns][lines])
-
-
-def encode_classes(classes: NDArray[np.uint8]) -> bytes:
-    """The class of every pixel, uint8 (height, width), as an 8-bit grayscale PNG."""
-    height, width = classes.shape
-    lines = np.zeros((height, 1 + width), np.uint8)
-    lines[:, 1:] = classes
-    return _png(lines, (width, height), 8)
+    return encode_gray(values[_classes(scores)][:, columns][lines])
 
 
 def _classes(scores: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -138,15 +129,3 @@ def _unpacked(data: Any, limit: int) -> bytes:
     except zstandard.ZstdError as error:
         raise MessageError(CANNOT_BE_STORED, f"mask: {error}") from error
     raise MessageError(CANNOT_BE_STORED, f"mask that unpacks to more than the {limit} bytes its cells can have")
-
-
-def _png(lines: NDArray[np.uint8], size: tuple[int, int], bits: int) -> bytes:
-    """A grayscale PNG of lines that each begin with their filter type."""
-    return b"".join(
-        (
-            PNG_SIGNATURE,
-            png_chunk(b"IHDR", struct.pack(">IIBBBBB", *size, bits, 0, 0, 0, 0)),
-            png_chunk(b"IDAT", isal_zlib.compress(lines, 1)),
-            png_chunk(b"IEND", b""),
-        )
-    )

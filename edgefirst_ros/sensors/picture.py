@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from fractions import Fraction
 from typing import Any
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
 
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
 MATRICES = {1: "ITU709", 4: "FCC", 5: "ITU601", 6: "ITU601", 7: "SMPTE240M", 9: "BT2020", 10: "BT2020"}
@@ -128,16 +128,13 @@ class PictureEncoder:
         return bytes(simplejpeg.encode_jpeg_yuv_planes(*planes, quality=self.quality))
 
     def _png(self, frame: Any) -> bytes:
-        from PIL import Image
-
-        file = io.BytesIO()
         if frame.format.name.startswith("gray"):
             rgb = _luma(frame)[..., np.newaxis].repeat(3, axis=2)
         else:
             flags = BICUBIC | FULL_CHROMA | ACCURATE
             rgb = self._convert(_even(frame), "rgb24", source_colours(frame), flags).to_ndarray()
-        Image.fromarray(rgb[: frame.height, : frame.width]).save(file, "PNG", compress_level=1)
-        return file.getvalue()
+        lines = np.ascontiguousarray(rgb[: frame.height, : frame.width]).reshape(frame.height, -1)
+        return encode_png(filtered(lines, UP), frame.width, 8, RGB)
 
 
 def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) -> Any:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.grayscale import encode_gray
-from edgefirst_ros.sensors.masks import encode_classes
 
 MILLIMETRES = 1000
 COLUMNS = ("label", "label_index", "box2d", "box2d_score")
@@ -79,7 +78,7 @@ class Pictures:
         values = self._values(classes)
         if values is not None:
             if values.ndim == 2 and values.min(initial=0) >= 0 and values.max(initial=0) <= 255:
-                rows[""] = {"mask": encode_classes(np.ascontiguousarray(values, np.uint8))}
+                rows[""] = {"mask": encode_gray(values.astype(np.uint8))}
                 self._tally["classes"] += 1
                 names = classes.generic_meta_data.get("labels")
                 self.labels = self.labels or (list(map(str, names)) if isinstance(names, list) else None)

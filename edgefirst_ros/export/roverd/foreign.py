@@ -28,7 +28,6 @@ from edgefirst_ros.export.roverd.streams import SEGMENT, VIDEO
 from edgefirst_ros.export.roverd.video import pictures
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.grayscale import encode_gray
-from edgefirst_ros.sensors.masks import encode_classes
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
 from edgefirst_ros.sensors.picture_file import check_jpeg
 
@@ -165,7 +164,7 @@ class _Trace:
                 yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), kind, column)
         for sensor, channel, kind, dtype, make in (
             ("lidar", "rng", "lidar.png", "<u2", partial(encode_gray, smooth=True)),
-            ("_camera", SEGMENT, "", "u1", encode_classes),
+            ("_camera", SEGMENT, "", "u1", encode_gray),
         ):
             reader = self._readers.get(sensor)
             if reader and {channel, STAMPS} <= reader.channels.keys():
