@@ -181,8 +181,7 @@ def _steady(flush: Callable) -> Callable:
 
 def _described(describe: Callable) -> dict[str, object]:
     known = describe()
-    sources = [{"file": source["file"], "size": source["size"]} for source in known["sources"]]  # hashes come later
-    return {"sources": sources, "configuration": known["configuration"], "software": known["software"]}
+    return {key: known[key] for key in ("sources", "configuration", "software")}
 
 
 # ---- mutations -------------------------------------------------------------------------------

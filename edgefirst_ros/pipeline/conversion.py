@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +25,10 @@ from edgefirst_ros.errors import RecordingError, StorageError, UsageError
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.frames import FrameBuilder, count_unused
 from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
-from edgefirst_ros.pipeline.resumption import finished, take_over
+from edgefirst_ros.pipeline.resumption import check_source, finished, take_over
 from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sync.skews import Skews
 
 
@@ -128,9 +125,11 @@ class _Run:
         self._counts = Counts()
         self._notes = notes
         self._sources: list[dict[str, Any]] = []
+        self._earlier: Any = None
+        """Sources of the interrupted conversion that is continued."""
         self._time_bases: dict[str, Any] = {}
         self._topics: dict[str, dict[str, str]] = {}
-        self._current: tuple[Counts, Callable[[], dict[str, Any]]] | None = None
+        self._current: tuple[Counts, dict[str, Any]] | None = None
         self._calibration = Calibration()
         self._skews: dict[str, Skews] = {}
         self._loss = False
@@ -144,22 +143,18 @@ class _Run:
         if self._refused is not None:
             self._notes.append(f"{path.name}: not converted, the disk takes no more")
             return
-        given_up = threading.Event()
-        with ThreadPoolExecutor(1, "hash") as pool, ExitStack() as leaving:
-            leaving.callback(given_up.set)
-            hashed = pool.submit(sha256, path, given_up)
-            try:
-                report = partial(self._progress, f"reading {path.name}")
-                found = walk(path, self._settings, report).conclude(self._settings)
-            except RecordingError as error:
-                if self._total == 1:
-                    raise
-                self._notes.append(str(error))
-                self._loss = True
-                return
-            self._note(found, path)
-            self._convert(found, sequence, lambda: hashed.result() if hashed.done() else None)
-            self._sources.append(_source(found, hashed.result()))
+        try:
+            report = partial(self._progress, f"reading {path.name}")
+            found = walk(path, self._settings, report, hashed=True).conclude(self._settings)
+        except RecordingError as error:
+            if self._total == 1:
+                raise
+            self._notes.append(str(error))
+            self._loss = True
+            return
+        self._note(found, path)
+        self._convert(found, sequence)
+        self._sources.append(_source(found))
         self._number += 1
 
     def _note(self, found: FirstPass, path: Path) -> None:
@@ -194,6 +189,7 @@ class _Run:
         if not self._paths.unfinished:
             return None
         found = take_over(self._paths, self._describe())
+        self._earlier = found.journals.description.get("sources")
         self._notes += [f"continues behind {found.journals.points[-1].samples} samples of an interrupted conversion"]
         return found
 
@@ -203,17 +199,18 @@ class _Run:
         sources = list(self._sources)
         if self._current is not None:
             counts.add(Counts.of(self._current[0].plain()))
-            sources.append(self._current[1]())
+            sources.append(self._current[1])
         known = self._metadata(counts, sources)
         return {**known, "labels": self._calibration.labels, "topics": dict(self._topics)}
 
-    def _convert(self, found: FirstPass, sequence: str, digest: Callable[[], str | None]) -> None:
+    def _convert(self, found: FirstPass, sequence: str) -> None:
         settings, roles, number, counts = self._settings, found.roles, self._number, Counts()
         found.count(counts)
         self._unite_labels(found.calibration, sequence)
         self._calibration.merge(found.calibration)
-        self._current = counts, lambda: _source(found, digest())
+        self._current = counts, _source(found)
         writer = self._open(found, sequence)
+        check_source(self._paths, self._earlier, len(self._sources), self._current[1])
         reached = Reached()
 
         def group_of(stamp: int) -> str | None:
@@ -310,10 +307,11 @@ def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Setting
     return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0)
 
 
-def _source(found: FirstPass, digest: str | None) -> dict[str, Any]:
-    source: dict[str, Any] = {"file": found.recording.path.name, "size": found.recording.size, "sha256": digest}
-    if found.recording.damage:
-        source["damage"] = [{"offset": d.offset, "what": d.what} for d in found.recording.damage]
+def _source(found: FirstPass) -> dict[str, Any]:
+    recording = found.recording
+    source: dict[str, Any] = {"file": recording.path.name, "size": recording.size, "sha256": recording.sha256}
+    if recording.damage:
+        source["damage"] = [{"offset": d.offset, "what": d.what} for d in recording.damage]
     return source
 
 

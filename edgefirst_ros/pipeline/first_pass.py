@@ -208,13 +208,15 @@ def walk(
     settings: Settings,
     progress: Callable[[int, int], None] | None = None,
     observe: Callable[[Message], None] | None = None,
+    *,
+    hashed: bool = False,
 ) -> Walked:
     """Walk through a recording once.
 
-    `progress` is called with the bytes done and the size of the file, `observe` with every CDR message. Raises
-    RecordingError when it is no MCAP recording.
+    `progress` is called with the bytes done and the size of the file, `observe` with every CDR message; `hashed`:
+    the recording's SHA-256 is made on the way. Raises RecordingError when it is no MCAP recording.
     """
-    recording: Recording = McapRecording(path, settings.limits)
+    recording: Recording = McapRecording(path, settings.limits, hashed=hashed)
     found = _Walk(settings)
     for message in recording.walk():
         found.take(message)

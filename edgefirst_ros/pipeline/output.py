@@ -60,6 +60,14 @@ def topics_of(roles: Roles) -> dict[str, str]:
     return {REFERENCE: roles.reference} | {column: topic for column, topic in columns.items() if column is not None}
 
 
+def making(settings: Settings) -> dict[str, Any]:
+    """Metadata that say how a dataset was made: where these and the recordings are the same, so are its bytes."""
+    return {
+        "configuration": settings.model_dump(mode="json"),
+        "software": {"name": SOFTWARE, "version": __version__},
+    }
+
+
 def frames_metadata(
     settings: Settings,
     sources: Sequence[Mapping[str, Any]],
@@ -70,8 +78,7 @@ def frames_metadata(
     """Metadata of NAME.frames.arrow (dataset.md 9, "Frames")."""
     return {
         "sources": sources,
-        "configuration": settings.model_dump(mode="json"),
-        "software": {"name": SOFTWARE, "version": __version__},
+        **making(settings),
         "time_base": time_base,
         "camera_info": calibration.camera_info,
         "static_transforms": calibration.static_transforms,

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,30 @@ from edgefirst_ros.dataset.recovery.state import tidy
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.pipeline.output import making
+from edgefirst_ros.sources.container import open_recording
+from edgefirst_ros.sources.digest import sha256
 
 
 def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset:
-    """Open what an interrupted conversion left; `mine` describes the one that is to continue it.
+    """Open what an interrupted conversion left; `mine` is the metadata of the one that is to continue it.
 
-    Raises DatasetError if it was another one, or a living writer is at work on it.
+    Raises DatasetError if it was another one, or a living writer is at work on it; nothing is changed then.
     """
-    leftover = UnfinishedDataset(paths)
-    known = leftover.journals.description
-    what = "sources" if known and not _same_files(known.get("sources"), mine["sources"]) else ""
-    if known and not what:
-        alike = _alike(known.get("configuration"), mine["configuration"])
-        what = "configuration" if not alike else "software" if known.get("software") != mine["software"] else ""
+    unfinished = UnfinishedDataset(paths)
+    known = unfinished.journals.description
+    what = (_other_making(known, mine) or _other_sources(known.get("sources"), mine["sources"])) if known else ""
     if what:
-        leftover.close()
-        raise DatasetError(
-            f"{paths.members_partial}: an unfinished dataset of another conversion is in the way ({what} differ); "
-            "complete it with edgefirst-ros recover, or use --overwrite to replace it"
-        )
-    return leftover
+        unfinished.close()
+        raise _not_continued(paths, what)
+    return unfinished
+
+
+def check_source(paths: DatasetPaths, known: Any, number: int, mine: Mapping[str, Any]) -> None:
+    """Raise DatasetError where source `number` of the interrupted conversion, if it had one, was not `mine`."""
+    what = _other_sources(known[number : number + 1], [mine]) if isinstance(known, list) else ""
+    if what:
+        raise _not_continued(paths, what)
 
 
 def finished(
@@ -42,29 +47,57 @@ def finished(
 ) -> tuple[int, Counts, dict[str, dict[str, Any]]]:
     """Samples, counts and time bases of a conversion that is finished; raises DatasetError if it was another one.
 
-    What a kill behind its last step left beside it is removed.
+    The recordings are hashed, unless something else tells already that they are others. What a kill behind its last
+    step left beside the dataset is removed. Raises RecordingError where a recording cannot be read.
     """
     table = TableFile(paths.frames)
     known = {key: parsed(value) for key, value in table.metadata.items()}
-    files = [{"file": path.name, "size": path.stat().st_size} for path in recordings if path.exists()]
-    mine = settings.model_dump(mode="json")
-    same = _same_files(known.get("sources"), files) and len(known["sources"]) == len(recordings)
-    if "recovered" in known or not same or not _alike(known.get("configuration"), mine):
-        why = "an interrupted conversion that was recovered" if "recovered" in known else "another conversion"
-        raise DatasetError(f"{paths.container} exists and is of {why}; use --overwrite to replace it")
+    sources: Any = known.get("sources")
+    what = "it was interrupted, and completed by recover" if "recovered" in known else ""
+    what = what or _other_making(known, making(settings)) or _other_sources(sources, map(_file, recordings))
+    if not what and len(sources) != len(recordings):
+        what = f"it was made from {len(sources)} recordings, now there are {len(recordings)}"
+    what = what or _other_sources(sources, ({"sha256": sha256(path), **_file(path)} for path in recordings))
+    if what:
+        raise DatasetError(
+            f"{paths.container} exists and is of another conversion: {what}; use --overwrite to replace it"
+        )
     tidy(paths)
     base = known["time_base"]
     return table.rows, Counts.of(known["counts"]), base.get("sequences") or {paths.name: base}
 
 
-def _alike(known: Any, mine: Mapping[str, Any]) -> bool:
-    """Whether two configurations give the same dataset, as they do with any number of threads."""
-    return isinstance(known, dict) and {**known, "jobs": 0} == {**mine, "jobs": 0}
+def _file(path: Path) -> dict[str, Any]:
+    with open_recording(path) as file:
+        return {"file": path.name, "size": os.fstat(file.fileno()).st_size}
 
 
-def _same_files(known: Any, mine: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether two lists of sources begin alike, as far as both go."""
+def _not_continued(paths: DatasetPaths, what: str) -> DatasetError:
+    return DatasetError(
+        f"{paths.members_partial}: an unfinished dataset of another conversion is in the way: {what}; complete it with "
+        f"edgefirst-ros recover {paths.container}, or use --overwrite to begin anew"
+    )
+
+
+def _other_making(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """What of software and settings differs, in words; empty where they give the same dataset."""
+    software, settings = known.get("software"), known.get("configuration")
+    if software != mine["software"]:
+        version = software.get("version") if isinstance(software, dict) else None
+        return f"it is of version {version} of the software, this is {mine['software']['version']}"
+    if not isinstance(settings, dict):
+        return "it does not say by which settings"
+    own = mine["configuration"]
+    differing = [key for key in {**settings, **own} if key != "jobs" and settings.get(key) != own.get(key)]
+    return f"it has other settings ({', '.join(differing)})" if differing else ""
+
+
+def _other_sources(known: Any, mine: Iterable[Mapping[str, Any]]) -> str:
+    """Which source is another recording, in words; empty where those that both have agree in all that `mine` says."""
     if not isinstance(known, list) or not all(isinstance(source, dict) for source in known):
-        return False
-    pairs = zip(known, mine, strict=False)
-    return all(source.get(key) == own[key] for source, own in pairs for key in ("file", "size"))
+        return "it does not say from which recordings"
+    for source, own in zip(known, mine, strict=False):
+        for key in own.keys() & {"file", "size", "sha256"}:
+            if source.get(key) != own[key]:
+                return f"{own['file']} is not the recording it was made from ({key} differs)"
+    return ""

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import io
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from mcap.opcode import Opcode
 
 from edgefirst_ros.errors import RecordingError
+
+Raw = TypeVar("Raw", bound=io.FileIO)
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -82,13 +85,18 @@ class ChunkHead:
         return self.length == self.size + self.packed
 
 
-def open_recording(path: Path) -> BinaryIO:
-    """The file; raises RecordingError where there is none that can be read."""
+def open_recording(path: Path) -> io.BufferedReader:
+    """Open a recording as a plain file. Raises RecordingError where there is none that can be read."""
+    return io.BufferedReader(open_raw(path, io.FileIO), 1 << 16)
+
+
+def open_raw(path: Path, kind: Callable[[Path], Raw]) -> Raw:
+    """Open a recording without a buffer, as a file of some kind. Raises as `open_recording`."""
     try:
         if not path.is_file():
             found = "is a directory" if path.is_dir() else "does not exist" if not path.exists() else "is no file"
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
-        return path.open("rb", buffering=1 << 16)
+        return kind(path)
     except (OSError, ValueError) as error:
         raise RecordingError(f"{path}: cannot be opened: {error}") from error
 

@@ -1,23 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By what a recording is known again, whatever its name."""
+"""By what a recording is known again, whatever its name: the SHA-256 of the file, made while it is walked through."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import threading
 from pathlib import Path
+from queue import Queue
+from typing import TYPE_CHECKING
+
+from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.sources.container import open_recording
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_BLOCK = 1 << 20
+_WAITING = 16
+"""Blocks that are read and not yet hashed."""
 
 
-def sha256(path: Path, given_up: threading.Event) -> str:
-    """Hash of a file, as hex digits; of no use once nobody wants it, so that nobody waits for it."""
-    digest, block = hashlib.sha256(), memoryview(bytearray(1 << 20))
-    with open(path, "rb", buffering=0, opener=_at_once) as file:
-        while (size := file.readinto(block)) and not given_up.is_set():
-            digest.update(block[:size])
-    return digest.hexdigest()
+class HashedFile(io.FileIO):
+    """A file whose bytes are hashed as they are read, so that nothing is read for the hash alone but what was skipped.
+
+    Owns: the digest is the hashing thread's alone; all else belongs to the thread that reads.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._digest = hashlib.sha256()
+        self._hashed = 0
+        """Bytes that were handed to the thread."""
+        self._blocks: Queue[bytes] = Queue(_WAITING)
+        self._thread = threading.Thread(target=self._work, name="hash", daemon=True)
+        self._thread.start()
+
+    def readinto(self, buffer: Buffer, /) -> int | None:
+        """Read as a file does; bytes that were read before, or lie behind others that were not, are not taken."""
+        at = self.tell()
+        size = super().readinto(buffer) or 0
+        if at <= self._hashed < at + size:
+            self._take(memoryview(buffer).cast("B")[self._hashed - at : size])
+        return size
+
+    def reach(self, end: int) -> None:
+        """Hash what lies before `end` and was skipped."""
+        while self._hashed < end and (block := os.pread(self.fileno(), min(_BLOCK, end - self._hashed), self._hashed)):
+            self._take(memoryview(block))
+
+    def sha256(self) -> str:
+        """Return the hash of the whole file, as hex digits; waits for the thread."""
+        self.reach(os.fstat(self.fileno()).st_size)
+        self._end()
+        return self._digest.hexdigest()
+
+    def close(self) -> None:
+        """Close the file and end the thread; closing twice does nothing."""
+        if not self.closed:
+            self._end()
+        super().close()
+
+    def _take(self, data: memoryview) -> None:
+        for at in range(0, len(data), _BLOCK):
+            self._blocks.put(bytes(data[at : at + _BLOCK]))
+        self._hashed += len(data)
+
+    def _end(self) -> None:
+        if self._thread.is_alive():
+            self._blocks.put(b"")
+            self._thread.join()
+
+    def _work(self) -> None:
+        while block := self._blocks.get():
+            self._digest.update(block)
 
 
-def _at_once(path: str, flags: int) -> int:
-    """A pipe must not be waited for: the walk refuses it meanwhile."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def sha256(path: Path) -> str:
+    """Return the hash of a recording that is not walked, as hex digits. Raises RecordingError."""
+    with open_recording(path) as file:
+        try:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise RecordingError(f"{path}: cannot be read: {error}") from error

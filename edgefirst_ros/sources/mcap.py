@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,12 +19,14 @@ from edgefirst_ros.sources.container import (
     MESSAGE_HEAD,
     Chunk,
     messages,
+    open_raw,
     open_recording,
     read_messages,
     split_message,
     unpack,
 )
 from edgefirst_ros.sources.definitions import Channel
+from edgefirst_ros.sources.digest import HashedFile
 from edgefirst_ros.sources.mcap_walk import LATEST, McapWalk
 from edgefirst_ros.sources.order import recorded_order
 from edgefirst_ros.sources.source import Damage, in_span, type_wanted
@@ -41,8 +44,12 @@ class McapRecording:
     Owns: one thread at a time; none may call `walk()` while another one reads.
     """
 
-    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False) -> None:
+        """`hashed`: `walk()` makes the SHA-256 of the file on its way."""
         self.path = path
+        self.sha256: str | None = None
+        """Of the whole file, damaged parts too, as hex digits; None before a walk that makes it."""
+        self._hashed = hashed
         self._largest = limits.chunk_bytes
         self._walk = McapWalk(self._largest)
 
@@ -91,8 +98,13 @@ class McapRecording:
         Raises RecordingError where the file cannot be opened or is no MCAP file.
         """
         self._walk = walk = McapWalk(self._largest)
-        with open_recording(self.path) as file:
-            yield from walk.messages(file, self.path)
+        if not self._hashed:
+            with open_recording(self.path) as file:
+                yield from walk.messages(file, self.path)
+            return
+        with open_raw(self.path, HashedFile) as raw, io.BufferedReader(raw, 1 << 16) as file:
+            yield from walk.messages(file, self.path, raw.reach)
+            self.sha256 = raw.sha256()
 
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -69,8 +69,11 @@ class McapWalk:
         """Where the last chunk or message ends that can be relied on: from here on the next one is looked for."""
         self._unknown: set[int] = set()
 
-    def messages(self, file: BinaryIO, path: Path) -> Iterator[Message]:
-        """Yield every CDR message once, in file order; raises RecordingError where it is no MCAP file."""
+    def messages(self, file: BinaryIO, path: Path, reach: Callable[[int], None] | None = None) -> Iterator[Message]:
+        """Yield every CDR message once, in file order; raises RecordingError where it is no MCAP file.
+
+        `reach` is told the offset of every record before it is read.
+        """
         self.size = file.seek(0, 2)
         file.seek(0)
         start = file.read(len(MAGIC))
@@ -82,6 +85,8 @@ class McapWalk:
             )
         self.position = len(MAGIC)
         while self.position < self.size:
+            if reach is not None:
+                reach(self.position)
             step = yield from self._record(file, self.position)
             if not step:
                 break

@@ -47,6 +47,8 @@ class Recording(Source, Protocol):
     """A source that has an end, can be read again, and may be damaged."""
 
     path: Path
+    sha256: str | None
+    """Of the whole recording as hex digits, where `walk()` was asked for it."""
 
     @property
     def size(self) -> int:

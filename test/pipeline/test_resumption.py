@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions that were interrupted go on, and end as if they never had been."""
 
+import json
 import random
 import shutil
 import subprocess
 
+import pyarrow as pa
 import pytest
 
 from edgefirst_ros import convert
 from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 
@@ -144,6 +147,67 @@ def test_killed_behind_the_last_step(recordings, tmp_path, layout):
         shutil.copytree(paths.folder, paths.aside)
     convert(recordings[0], tmp_path, name="drive", layout=layout, resume=True)
     assert files(tmp_path) == before
+
+
+def replace_recording(recording):
+    """Another recording of the same name and size."""
+    data = bytearray(recording.read_bytes())
+    data[-9] ^= 1  # the last byte of the CRC in the footer, which no walk reads
+    recording.write_bytes(data)
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("done", [False, True], ids=["unfinished", "finished"])
+@pytest.mark.parametrize("which", [0, 1], ids=["first", "second"])
+def test_a_recording_that_was_replaced_is_another_one(recordings, tmp_path, done, which):
+    """Name and size do not tell."""
+    count, _ = messages_of(recordings, tmp_path / ("out" if done else "whole"), name="drive")
+    if not done:
+        interrupt(recordings, tmp_path / "out", count * 9 // 10, name="drive")
+    replace_recording(recordings[which])
+    before = files(tmp_path / "out")
+    with pytest.raises(DatasetError, match=rf"{recordings[which].name}.*sha256 differs.*--overwrite"):
+        convert(recordings, tmp_path / "out", name="drive", resume=True)
+    if done or which == 0:
+        assert files(tmp_path / "out") == before
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+@pytest.mark.parametrize("done", [False, True], ids=["unfinished", "finished"])
+def test_another_version_of_the_software(recordings, tmp_path, monkeypatch, layout, done):
+    """What it finished is not taken for the same; what it left unfinished is refused untouched, and recovered."""
+    out, options = tmp_path / "out", {"name": "drive", "layout": layout}
+    with monkeypatch.context() as earlier:
+        earlier.setattr("edgefirst_ros.pipeline.output.__version__", "0.0.9")
+        if done:
+            convert(recordings[0], out, **options)
+        else:
+            count, _ = messages_of(recordings[0], tmp_path / "whole", **options)
+            interrupt(recordings[0], out, count * 9 // 10, **options)
+    before = files(out)
+    with pytest.raises(DatasetError, match=r"0\.0\.9.*--overwrite") as refused:
+        convert(recordings[0], out, resume=True, **options)
+    assert refused.value.exit_code == 1
+    assert files(out) == before
+    if not done:
+        assert "edgefirst-ros recover" in str(refused.value)
+        recover(DatasetPaths(out, "drive", layout).container)
+        assert DatasetPaths(out, "drive", layout).finished
+
+
+def test_the_number_of_threads_does_not_matter(recordings, tmp_path):
+    """Nor where an earlier version stored it."""
+    convert(recordings[0], tmp_path, name="drive", jobs=1)
+    assert convert(recordings[0], tmp_path, name="drive", jobs=2, resume=True).exit_code == 0
+    paths = DatasetPaths(tmp_path, "drive")
+    stored = pa.ipc.open_file(paths.frames.read_bytes()).read_all()
+    metadata = stored.schema.metadata
+    settings = json.loads(metadata[b"configuration"]) | {"jobs": 7}
+    stored = stored.replace_schema_metadata({**metadata, b"configuration": json.dumps(settings)})
+    with pa.OSFile(str(paths.frames), "wb") as sink, pa.ipc.new_file(sink, stored.schema) as writer:
+        writer.write_table(stored)
+    assert convert(recordings[0], tmp_path, name="drive", resume=True).exit_code == 0
 
 
 @pytest.mark.usefixtures("busy")

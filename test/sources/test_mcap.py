@@ -144,7 +144,50 @@ def test_the_position_runs_through_the_file_and_the_hash_is_that_of_its_bytes(pa
     positions = [recording.position for _ in recording.walk()]
     assert positions == sorted(positions)
     assert positions[0] < positions[-1] <= recording.size == len(data)
-    assert sha256(path, threading.Event()) == hashlib.sha256(data).hexdigest()
+    assert sha256(path) == hashlib.sha256(data).hexdigest()
+
+
+def skipped(data):
+    """With records that no walk reads: larger than what is read ahead, before and behind the messages."""
+    other = files.record(9, bytes(200_000))
+    at = len(files.MAGIC)
+    end = next(r.start for r in files.walk(data) if r.opcode == files.DATA_END)
+    return data[:at] + other + data[at:end] + other + data[end:]
+
+
+ODD = {
+    "whole": bytes,
+    "other records": skipped,
+    "cut": lambda data: data[: len(data) * 2 // 3],
+    "zeros": lambda data: data[: len(data) // 2] + bytes(100_000),
+    "garbage": lambda data: data[:5000] + b"garbage" * 999 + data[12000:],
+    "more behind the end": lambda data: data + b"more" * 50_000,
+}
+
+
+@pytest.mark.parametrize("compression", ["", "zstd"])
+@pytest.mark.parametrize("odd", ODD)
+def test_a_walk_makes_the_hash_of_the_whole_file_on_its_way(path, odd, compression):
+    """Damaged or not, and no byte is read for it alone but those that the walk skips."""
+    data = ODD[odd](files.write(path, files.series("/a", 400, size=5000), compression=compression, chunk_size=100_000))
+    path.write_bytes(data)
+    read = []
+    for hashed in (False, True):
+        recording = McapRecording(path, hashed=hashed)
+        before = bytes_read()
+        found = [m.data for m in recording.walk()]
+        read.append(bytes_read() - before)
+        assert recording.sha256 == (hashlib.sha256(data).hexdigest() if hashed else None)
+    assert found == walked(path)[1]
+    assert read[1] - read[0] < (500_000 if odd == "other records" else 200_000) < len(data) / 2
+
+
+def test_a_walk_that_is_given_up_leaves_no_thread(path):
+    files.write(path, files.series("/a", 1000))
+    walk = McapRecording(path, hashed=True).walk()
+    next(walk)
+    walk.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "hash"]
 
 
 # ---- what is no recording ----------------------------------------------------------------
