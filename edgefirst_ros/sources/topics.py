@@ -47,8 +47,8 @@ class Roles:
 
     @property
     def camera(self) -> bool:
-        """Whether the samples have pictures."""
-        return self.schema in CAMERA_TYPES
+        """True if the samples have camera pictures."""
+        return self.schema in CAMERA_TYPES and self.sensor is None
 
     @property
     def streamed(self) -> frozenset[str]:
@@ -179,7 +179,9 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
         finder.prefix = reference.removesuffix(name)
     offered = ((sensor.key, finder.one(sensor.topic.name)) for sensor in settings.companions)
     companions = {key: topic for key, topic in offered if topic is not None}
-    own = next((sensor for sensor, topic in companions.items() if topic == reference), None)
+    pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
+    known = (sensor.key for sensor in pictures if sensor.topic.name == name)
+    own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
     statics = [finder.one(part) for part in STATICS]
     model = finder.model(settings.model_topic)
     masks = finder.masks(model) if settings.masks or settings.polygons else None

@@ -113,6 +113,14 @@ def test_a_known_name_is_never_taken_for_the_camera_by_its_type(topics):
 
 
 # ---- --reference-topic -------------------------------------------------------------------
+@pytest.mark.parametrize("wanted", [False, True])
+def test_the_picture_of_another_sensor_is_no_camera_as_the_reference_either(wanted):
+    roles = chosen(
+        {"/camera/h264": VIDEO, "/lidar/reflect": RAW}, reference_topic="/lidar/reflect", lidar_images=wanted
+    )
+    assert (roles.sensor, roles.camera) == ("lidar.reflect", False)
+
+
 @pytest.mark.parametrize("name", ["/lidar/points", "lidar/points"])
 def test_another_stream_can_be_the_reference(name):
     roles = chosen({"/lidar/points": CLOUD, "/radar/cube": CUBE, "/gps": FIX}, reference_topic=name)

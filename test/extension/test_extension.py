@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A new sensor is one record and one codec, a new column of the annotations one line: everything else follows.
+
+A copy of the package gets these lines, and the cases beside this file are run with it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import edgefirst_ros
+
+HERE = Path(__file__).parent
+
+
+def insert(file, before, line):
+    """Put a line before a text that the file has once."""
+    text = file.read_text(encoding="utf-8")
+    assert text.count(before) == 1, (file, before)
+    file.write_text(text.replace(before, f"{line}\n{before}"), encoding="utf-8")
+
+
+def run(copy, cases):
+    """Run cases with a copy of the package."""
+    environment = {**os.environ, "PYTHONPATH": os.fspath(copy.parent), "EXTENDED": os.fspath(copy)}
+    environment["PLAIN"] = os.fspath(Path(edgefirst_ros.__file__).parent)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", os.fspath(HERE / cases)]
+    done = subprocess.run(command, cwd=copy.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def copied(folder):
+    package = folder / "edgefirst_ros"
+    shutil.copytree(Path(edgefirst_ros.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    return package
+
+
+def test_a_thermal_camera_is_one_record_and_one_codec(tmp_path):
+    package = copied(tmp_path)
+    shutil.copy(HERE / "thermal.py", package / "sensors")
+    insert(
+        package / "streams.py",
+        ')\n"""All sensors',
+        '    Sensor("thermal.image", _one("thermal/image", IMAGE), ("thermal.png",), "thermal", "picture",'
+        ' "thermal_image"),',
+    )
+    codecs = package / "sensors" / "companions.py"
+    insert(
+        codecs,
+        "\n\n@dataclass(frozen=True, slots=True)\nclass Codec",
+        "from edgefirst_ros.sensors.thermal import check_thermal, decode_thermal, encode_thermal",
+    )
+    insert(
+        codecs,
+        '}\n"""Key of a sensor',
+        '    "thermal.image": Codec(check_thermal, encode_thermal, decode_thermal),',
+    )
+    run(package, "thermal_cases.py")
+
+
+def test_a_column_of_the_annotations_is_one_line(tmp_path):
+    package = copied(tmp_path)
+    insert(
+        package / "dataset" / "schema.py",
+        '    Column("timestamp", _I64, "identity", since=',
+        '    Column("distance", _F32, since="2026.04"),',
+    )
+    insert(  # where its values come from
+        package / "sensors" / "detections.py",
+        '            "box2d_score": box.score,',
+        '            "distance": box.distance,',
+    )
+    run(package, "column_cases.py")
