@@ -17,14 +17,14 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
-from edgefirst_ros.sensors.bitstream import H264Headers, H265Headers
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
+from edgefirst_ros.sensors.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.tracker import H264Tracker, H265Tracker
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import CLOUD, CUBE

@@ -12,9 +12,11 @@ from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.gops import Encoded, GopReader
+from edgefirst_ros.sensors.h264 import H264Tracker
+from edgefirst_ros.sensors.h265 import H265Tracker
 from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
-from edgefirst_ros.sensors.tracker import H264Tracker, H265Tracker, Tracker
+from edgefirst_ros.sensors.tracker import Tracker
 from edgefirst_ros.sensors.video_message import VideoMessage, codec_of
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
-from edgefirst_ros.sensors.bitstream import Buffer, H264Slice, H265Slice, UnitHeaders
+from edgefirst_ros.sensors.bitstream import Buffer, SliceHeader, UnitHeaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Tracker:
         self._state: str | None = BEFORE_KEYFRAME  # why pictures that need references are not clean now
         self._leading_state: str | None = BEFORE_KEYFRAME  # the same for leading pictures of the last entry
         self._after_gap = False
+        self._sequence_set: bytes | None = None  # of the last picture
 
     def mark_gap(self) -> None:
         """Take note that something between the last unit and the next one is lost or cannot be read."""
@@ -55,10 +56,10 @@ class Tracker:
     def judge(self, data: Buffer, headers: UnitHeaders) -> AccessUnit:
         """Judge the next access unit."""
         after_gap, self._after_gap = self._after_gap, False
-        if headers.damaged:
+        picture = headers.picture
+        if headers.damaged or (picture is not None and self._contradicts(picture)):
             self._break()
             return AccessUnit(data, headers.sets, DAMAGED if self._state == AFTER_LOSS else self._state, after_gap)
-        picture = headers.picture
         if picture is None:
             return AccessUnit(data, headers.sets, NO_PICTURE, after_gap)
         fault, leading = self._follow(picture)
@@ -74,6 +75,17 @@ class Tracker:
             picture.reference,
         )
 
+    def _contradicts(self, picture: SliceHeader) -> bool:
+        """Whether its sequence parameter set is not that of the picture before it, although no new sequence begins.
+
+        The standards forbid that (H.264 7.4.1.2.1, H.265 7.4.2.4.2): one of the two was damaged on the way, and a
+        decoder would show what it gives without a word. Behind a loss nobody can tell.
+        """
+        before, self._sequence_set = self._sequence_set, picture.sequence_set
+        if picture.closed or self._state is not None or before is None or picture.sequence_set is None:
+            return False
+        return before != picture.sequence_set
+
     def _follow(self, picture: Any) -> tuple[str | None, bool]:
         """Go on to a picture; why it is not clean, and whether it is a leading one."""
         raise NotImplementedError
@@ -86,62 +98,3 @@ class Tracker:
         """Pictures that need references are not clean before the next entry."""
         self._state = self._state or AFTER_LOSS
         self._leading_state = self._leading_state or self._state
-
-
-class H264Tracker(Tracker):
-    """H.264: a gap in frame_num says that a reference is missing; recovery points are entries too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._frame_number: int | None = None  # of the last reference picture
-        self._order = 0  # picture order count of the last reference picture
-        self._recovery_order: int | None = None  # pictures of lower order are leading ones
-
-    def _follow(self, picture: H264Slice) -> tuple[str | None, bool]:
-        order = self._picture_order(picture)
-        if picture.keyframe:
-            self._recovery_order = None
-            self._enter(closed=True)
-        else:
-            if self._reference_missing(picture):
-                self._break()
-            if picture.recovery:
-                self._recovery_order = order
-                self._enter(closed=False)
-        leading = False
-        if self._recovery_order is not None and order is not None and not picture.recovery:
-            leading = order < self._recovery_order
-            if not leading:
-                self._recovery_order = None  # leading pictures come before any other
-        if picture.reference:
-            self._frame_number = picture.frame_number
-            self._order = order or 0
-        return self._leading_state if leading else self._state, leading
-
-    def _reference_missing(self, picture: H264Slice) -> bool:
-        if self._frame_number is None or picture.gaps_allowed:
-            return False
-        due = (self._frame_number + 1) % (1 << picture.frame_number_bits)
-        return picture.frame_number != due and not (picture.field and picture.frame_number == self._frame_number)
-
-    def _picture_order(self, picture: H264Slice) -> int | None:
-        """Picture order count of type 0; None of the other types, where there are no leading pictures to tell."""
-        if picture.order is None or picture.keyframe:
-            return picture.order
-        half = 1 << picture.order_bits - 1
-        return self._order + (picture.order - self._order + half) % (2 * half) - half
-
-
-class H265Tracker(Tracker):
-    """H.265: NAL unit types say which pictures are entries and which are leading ones."""
-
-    def _follow(self, picture: H265Slice) -> tuple[str | None, bool]:
-        if picture.entry:
-            self._enter(picture.closed)
-            if picture.kind in (16, 17, 18):
-                self._leading_state = BEFORE_KEYFRAME  # broken link: its leading pictures are never shown
-        leading = picture.kind in (8, 9)
-        fault = self._leading_state if leading else self._state
-        if picture.ends_sequence:  # what comes behind it starts anew
-            self._state = BEFORE_KEYFRAME
-        return fault, leading

@@ -9,7 +9,9 @@ from typing import Any
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode
-from edgefirst_ros.sensors.bitstream import Buffer, H264Headers, H265Headers, HeaderReader, UnitHeaders
+from edgefirst_ros.sensors.bitstream import Buffer, HeaderReader, UnitHeaders
+from edgefirst_ros.sensors.h264 import H264Headers
+from edgefirst_ros.sensors.h265 import H265Headers
 from edgefirst_ros.streams import VIDEO
 
 CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}

@@ -12,9 +12,10 @@ from fractions import Fraction
 import av
 import numpy as np
 
-from edgefirst_ros.sensors.bitstream import H264Headers, H265Headers
 from edgefirst_ros.sensors.gops import Encoded
-from edgefirst_ros.sensors.tracker import AccessUnit, H264Tracker, H265Tracker
+from edgefirst_ros.sensors.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.h265 import H265Headers, H265Tracker
+from edgefirst_ros.sensors.tracker import AccessUnit
 from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -110,11 +111,11 @@ def planes(frame) -> bytes:
     return frame.data if isinstance(frame, Encoded) else frame.to_ndarray().tobytes()
 
 
-def plainly(codec, units) -> tuple[dict[int, bytes], set[int], dict[int, int | None]]:
-    """What a decoder of one thread makes of {number: unit}: planes, units it complained about, bar codes."""
+def plainly(codec, units) -> tuple[dict[int, bytes], dict[int, set[str]], dict[int, int | None]]:
+    """What a decoder of one thread makes of {number: unit}: planes, complaints by unit, bar codes."""
     decoder = av.CodecContext.create(codec, "r")
     decoder.thread_count = 1
-    found, complaints, codes = {}, set(), {}
+    found, complaints, codes = {}, {}, {}
     for number, data in [*units.items(), (None, None)]:
         packet = None
         if data is not None:
@@ -123,11 +124,12 @@ def plainly(codec, units) -> tuple[dict[int, bytes], set[int], dict[int, int | N
         with av.logging.Capture() as log:
             try:
                 frames = decoder.decode(packet)
-            except av.FFmpegError:
+            except av.FFmpegError as error:
                 frames = []
-                complaints.add(number)
-        if any(level <= av.logging.ERROR or SLICE_SKIPPED.match(text) for level, _, text in log):
-            complaints.add(number)
+                complaints[number] = {str(error)}
+        for level, _, text in log:
+            if level <= av.logging.ERROR or SLICE_SKIPPED.match(text):
+                complaints.setdefault(number, set()).add(text)
         for frame in frames:
             found[frame.pts] = planes(frame)
             codes[frame.pts] = read_bar_code(frame.to_ndarray(format="rgb24"))

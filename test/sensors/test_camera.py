@@ -9,15 +9,13 @@ import random
 import av
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from streams import KINDS, Judge, encode, plainly, planes, read, sets_of, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, NO_OUTPUT, NO_PICTURE
-from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors import camera
 from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.video_message import codec_of
 
 REPEATED = [kind for kind in KINDS if not kind.endswith("-once")]
 """Kinds whose parameter sets come with every keyframe."""
@@ -75,9 +73,16 @@ def groups(made):
 
 
 def noticed(made, number, data, start):
-    """Whether a plain decoder complains about these bytes as unit `number`; H.265 goes on behind its end, see below."""
-    data += BEHIND if made.codec == "hevc" else b""
-    return number in plainly(made.codec, {**{n: made.units[n] for n in range(start, number)}, number: data})[1]
+    """Whether a plain decoder that starts there complains about these bytes as unit `number`.
+
+    What it says of the whole unit in the same place is of references before the start. H.265 goes on behind its end.
+    """
+    before, behind = {n: made.units[n] for n in range(start, number)}, BEHIND if made.codec == "hevc" else b""
+
+    def complaints(unit):
+        return plainly(made.codec, {**before, number: unit + behind})[1].get(number, set())
+
+    return bool(complaints(data) - complaints(made.units[number]))
 
 
 def check(made, messages, found, hurt=(), wanted=None):
@@ -142,6 +147,7 @@ def damaged(unit, rng):
 
 @settings(max_examples=150)
 @given(st.sampled_from(REPEATED), st.integers(0, 2**32), st.booleans())
+@example("h264-open", 3630420, False)  # whole or damaged, a decoder that starts at 33 says the same of unit 37
 def test_any_damage(kind, seed, lossy):
     made, rng = stream(kind), random.Random(seed)
     messages = dict(enumerate(made.units))
@@ -153,49 +159,6 @@ def test_any_damage(kind, seed, lossy):
     hurt = [n for n, data in messages.items() if data != made.units[n]]
     found = read(VideoReader(made.codec), messages, made.shown, lag=rng.choice([0, 3, 20, 99]))
     check(made, messages, found, hurt)
-
-
-def test_what_is_left_of_a_broken_block_shows_nowhere():
-    made = stream("h264-baseline")
-    for cut in range(20, len(made.units[8]), 40):
-        messages = {**dict(enumerate(made.units)), 8: made.units[8][:cut]}
-        found = read(VideoReader("h264"), messages, made.shown)
-        assert [n for n in range(40) if found[n] != made.pictures[n]] == [8, 9, 10, 11]
-        assert isinstance(found[8], str)
-        assert found[11] == AFTER_LOSS
-
-
-def test_h265_that_breaks_off():
-    """libavcodec by itself takes every one of these, and shows garbage."""
-    units = [data for _, data in encode("hevc", KINDS["h265"][1], 4, size=(640, 384))]
-    for number in (0, 2):
-        cuts = range(200, len(units[number]) - 200, len(units[number]) // 25)
-        found = [
-            read(VideoReader("hevc"), {**dict(enumerate(units)), number: units[number][:cut]}, range(4)) for cut in cuts
-        ]
-        withheld = [all(isinstance(pictures[n], str) for n in range(number, 4)) for pictures in found]
-        assert sum(withheld) >= 0.9 * len(withheld) > 20
-
-
-@pytest.mark.parametrize("message", [b"\x05\x03abc\x80", b"\xe5\x04abcd", b"\x05\x40", b""])
-def test_messages_beside_the_picture_do_no_harm(message):
-    """Of what libavcodec cannot read there it says the same as of a slice."""
-    made = stream("h265")
-    ahead = {n: b"\x00\x00\x01\x4e\x01" + message + data for n, data in enumerate(made.units)}
-    behind = {n: data + b"\x00\x00\x01\x50\x01" + message for n, data in enumerate(made.units)}
-    for messages in (ahead, behind):
-        assert read(VideoReader("hevc"), messages, made.shown) == dict(enumerate(made.pictures))
-
-
-def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
-    made = stream("h264-b")
-    for position in range(5, 40):
-        for unit in (0, 12):
-            hurt = bytearray(made.units[unit])
-            hurt[position] ^= 0xFF
-            messages = {**dict(enumerate(made.units)), unit: bytes(hurt)}
-            found = read(VideoReader("h264"), messages, made.shown)
-            assert [n for n in range(unit + 12, 40) if found[n] != made.pictures[n]] == []
 
 
 @pytest.mark.parametrize("kind", ["h264-once", "h265-once"])
@@ -371,13 +334,6 @@ def test_nothing_grows(long_streams, monkeypatch, name, mode):
     }
     assert given >= expected.get(mode, 1 if name == "endless" else 60)
     assert largest < 350
-
-
-def test_codecs_by_name():
-    assert [codec_of(form) for form in ("h264", "H265 ", "hevc", "avc")] == ["h264", "hevc", "hevc", "h264"]
-    for form in ("", "vp9", "h266"):
-        with pytest.raises(MessageError, match="undecodable"):
-            codec_of(form)
 
 
 def test_the_last_pictures_always_come():

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damage that libavcodec by itself says little or nothing of."""
+
+import pytest
+from streams import KINDS, encode, read, stream
+
+from edgefirst_ros.counts import AFTER_LOSS
+from edgefirst_ros.sensors.camera import VideoReader
+
+
+def test_what_is_left_of_a_broken_block_shows_nowhere():
+    made = stream("h264-baseline")
+    for cut in range(20, len(made.units[8]), 40):
+        messages = {**dict(enumerate(made.units)), 8: made.units[8][:cut]}
+        found = read(VideoReader("h264"), messages, made.shown)
+        assert [n for n in range(40) if found[n] != made.pictures[n]] == [8, 9, 10, 11]
+        assert isinstance(found[8], str)
+        assert found[11] == AFTER_LOSS
+
+
+def test_h265_that_breaks_off():
+    """libavcodec by itself takes every one of these, and shows garbage."""
+    units = [data for _, data in encode("hevc", KINDS["h265"][1], 4, size=(640, 384))]
+    for number in (0, 2):
+        cuts = range(200, len(units[number]) - 200, len(units[number]) // 25)
+        found = [
+            read(VideoReader("hevc"), {**dict(enumerate(units)), number: units[number][:cut]}, range(4)) for cut in cuts
+        ]
+        withheld = [all(isinstance(pictures[n], str) for n in range(number, 4)) for pictures in found]
+        assert sum(withheld) >= 0.9 * len(withheld) > 20
+
+
+@pytest.mark.parametrize("message", [b"\x05\x03abc\x80", b"\xe5\x04abcd", b"\x05\x40", b""])
+def test_messages_beside_the_picture_do_no_harm(message):
+    """Of what libavcodec cannot read there it says the same as of a slice."""
+    made = stream("h265")
+    ahead = {n: b"\x00\x00\x01\x4e\x01" + message + data for n, data in enumerate(made.units)}
+    behind = {n: data + b"\x00\x00\x01\x50\x01" + message for n, data in enumerate(made.units)}
+    for messages in (ahead, behind):
+        assert read(VideoReader("hevc"), messages, made.shown) == dict(enumerate(made.pictures))
+
+
+def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
+    made = stream("h264-b")
+    for position in range(5, 40):
+        for unit in (0, 12):
+            hurt = bytearray(made.units[unit])
+            hurt[position] ^= 0xFF
+            messages = {**dict(enumerate(made.units)), unit: bytes(hurt)}
+            found = read(VideoReader("h264"), messages, made.shown)
+            assert [n for n in range(unit + 12, 40) if found[n] != made.pictures[n]] == []
