@@ -38,3 +38,8 @@ class MessageError(EdgeFirstError):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
         self.reason = reason
+
+
+def describe_error(error: Exception) -> str:
+    """Return what an error says, with its kind where it was not raised on purpose."""
+    return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,13 +18,39 @@ from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.storage.space import free_bytes
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import known_name
-from edgefirst_ros.sources.ros import TopicState
+from edgefirst_ros.pipeline.capture_session import CaptureSession
+from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.sources.topics import STATICS
 
 SILENT = 2.0
 """s without a message after which a topic counts as silent, or five messages' time where that is longer."""
+RATES_KEPT = 60
+"""Looks at the rate, one a second, of which the median is what a topic is expected to have."""
 STEADY = 5
 """Seconds with messages after which their rate is believed."""
+
+
+@dataclass(slots=True)
+class _Rate:
+    """How often messages of a topic come; measured once a second."""
+
+    received: int
+    since: int
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=RATES_KEPT))
+    """Messages a second, of each look at which some had come."""
+
+    def measure(self, received: int, now: int) -> float:
+        """Messages a second since the last look; `now` in ns."""
+        rate = (received - self.received) * 1e9 / (now - self.since) if now > self.since else 0.0
+        self.received, self.since = received, now
+        if rate:
+            self.recent.append(rate)
+        return rate
+
+    @property
+    def expected(self) -> float:
+        """The usual rate, messages a second; 0.0 where none came yet."""
+        return median(self.recent) if self.recent else 0.0
 
 
 class Health:
@@ -30,23 +58,28 @@ class Health:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._rates: dict[str, _Rate] = {}
+
+    def statuses(self, session: CaptureSession) -> list[DiagnosticStatus]:
+        """The dataset, the topics that are recorded, and those that could have been meant."""
+        facts = session.status()
+        states = sorted(session.source.states.items()) if session.source is not None else []
+        topics = [self.topic(state, facts) for _, state in states]
+        unused = sorted(facts.get("not_recorded", {}).items())
+        topics += [self.unused(topic, why) for topic, why in unused if topic not in facts["topics"]]
+        return [self.dataset(facts, topics, session.live.out), *topics]
 
     def topic(self, state: TopicState, facts: Mapping[str, Any]) -> DiagnosticStatus:
         """One topic; `facts` are those of the capture."""
         now = time.monotonic_ns()
-        count, since = self._seen.get(state.name, (state.received, now))
-        self._seen[state.name] = (state.received, now)
-        rate = (state.received - count) * 1e9 / (now - since) if now > since else 0.0
-        if rate:
-            state.rates.append(rate)
-        expected = median(state.rates) if state.rates else 0.0
+        known = self._rates.setdefault(state.name, _Rate(state.received, now))
+        rate = known.measure(state.received, now)
         counts = facts.get("counts", {}).get(state.delivered_as, {})
         dropped = counts.get("dropped", {})
-        level, text = self._judge(state, rate, expected, dropped, now)
+        level, text = self._judge(state, rate, known, dropped, now)
         values = {
             "rate, Hz": round(rate, 2),
-            "expected rate, Hz": round(expected, 2),
+            "expected rate, Hz": round(known.expected, 2),
             "received": state.received,
             "lost": state.lost,
             "queue": facts.get("queues", {}).get(state.delivered_as, 0),
@@ -62,17 +95,16 @@ class Health:
         return status(DiagnosticStatus.WARN, f"{self._node}: {topic}", why, {})
 
     @staticmethod
-    def _judge(
-        state: TopicState, rate: float, expected: float, dropped: Mapping[str, int], now: int
-    ) -> tuple[bytes, str]:
+    def _judge(state: TopicState, rate: float, known: _Rate, dropped: Mapping[str, int], now: int) -> tuple[bytes, str]:
         if state.fault:
             return DiagnosticStatus.ERROR, state.fault
+        expected = known.expected
         said = []
         if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
             quiet = (now - state.last) / 1e9
             if quiet > max(SILENT, 5 / expected if expected else 0.0):
                 said.append(f"nothing came for {quiet:.1f} s")
-            elif len(state.rates) >= STEADY and rate < expected / 2 and expected >= STEADY:
+            elif len(known.recent) >= STEADY and rate < expected / 2 and expected >= STEADY:
                 said.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
         if state.mixed:
             said.append(state.mixed)

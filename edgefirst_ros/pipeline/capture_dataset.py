@@ -15,7 +15,7 @@ from edgefirst_ros.counts import ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.split import Splitter
 from edgefirst_ros.dataset.writer import Sample
-from edgefirst_ros.errors import EdgeFirstError, StorageError
+from edgefirst_ros.errors import StorageError, describe_error
 from edgefirst_ros.pipeline.frames import FrameBuilder, count_unused
 from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
 from edgefirst_ros.pipeline.pretrigger import Arrival
@@ -140,7 +140,7 @@ class CaptureDataset:
         try:
             paths = self._finish()
         except Exception as error:  # noqa: BLE001  whoever waits for it must be told
-            text = f"{self.sequence} could not be completed: {said(error)}"
+            text = f"{self.sequence} could not be completed: {describe_error(error)}"
             return Completed(text, bool(self.counts.lost), failure=text)
         lossy, refused = bool(self.counts.lost), str(self._refused or "")
         if paths is None:
@@ -162,11 +162,6 @@ class CaptureDataset:
                 self._reached.settle(self.counts, self._roles)
             count_unused(self.counts, self._roles)
             return self.writer.finish(self._metadata(), self._calibration.labels)
-
-
-def said(error: Exception) -> str:
-    """What an error says, with its kind where it was not raised on purpose."""
-    return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"
 
 
 def free_name(out: Path, host: str, layout: Layout) -> str:

@@ -319,7 +319,7 @@ def test_live_and_offline_give_the_same_rows(tmp_path, monkeypatch, recipe):
         received = dataclasses.replace(message, publish_time=message.log_time)
         capture.put(received, begin + message.log_time - messages[0].log_time)
     capture.close()
-    assert capture.failure is None
+    assert capture.results.failure is None
     assert table(offline).equals(pl.read_ipc(tmp_path / "live" / "drive.arrow"))
 
 

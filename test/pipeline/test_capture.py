@@ -18,7 +18,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline import capture as capturing_core
+from edgefirst_ros.pipeline import recorder
 from edgefirst_ros.pipeline import samples as assembling
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.frame import Frame
@@ -68,7 +68,7 @@ class Feed:
 
     def held(self):
         """Bytes of messages that wait for a dataset to begin with them."""
-        return sum(len(arrival.message.data) for arrival in self.capture._recent.since(0))
+        return sum(len(arrival.message.data) for arrival in self.capture._recorder._recent.since(0))
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def frames(out, name):
 def test_memory_stays_bounded_where_no_dataset_can_begin(recording, tmp_path):
     feed = Feed(recording(**{**STILL, "seconds": 12.0}), tmp_path, min_free_bytes=1 << 60)
     feed.play(end=4.0)
-    assert "are to be kept" in feed.capture.failure
+    assert "are to be kept" in feed.capture.results.failure
     early = feed.held()
     feed.play(4.0)
     assert feed.held() < 1.5 * early
@@ -110,13 +110,13 @@ def test_a_clock_that_cannot_be_used_is_said_once(recording, tmp_path):
 def test_another_name_is_taken_where_somebody_begins_a_dataset_of_the_same(recording, tmp_path, monkeypatch):
     """Several cameras, one folder: nodes look for a name in the same moment."""
     names = iter(["test_2026_01_01_00_00_00", "test_2026_01_01_00_00_01"])
-    monkeypatch.setattr(capturing_core, "free_name", lambda *_: next(names))
+    monkeypatch.setattr(recorder, "free_name", lambda *_: next(names))
     with DatasetWriter(tmp_path, "test_2026_01_01_00_00_00"):
         feed = Feed(recording(**STILL), tmp_path)
         feed.play()
         feed.capture.close()
-    assert feed.capture.failure is None
-    assert feed.capture.finished == [str(tmp_path / "test_2026_01_01_00_00_01.zip")]
+    assert feed.capture.results.failure is None
+    assert feed.capture.results.finished == [str(tmp_path / "test_2026_01_01_00_00_01.zip")]
 
 
 def test_a_dataset_without_a_sample_is_told(recording, tmp_path):
@@ -124,7 +124,7 @@ def test_a_dataset_without_a_sample_is_told(recording, tmp_path):
     feed = Feed(recording(**STILL), tmp_path, settings=settings)
     feed.play()
     feed.capture.close()
-    assert (feed.capture.finished, feed.capture.empty) == ([], 1)
+    assert (feed.capture.results.finished, feed.capture.results.empty) == ([], 1)
 
 
 def test_a_stop_ends_the_wait_for_a_clock_that_cannot_be_used(recording, tmp_path):
@@ -133,7 +133,7 @@ def test_a_stop_ends_the_wait_for_a_clock_that_cannot_be_used(recording, tmp_pat
     with pytest.raises(UsageError, match="--time-base auto"):
         feed.capture.stop()
     facts = feed.capture.status()
-    assert (facts["waiting"], feed.capture.failures) == (False, 1)
+    assert (facts["waiting"], feed.capture.results.failures) == (False, 1)
     assert "--time-base auto" in facts["failure"]
     feed.capture.close()
 
@@ -157,7 +157,7 @@ def test_messages_do_not_wait_for_a_dataset_that_is_being_completed(recording, t
     assert len(feed.until(lambda facts: facts["finished"])["finished"]) == 1
     feed.capture.close()
     assert sum(len(pl.read_ipc(path)) for path in tmp_path.glob("*.frames.arrow")) == 16 * 30
-    assert (len(feed.capture.finished), feed.capture.failures) == (2, 0)
+    assert (len(feed.capture.results.finished), feed.capture.results.failures) == (2, 0)
 
 
 def test_a_dataset_that_cannot_be_completed_is_told_and_ends_no_other(recording, tmp_path, patient, monkeypatch):
@@ -171,7 +171,7 @@ def test_a_dataset_that_cannot_be_completed_is_told_and_ends_no_other(recording,
     assert facts["recording"]
     monkeypatch.undo()
     feed.capture.close()
-    assert (len(feed.capture.finished), feed.capture.failures) == (1, 1)
+    assert (len(feed.capture.results.finished), feed.capture.results.failures) == (1, 1)
 
 
 def test_losses_of_a_dataset_that_is_not_kept_are_losses(recording, tmp_path):
@@ -182,24 +182,24 @@ def test_losses_of_a_dataset_that_is_not_kept_are_losses(recording, tmp_path):
     feed.capture.start()
     feed.play(2.0)
     feed.capture.close()
-    assert (feed.capture.finished, feed.capture.empty, feed.capture.lossy) == ([], 1, True)
+    assert (feed.capture.results.finished, feed.capture.results.empty, feed.capture.results.lossy) == ([], 1, True)
 
 
 def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, tmp_path, monkeypatch):
     feed = Feed(recording(**STILL), tmp_path, start=False)
     feed.play(end=1.5)
     with monkeypatch.context() as patch:
-        patch.setattr(capturing_core, "CaptureDataset", Mock(side_effect=RuntimeError("no more threads")))
+        patch.setattr(recorder, "CaptureDataset", Mock(side_effect=RuntimeError("no more threads")))
         with pytest.raises(DatasetError, match="RuntimeError: no more threads"):
             feed.capture.start()
     assert feed.capture.status()["failure"] == "RuntimeError: no more threads"
     with pytest.raises(DatasetError, match="nothing is being recorded"):
         feed.capture.split()
-    assert feed.capture.failures == 1
+    assert feed.capture.results.failures == 1
     feed.capture.start()
     feed.play(1.5)
     feed.capture.close()
-    assert len(feed.capture.finished) == 1
+    assert len(feed.capture.results.finished) == 1
 
 
 # ---- what came before --------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_what_was_lost_before_a_dataset_began_is_no_loss_of_it(recording, tmp_pa
         feed.capture.put(message, feed.begun + elapsed, lost=7 if message.topic == IMU and elapsed < 1.5 * S else 0)
     feed.capture.close()
     assert found_counts(tmp_path, "later")[IMU]["dropped"] == {}
-    assert not feed.capture.lossy
+    assert not feed.capture.results.lossy
 
 
 @pytest.mark.usefixtures("patient")
@@ -242,7 +242,7 @@ def test_companions_of_a_late_camera_are_kept_for_a_new_dataset(recording, tmp_p
     feed.capture.split()
     feed.play(4.0)
     feed.capture.close()
-    names = [path.rpartition("/")[2].removesuffix(".zip") for path in feed.capture.finished]
+    names = [path.rpartition("/")[2].removesuffix(".zip") for path in feed.capture.results.finished]
     assert len(names) == 2
     columns = ["timestamp", "lidar_points_timestamp", "radar_targets_timestamp"]
     found = pl.concat([frames(tmp_path / "live", name).select(columns) for name in names]).sort("timestamp")
@@ -272,11 +272,11 @@ def test_parameter_sets_that_came_once_are_there_for_every_dataset(codec, sent, 
     feed.capture.start()
     feed.play(3.5)
     feed.capture.close()
-    assert (len(feed.capture.finished), feed.capture.lossy) == (3, False)
+    assert (len(feed.capture.results.finished), feed.capture.results.lossy) == (3, False)
     offline = {
         sample.timestamp: sample.image() for sample in Dataset(convert(path, tmp_path / "offline").paths.container)
     }
-    found = [sample for name in feed.capture.finished for sample in Dataset(name)]
+    found = [sample for name in feed.capture.results.finished for sample in Dataset(name)]
     assert {sample.timestamp for sample in found} >= {*sorted(offline)[2:]}
     for sample in found[:: len(found) // 9]:
         assert (sample.image() == offline[sample.timestamp]).all()
@@ -326,7 +326,7 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.play(3.0, 6.0)
     feed.until(lambda facts: facts["standstill_s"] > 0.5)
     feed.play(6.0)
-    waiting = list(feed.capture._take._assembly._choosing._queue.queue)
+    waiting = list(feed.capture._recorder._current.dataset._assembly._choosing._queue.queue)
     works = [item for item in waiting if isinstance(item, Frame)]
     assert len(works) > 100
     assert sum(bool(work.companions) for work in works) < len(works) / 2
@@ -348,7 +348,7 @@ def test_memory_does_not_grow_while_the_camera_is_silent(recording, tmp_path):
         data = sensor_msgs.Imu(head, geometry_msgs.Quaternion(0.0, 0.0, 0.0, 1.0)).to_bytes()
         feed.capture.put(Message(IMU, "sensor_msgs/msg/Imu", at, at, n, data), feed.begun + at - feed.first)
     feed.until(lambda facts: facts["queue"] == 0)
-    tracks = feed.capture._take._pipeline._tracks.values()
+    tracks = feed.capture._recorder._current.dataset._pipeline._tracks.values()
     assert sum(len(track.attitudes._stamps) for track in tracks) < 400
     feed.capture.close()
 

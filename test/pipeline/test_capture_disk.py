@@ -169,7 +169,7 @@ def scenario(name, path, out):
     names = [thread.name for thread in threading.enumerate()]
     facts["threads"] = [name for name in names if name.startswith(("choose", "decode", "write", "encode"))]
     feed.capture.close()  # the other dataset may still be completed
-    seen = {name: getattr(feed.capture, name) for name in ("finished", "failures", "lossy")}
+    seen = {name: getattr(feed.capture.results, name) for name in ("finished", "failures", "lossy")}
     return {**facts, **seen}
 
 
@@ -187,14 +187,14 @@ def test_a_folder_that_vanishes_ends_the_dataset_and_the_next_one_goes_well(reco
     assert "No such file or directory" in failure
     assert "one could not be completed: " in failure
     assert "edgefirst-ros recover" in failure
-    assert feed.capture.failures == 1
-    assert feed.capture.finished == []
+    assert feed.capture.results.failures == 1
+    assert feed.capture.results.finished == []
     feed.capture.start()
     feed.play(2.5, 4)
     assert len(feed.capture.stop()) == 1
-    assert feed.capture.failure is None
+    assert feed.capture.results.failure is None
     feed.capture.close()
-    assert assert_complete(feed.capture.finished[0])[0] > 0
+    assert assert_complete(feed.capture.results.finished[0])[0] > 0
     report = recover(tmp_path / "elsewhere" / "one")
     assert report.samples >= reached
     assert validate(report.paths.container).ok
@@ -209,7 +209,7 @@ def test_a_folder_that_cannot_be_made_is_told(recording, tmp_path):
     with pytest.raises(DatasetError, match="Not a directory"):
         feed.capture.start()
     assert feed.capture.status()["failure"]
-    assert feed.capture.failures == 2
+    assert feed.capture.results.failures == 2
     (tmp_path / "file").unlink()
     feed.capture.start()
     feed.play(1.5, 3)

@@ -19,19 +19,19 @@ from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.errors import DatasetError, UsageError  # noqa: E402
 from edgefirst_ros.nodes.capture import CaptureNode, _node  # noqa: E402
+from edgefirst_ros.pipeline.capture_session import _Capturing  # noqa: E402
+from edgefirst_ros.pipeline.completion import Results  # noqa: E402
 
 
 class Slow:
     """In place of a capture: it stops once `enough`, and cannot be split."""
 
-    failure, lossy, failures = None, False, 0
-
-    def __init__(self) -> None:
+    def __init__(self, results: Results) -> None:
         self.enough = threading.Event()
-        self.finished: list[str] = []
+        self.results = results
 
     def stop(self) -> None:
-        self.finished = ["in time" if self.enough.wait(LONG) else "nothing came"]
+        self.results.finished = ["in time" if self.enough.wait(LONG) else "nothing came"]
 
     def split(self) -> None:
         raise DatasetError("not now")
@@ -44,8 +44,10 @@ class Slow:
 
 
 def test_messages_and_services_do_not_wait_for_a_stop(bench: Bench) -> None:
-    node, slow = CaptureNode(), Slow()
-    node.capture = slow  # type: ignore[assignment]
+    node = CaptureNode()
+    slow = Slow(node.session._results)
+    source = SimpleNamespace(states={}, unused={}, refresh=print, close=print)
+    node.session._current = _Capturing(slow, source)  # type: ignore[arg-type]
     came = []
 
     def take(message: Empty) -> None:
@@ -79,7 +81,6 @@ def test_messages_and_services_do_not_wait_for_a_stop(bench: Bench) -> None:
         answer.add_done_callback(lambda _: stopped.set())
         assert stopped.wait(LONG)
         assert answer.result().message == '{"datasets": ["in time"]}'
-        node.source = SimpleNamespace(topics={}, unused={})  # type: ignore[assignment]
         split = bench.call(Trigger, "/capture/split", Trigger.Request())
         assert (split.success, split.message) == (False, "not now")
     finally:

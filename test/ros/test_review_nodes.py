@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,12 @@ for package in ("edgefirst_msgs", "foxglove_msgs"):
 from capturing import SMALL, Bench, Player, frames  # noqa: E402
 from mcap.writer import Writer  # noqa: E402
 
-from edgefirst_ros.nodes.capture import CaptureNode  # noqa: E402
-from edgefirst_ros.sources.ros import Settling  # noqa: E402
-from edgefirst_ros.streams import VIDEO  # noqa: E402
-
 FAILING = """
 import sys
 from edgefirst_ros.nodes import capture
 
 def fail(node):
-    if node.capture is not None and node.capture.status().get("samples", 0) > 20:
+    if node.session.status().get("samples", 0) > 20:
         raise RuntimeError("surprise")
 
 capture.CaptureNode._diagnose = fail
@@ -75,18 +70,3 @@ def test_a_replay_tells_its_progress_while_ros_time_stands_still(
     node = start("-m", "edgefirst_ros.cli", "replay", "--ros-args", *arguments, *slow)
     assert node.wait(60.0) == 0, node.log
     assert len({status.message for status in bench.statuses("replay: conversion")}) > 2
-
-
-def test_a_node_that_is_activated_again_waits_anew_until_the_topics_have_settled(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    node = CaptureNode()
-    node.come_up()
-    long_ago = time.monotonic() - 2 * Settling.LONGEST
-    node._settling.look({"/rear/video": VIDEO}, long_ago)
-    node.trigger_deactivate()
-    node.trigger_activate()
-    assert not node._settling.look({"/rear/video": VIDEO}, time.monotonic())
-    node.trigger_shutdown()
-    node.destroy_node()

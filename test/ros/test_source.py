@@ -19,8 +19,9 @@ from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: E402
 from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.config import Settings  # noqa: E402
-from edgefirst_ros.sources import ros  # noqa: E402
-from edgefirst_ros.sources.ros import Graph, RosSource  # noqa: E402
+from edgefirst_ros.messages import Message  # noqa: E402
+from edgefirst_ros.sources.live import LiveSource, Settling  # noqa: E402
+from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
 
@@ -49,6 +50,7 @@ class System:
         self.node, self.other, self.stranger = self._nodes
         self._executor = SingleThreadedExecutor(context=self._contexts[0])
         self._executor.add_node(self.node)
+        self.transport = RosTransport(self.node, 10)
         self.came: list[tuple[str, str]] = []
 
     def close(self) -> None:
@@ -61,14 +63,17 @@ class System:
         qos = QoSProfile(depth=10, durability=durability)
         return (node or self.other).create_publisher(kind_of(schema), topic, qos)
 
-    def source(self, **settings: Any) -> RosSource:
+    def source(self, **settings: Any) -> LiveSource:
         """The source of a capture that begins with all that is published now."""
         there = {publisher.topic_name for node in (self.other, self.stranger) for publisher in node.publishers}
         self.until(lambda: all(self.node.count_publishers(topic) for topic in there))
-        graph = Graph(self.node, {})
         chosen = Settings(**settings)
-        roles = expect_topics(choose_topics(graph.topics, chosen, live=True), chosen)
-        return RosSource(self.node, chosen, roles, lambda m, *_: self.came.append((m.topic, m.schema)), 10)
+        roles = expect_topics(choose_topics(self.transport.look({}).topics, chosen, live=True), chosen)
+
+        def deliver(message: Message, now: int, lost: int) -> None:
+            self.came.append((message.topic, message.schema))
+
+        return LiveSource(self.transport, chosen, roles, deliver, self.node.get_logger())
 
     def until(self, enough: Callable[[], Any], timeout: float = LONG) -> Any:
         deadline = time.monotonic() + timeout
@@ -77,15 +82,15 @@ class System:
             self._executor.spin_once(timeout_sec=0.02)
         return found
 
-    def looks(self, source: RosSource, enough: Callable[[], Any]) -> None:
+    def looks(self, source: LiveSource, enough: Callable[[], Any]) -> None:
         """Let the source look until it is enough."""
-        self.until(lambda: source.refresh() or enough())
+        self.until(lambda: source.refresh(time.monotonic()) or enough())
 
-    def arrives(self, source: RosSource, publisher: Any) -> None:
+    def arrives(self, source: LiveSource, publisher: Any) -> None:
         """A message of the publisher's topic gets through, sooner or later."""
 
         def received() -> int:
-            return source.topics[publisher.topic_name].received if publisher.topic_name in source.topics else 0
+            return source.states[publisher.topic_name].received if publisher.topic_name in source.states else 0
 
         before = received()
         self.looks(source, lambda: publisher.publish(publisher.msg_type()) or received() > before)
@@ -101,8 +106,8 @@ def system(ros_domain: int) -> Iterator[System]:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics that came late get their parts without a wait; longer where the type alone tells."""
-    monkeypatch.setattr(ros.Settling, "QUIET", 0.0)
-    monkeypatch.setattr(ros.Settling, "QUIET_TO_GUESS", 0.5)
+    monkeypatch.setattr(Settling, "QUIET", 0.0)
+    monkeypatch.setattr(Settling, "QUIET_TO_GUESS", 0.5)
 
 
 def test_the_publishers_tell_the_type(system: System) -> None:
@@ -114,15 +119,15 @@ def test_the_publishers_tell_the_type(system: System) -> None:
         system.publish(topic, of, node=system.stranger)
         system.publish(topic, TRANSFORM if of == IMU else CLOUD)
     system.until(lambda: all(system.node.count_subscribers(topic) for topic in (CAMERA, "/camera/h265")))
-    graph = system.until(lambda: len((graph := Graph(system.node, {"/mine": (CLOUD,)})).mixed) == 3 and graph)
+    graph = system.until(lambda: len((graph := system.transport.look({"/mine": (CLOUD,)})).mixed) == 3 and graph)
     topics = {t: graph.topics.get(t) for t in (CAMERA, "/camera/h265", "/lidar/points", "/mine", "/neither")}
     assert topics == {CAMERA: VIDEO, "/camera/h265": None, "/lidar/points": CLOUD, "/mine": CLOUD, "/neither": None}
     assert graph.mixed.keys() == {"/lidar/points", "/mine", "/neither"}
     assert graph.mixed["/lidar/points"].endswith(f"{COMPRESSED_IMAGE}, {CLOUD}; used is {CLOUD}")
     source = system.source()
-    system.looks(source, lambda: "/lidar/points" in source.topics)
-    assert CLOUD in source.topics["/lidar/points"].mixed
-    assert source.topics[CAMERA].mixed == ""
+    system.looks(source, lambda: "/lidar/points" in source.states)
+    assert CLOUD in source.states["/lidar/points"].mixed
+    assert source.states[CAMERA].mixed == ""
 
 
 def test_a_topic_of_another_type_has_no_part(system: System) -> None:
@@ -133,8 +138,8 @@ def test_a_topic_of_another_type_has_no_part(system: System) -> None:
         system.publish(topic, schema)
     source = system.source(imu_topic="/fix", gps_topic="/gps")
     right = system.publish("/maivin/radar/cube", CUBE)
-    system.looks(source, lambda: {*wrong} - {"/fix"} == {*source.unused} and "/maivin/radar/cube" in source.topics)
-    assert source.topics.keys() == {CAMERA, "/maivin/radar/cube", "/fix"}
+    system.looks(source, lambda: {*wrong} - {"/fix"} == {*source.unused} and "/maivin/radar/cube" in source.states)
+    assert source.states.keys() == {CAMERA, "/maivin/radar/cube", "/fix"}
     assert source.unused["/gps"] == f"not recorded: its type is {IMU}, expected is {FIX}"
     system.arrives(source, right)
     assert {*system.came} == {("/radar/cube", CUBE)}
@@ -143,11 +148,11 @@ def test_a_topic_of_another_type_has_no_part(system: System) -> None:
 def test_a_topic_that_comes_back_with_another_type(system: System) -> None:
     camera, cloud = system.publish(CAMERA, VIDEO), system.publish("/lidar/points", CLOUD)
     source = system.source()
-    system.looks(source, lambda: "/lidar/points" in source.topics)
+    system.looks(source, lambda: "/lidar/points" in source.states)
     system.other.destroy_publisher(cloud)
     system.publish("/lidar/points", IMU, node=system.stranger)
-    system.looks(source, lambda: source.topics["/lidar/points"].fault)
-    assert source.topics["/lidar/points"].publishers == 0
+    system.looks(source, lambda: source.states["/lidar/points"].fault)
+    assert source.states["/lidar/points"].publishers == 0
     assert {*source.unused} == {"/lidar/points"}
     system.arrives(source, camera)
 
@@ -156,9 +161,9 @@ def test_results_of_the_older_form_come_late(system: System, at_once: None) -> N
     """They are used while those of the newer form have not come; afterwards these come too late, which is told."""
     system.publish(CAMERA, VIDEO)
     source = system.source()
-    system.looks(source, lambda: source.topics)
+    system.looks(source, lambda: source.states)
     boxes = system.publish("/model/boxes2d", DETECT)
-    system.looks(source, lambda: "/model/boxes2d" in source.topics)
+    system.looks(source, lambda: "/model/boxes2d" in source.states)
     mask = system.publish("/model/mask_compressed", MASK)
     for publisher in (boxes, mask):
         system.arrives(source, publisher)
@@ -167,7 +172,7 @@ def test_results_of_the_older_form_come_late(system: System, at_once: None) -> N
     system.publish("/model/output", MODEL)
     system.looks(source, lambda: source.unused)
     assert source.unused["/model/output"].startswith("not recorded as model: that was /model/boxes2d so far")
-    assert "/model/output" not in source.topics
+    assert "/model/output" not in source.states
 
 
 def test_a_position_by_its_type_alone_comes_late(system: System, at_once: None) -> None:
@@ -190,7 +195,7 @@ def test_a_position_of_the_settings_is_waited_for(system: System, at_once: None)
         system.publish(topic, schema)
     began = time.monotonic()
     system.looks(source, lambda: time.monotonic() > began + 1.0)
-    assert source.topics.keys() == {CAMERA}
+    assert source.states.keys() == {CAMERA}
     for topic, schema in (("/second", FIX), ("/results", DETECT)):
         system.arrives(source, system.publish(topic, schema))
     assert {*system.came} == {("/second", FIX), ("/results", DETECT)}
@@ -203,11 +208,11 @@ def test_a_volatile_publisher_after_one_that_keeps_its_messages(system: System, 
     kept = system.publish("/lidar/points", CLOUD, KEPT)
     source = system.source()
     system.arrives(source, kept)
-    assert source.topics["/lidar/points"].kept
+    assert system.transport.subscriptions["/lidar/points"].kept
     if not joined:
         system.other.destroy_publisher(kept)
     system.arrives(source, system.publish("/lidar/points", CLOUD))
-    assert not source.topics["/lidar/points"].kept
+    assert not system.transport.subscriptions["/lidar/points"].kept
 
 
 def test_what_is_said_once_is_heard_whoever_spoke_before(system: System) -> None:
@@ -218,4 +223,16 @@ def test_what_is_said_once_is_heard_whoever_spoke_before(system: System) -> None
     system.other.destroy_publisher(first)
     kept = system.publish("/tf_static", TRANSFORM, KEPT)
     kept.publish(kept.msg_type())  # maybe before it knows of the subscription
-    system.looks(source, lambda: system.came.count(("/tf_static", TRANSFORM)) > 1 and source.topics["/tf_static"].kept)
+    subscriptions = system.transport.subscriptions
+    system.looks(source, lambda: system.came.count(("/tf_static", TRANSFORM)) > 1 and subscriptions["/tf_static"].kept)
+
+
+def test_a_running_system_is_iterated_like_a_recording(system: System) -> None:
+    camera, imu = system.publish(CAMERA, VIDEO), system.publish("/imu", IMU)
+    source = system.source()
+    messages = source.iter_messages({"/imu"})
+    for publisher in (camera, imu):
+        system.arrives(source, publisher)
+    source.close()
+    assert {(message.topic, message.schema) for message in messages} == {("/imu", IMU)}
+    assert source.topics == {CAMERA: VIDEO, "/imu": IMU}

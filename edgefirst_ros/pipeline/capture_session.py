@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture of a running system from waiting for the camera to the exit code, whatever bus carries the messages."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.dataset.recovery.recover import recover_all
+from edgefirst_ros.errors import EdgeFirstError, RecordingError
+from edgefirst_ros.pipeline.capture import Capture
+from edgefirst_ros.pipeline.completion import Results
+from edgefirst_ros.sources.live import CameraWait, LiveSource, Log, Transport
+
+LOOK_EVERY = 0.25
+"""s between two calls of `CaptureSession.look`."""
+
+
+class SessionState(Enum):
+    """What a session is doing."""
+
+    INACTIVE = "inactive"
+    WAITING = "waiting for the camera"
+    CAPTURING = "capturing"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An active session without a camera."""
+
+    camera: CameraWait
+    wanted: bool
+    """True if a dataset is to begin as soon as there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Capturing:
+    """An active session with a camera."""
+
+    capture: Capture
+    source: LiveSource
+
+
+class CaptureSession:
+    """Finds the topics, carries out orders one after the other, and keeps what became of the datasets.
+
+    Call `look` every `LOOK_EVERY` seconds. `start`, `split` and `stop` return a future that holds the answer in words,
+    or the EdgeFirstError that says why not; messages are taken all the while.
+    Owns: one thread calls everything here (of a node: that of its executor); orders are carried out in a thread of the
+    session, which changes nothing of it.
+    """
+
+    def __init__(self, transport: Transport, settings: Settings, live: LiveSettings, host: str, log: Log) -> None:
+        """`host`: the first part of the datasets' names where the settings have none."""
+        self.settings = settings
+        self.live = live
+        self._transport = transport
+        self._host = host
+        self._log = log
+        self._named = False  # whether the name of the first dataset was given away
+        self._results = Results()
+        self._orders = ThreadPoolExecutor(1, "orders")
+        self._recovering: threading.Thread | None = None
+        self._current: _Waiting | _Capturing | None = None
+
+    @property
+    def state(self) -> SessionState:
+        """What goes on."""
+        match self._current:
+            case _Waiting():
+                return SessionState.WAITING
+            case _Capturing():
+                return SessionState.CAPTURING
+        return SessionState.INACTIVE
+
+    @property
+    def source(self) -> LiveSource | None:
+        """Where messages come from; None without a camera."""
+        return self._current.source if isinstance(self._current, _Capturing) else None
+
+    @property
+    def exit_code(self) -> int:
+        """What the end of the process says of the datasets: 0 all there, 1 nothing usable, 3 something is lost."""
+        return self._results.exit_code
+
+    # ---- active or not -------------------------------------------------------------------
+    def activate(self) -> None:
+        """Begin to look for topics, and complete beside it what an earlier capture could not."""
+        if self._recovering is None or not self._recovering.is_alive():
+            arguments = Path(self.live.out), self._log.warning
+            self._recovering = threading.Thread(target=recover_all, args=arguments, daemon=True)
+            self._recovering.start()
+        self._current = _Waiting(CameraWait(self.settings), self.live.autostart)
+
+    def deactivate(self) -> None:
+        """Complete the dataset and listen no more; returns when that is done."""
+        current, self._current = self._current, None
+        if not isinstance(current, _Capturing):
+            return
+        current.source.close()
+        try:
+            self._orders.submit(current.capture.close).result()  # behind all that it was told before
+        except EdgeFirstError as error:
+            self._log.error(str(error))
+
+    def change(self, settings: Settings, live: LiveSettings) -> None:
+        """Use other settings from the next dataset on."""
+        self.settings, self.live = settings, live
+        if isinstance(self._current, _Capturing):
+            self._current.capture.change(settings, live)
+
+    def look(self) -> None:
+        """Look for the camera, and for topics and publishers that came and went."""
+        now = time.monotonic()
+        if isinstance(self._current, _Waiting):
+            self._look_for_camera(self._current, now)
+        if isinstance(self._current, _Capturing):
+            self._current.source.refresh(now)
+
+    def _look_for_camera(self, waiting: _Waiting, now: float) -> None:
+        told = waiting.camera.told
+        roles = waiting.camera.look(self._transport.look({}), now)
+        if roles is None:
+            if waiting.camera.told != told:
+                self._log.info(waiting.camera.told)
+            return
+        for note in roles.notes:
+            self._log.warning(note)
+        live = self.live.model_copy(update={"sequence": None}) if self._named else self.live
+        self._named = True
+        capture = Capture(self.settings, live, roles, self._host, self._log.info, self._results)
+        source = LiveSource(self._transport, self.settings, roles, capture.put, self._log)
+        self._current = _Capturing(capture, source)
+        if waiting.wanted:
+            capture.start()
+
+    # ---- orders --------------------------------------------------------------------------
+    def start(self) -> Future[str]:
+        """Begin a dataset, now or as soon as there is a camera."""
+        if isinstance(self._current, _Waiting):
+            self._current.wanted = True
+            return _answered("begins as soon as there is a camera")
+        return self._order(lambda capture: capture.start(), lambda: "started")
+
+    def split(self) -> Future[str]:
+        """Go on in a new dataset from the next keyframe on."""
+        return self._order(lambda capture: capture.split(), lambda: "a new dataset begins with the next keyframe")
+
+    def stop(self) -> Future[str]:
+        """Complete the dataset; the answer lists the finished ones as JSON."""
+        if isinstance(self._current, _Waiting):
+            self._current.wanted = False
+        if not isinstance(self._current, _Capturing):
+            return _answered(self._finished())
+        return self._order(lambda capture: capture.stop(), self._finished)
+
+    def _order(self, what: Callable[[Capture], Any], answer: Callable[[], str]) -> Future[str]:
+        """Have the capture do something, which may take seconds."""
+        current = self._current
+        if not isinstance(current, _Capturing):
+            told = current.camera.told or "looking for topics" if current is not None else "the node is not active"
+            refused: Future[str] = Future()
+            refused.set_exception(RecordingError(told))
+            return refused
+
+        def carry_out() -> str:
+            what(current.capture)
+            return answer()
+
+        return self._orders.submit(carry_out)
+
+    def _finished(self) -> str:
+        return json.dumps({"datasets": self._results.finished})
+
+    # ---- what is told --------------------------------------------------------------------
+    def status(self) -> dict[str, Any]:
+        """What is going on, by topic and in all; ready for JSON."""
+        current = self._current
+        told = current.camera.told if isinstance(current, _Waiting) else ""
+        facts: dict[str, Any] = {"active": current is not None, "waiting_for": told}
+        if isinstance(current, _Capturing):
+            facts |= current.capture.status()
+            facts["topics"] = {
+                topic: {
+                    "received": state.received,
+                    "lost": state.lost,
+                    "longest_gap_s": state.gap / 1e9,
+                    "reliable": state.reliable,
+                    "fault": state.fault,
+                }
+                for topic, state in sorted(current.source.states.items())
+            }
+            facts["not_recorded"] = dict(current.source.unused)
+        facts["finished"] = list(self._results.finished)
+        return facts
+
+
+def _answered(text: str) -> Future[str]:
+    answer: Future[str] = Future()
+    answer.set_result(text)
+    return answer

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics of a running system, whatever bus carries them: which part each plays, those that come late, how they do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import EdgeFirstError, RecordingError
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
+from edgefirst_ros.sources.inbox import Deliver, Inbox
+from edgefirst_ros.sources.topics import Roles, choose_topics, expect_topics, expected_types, late_parts
+
+USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
+"""Types that a topic of the device may have."""
+
+
+@dataclass(slots=True)
+class TopicState:
+    """One recorded topic and what came on it so far.
+
+    Owns: the transport's threads tell `arrived` and `heard_of`, which take the lock; the thread that looks for topics
+    changes `mixed` and `fault`; any thread may read.
+    """
+
+    name: str
+    """Its name in the system; messages are delivered under that of the device where it is remapped."""
+    delivered_as: str
+    schema: str
+    received: int = 0
+    lost: int = 0
+    number: int = 0
+    """Publication number of the newest message."""
+    last: int = 0
+    """When it came, ns of time.monotonic_ns()."""
+    gap: int = 0
+    """Longest time between two messages, ns."""
+    publishers: int = 0
+    reliable: bool = False
+    """True if the transport repeats what is lost on the way."""
+    mixed: str = ""
+    """What other types its publishers have, in words."""
+    fault: str = ""
+    """Why nothing can come, in words."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def arrived(self, number: int | None, now: int) -> tuple[int, int]:
+        """Count a message that came at `now`, ns; return its publication number and how many were lost before it.
+
+        `number`: as the transport tells it, None where it tells none.
+        """
+        with self._lock:
+            number = number or self.number + 1
+            if number <= self.number:  # each publisher counts for itself: this is another one, maybe beside the first
+                self.publishers = 0
+            missing = max(0, number - self.number - 1) if self.number and self.publishers == 1 else 0
+            if self.received:
+                self.gap = max(self.gap, now - self.last)
+            self.received, self.lost, self.number, self.last = self.received + 1, self.lost + missing, number, now
+            return number, missing
+
+    def heard_of(self, publishers: int) -> None:
+        """Take note of how many publishers there are; one that comes back counts anew."""
+        with self._lock:
+            if not publishers or self.publishers != publishers:
+                self.publishers, self.number = publishers, 0  # the next message may be of any of them
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """The topics that somebody publishes now."""
+
+    names: Mapping[str, tuple[str, str]]
+    """{topic as the device names it: (name in the system, type)}."""
+    mixed: Mapping[str, str] = field(default_factory=dict)
+    """Names in the system that have several types or cannot be heard: what is wrong, in words."""
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """The topics with their types."""
+        return {topic: schema for topic, (_, schema) in self.names.items()}
+
+
+class Transport(Protocol):
+    """What brings topics and messages of a running system: a bus. It knows nothing of parts."""
+
+    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+        """Return the topics that somebody publishes now.
+
+        `expected`: the types that topics in use may have; where given, topics of types without a part may be left out.
+        """
+
+    def listen(self, state: TopicState, arrive: Callable[[bytes, int | None], None], *, once: bool) -> bool:
+        """Subscribe a topic, or anew where its publishers changed; tell `state` of publishers and of its fault.
+
+        `arrive` is called with the bytes of each message and its publication number, from any thread. `once`: what it
+        says is said once, and must be heard by who comes later. False where nobody publishes it any more.
+        """
+
+    def close(self) -> None:
+        """Give up all subscriptions; others may follow."""
+
+
+class Log(Protocol):
+    """Where it is said what happens, in words."""
+
+    def info(self, text: str, /) -> object:
+        """Say what goes on as it should."""
+
+    def warning(self, text: str, /) -> object:
+        """Say what the user should look at."""
+
+    def error(self, text: str, /) -> object:
+        """Say what cannot be recorded."""
+
+
+class Settling:
+    """Tells when the topics can get their parts: a node hears of them one after the other, in any order.
+
+    A camera that is one only by its type must not be taken just because the other one is not known yet; what the
+    network loses of that comes again only after some seconds.
+    """
+
+    QUIET = 1.0
+    """s without a topic that came or went."""
+    QUIET_TO_GUESS = 5.0
+    """The same where a part would be given by the type alone."""
+    LONGEST = 10.0
+    """s in all, where topics never cease to come and go."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, str] | None = None
+        self._began = self._changed = 0.0
+
+    def look(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
+        """True if they have settled; `topics` are all there are at `now`, s of time.monotonic()."""
+        if self._topics is None:
+            self._began = now
+        if topics != self._topics:
+            self._topics, self._changed = topics, now
+        quiet = self.QUIET_TO_GUESS if guessed else self.QUIET
+        return now - self._changed >= quiet or now - self._began >= self.LONGEST
+
+
+class CameraWait:
+    """Waits until there is a camera, or the reference topic that is asked for, and the topics have settled."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._settling = Settling()
+        self.told = ""
+        """What is waited for, in words."""
+
+    def look(self, offers: Offers, now: float) -> Roles | None:
+        """Return the parts of the topics once they can be given, else None; `now` in s of time.monotonic()."""
+        topics = offers.topics
+        try:
+            roles = choose_topics(topics, self._settings, live=True)
+        except EdgeFirstError as error:
+            self._settling = Settling()
+            waits = isinstance(error, RecordingError) or self._settings.reference_topic is not None
+            mixed = "".join(f"; {topic}: {what}" for topic, what in offers.mixed.items())
+            self.told = f"waiting: {error}{mixed}" if waits else f"{error}{mixed}"
+            return None
+        if not self._settling.look(topics, now, guessed=bool(roles.notes)):
+            return None
+        return expect_topics(roles, self._settings)
+
+
+class LiveSource:
+    """A `Source` of messages as they come, of the topics that have a part; `refresh` must be called now and then.
+
+    A part whose topic does not come is given to one that would have it in a recording, while `roles` are in use.
+    Owns: one thread calls `refresh` and `close`, which alone change `topics`, `unused` and the roles; the transport's
+    threads deliver messages.
+    """
+
+    def __init__(self, transport: Transport, settings: Settings, roles: Roles, deliver: Deliver, log: Log) -> None:
+        """`deliver` gets every message, from the transport's threads."""
+        self._transport = transport
+        self._settings = settings
+        self._roles = roles
+        self._inbox = Inbox(deliver)
+        self._log = log
+        self._types: dict[str, tuple[str, ...]] = {}
+        self._names: dict[str, str] = {}
+        self._parts: dict[str, str] = {}  # topic -> the name under which it is delivered
+        self._late = _LateTopics()
+        self.states: dict[str, TopicState] = {}
+        """By their names in the system."""
+        self.unused: dict[str, str] = {}
+        """Topics that could have been meant, and why they are not recorded."""
+        self._expect(transport.look({}).topics)
+
+    def _expect(self, topics: Mapping[str, str]) -> None:
+        self._types = expected_types(self._roles, self._settings)
+        self._names = {known_name(t, topics.get(t, "")) or t.removeprefix("/"): t for t in self._types}
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Topics that are recorded -> type, under the device's names."""
+        return {state.delivered_as: state.schema for state in self.states.values()}
+
+    @property
+    def notes(self) -> list[str]:
+        """What is not recorded, or not heard, and why."""
+        faults = [f"{s.name}: {what}" for s in self.states.values() for what in (s.fault, s.mixed) if what]
+        return [*(f"{topic}: {why}" for topic, why in self.unused.items()), *faults, *self._inbox.notes]
+
+    def iter_messages(
+        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
+    ) -> Iterator[Message]:
+        """Yield messages as they come from now on, as `Source.iter_messages` says; until `end` or `close`.
+
+        What is not fetched in time is left out, and told by `notes`.
+        """
+        return self._inbox.iter_messages(topics, start, end)
+
+    def refresh(self, now: float) -> None:
+        """Look for topics that appeared, and for publishers that changed; `now` in s of time.monotonic()."""
+        offers = self._transport.look(self._types)
+        fitting, unused = {}, {}
+        for topic, (name, schema) in offers.names.items():
+            state = self.states.get(name)
+            types = (state.schema,) if state is not None else self._types.get(topic, (schema,))
+            if schema in types:
+                fitting[topic] = schema
+            else:
+                unused[topic] = f"not recorded: its type is {schema}, expected is {' or '.join(types)}"
+                if state is not None:
+                    state.fault = unused[topic]
+        for topic, schema in fitting.items():
+            as_topic = self._part(topic, schema, fitting)
+            if as_topic is not None:
+                name = offers.names[topic][0]
+                self._listen(name, schema, as_topic, offers.mixed.get(name, ""))
+                self._parts[topic] = as_topic
+            elif topic in self._types:
+                taken = next(other for other, part in self._parts.items() if part == topic)
+                unused[topic] = f"not recorded: its part is that of {taken}, and cannot change any more"
+        here = {offers.names[topic][0] for topic in fitting}
+        for state in self.states.values():
+            if state.name not in here:
+                state.heard_of(0)
+        unused |= self._give_late_parts(fitting, now)
+        for topic, why in unused.items():
+            if self.unused.get(topic) != why:
+                self._log.warning(f"{topic}: {why}")
+        self.unused = unused
+
+    def _part(self, topic: str, schema: str, offered: Mapping[str, str]) -> str | None:
+        """The name under which a topic is delivered, or None when it has no part."""
+        name = known_name(topic, schema)
+        part = topic if topic in self._types else self._names.get(name or "")
+        if part is None or part in self._parts.values():
+            return self._parts.get(topic)  # who has a part keeps it
+        if topic != part and (part in offered or sum(known_name(t, kind) == name for t, kind in offered.items()) > 1):
+            return None
+        return part
+
+    def _listen(self, name: str, schema: str, as_topic: str, mixed: str) -> None:
+        state = self.states.get(name) or TopicState(name, as_topic, schema)
+
+        def arrive(data: bytes, number: int | None) -> None:
+            self._arrive(state, data, number)
+
+        if not self._transport.listen(state, arrive, once=as_topic in self._roles.statics):
+            return
+        self.states[name] = state
+        if mixed and mixed != state.mixed:
+            self._log.warning(f"{name}: {mixed}")
+        state.mixed = mixed
+
+    def _arrive(self, state: TopicState, data: bytes, number: int | None) -> None:
+        now = time.monotonic_ns()
+        number, lost = state.arrived(number, now)
+        received = time.time_ns()
+        self._inbox.put(Message(state.delivered_as, state.schema, received, received, number, data), now, lost)
+
+    def _give_late_parts(self, topics: dict[str, str], now: float) -> dict[str, str]:
+        """Give parts to topics that came late, once these have settled; returns those to which it is too late."""
+        roles, late, used = self._roles, self._late, {*self._parts, *self._parts.values()}
+        if topics != late.seen:
+            late.seen = topics
+            late.parts = late_parts(roles, topics, self._settings, used)
+        fixed = {part for part in late.parts if getattr(roles, part) in used}
+        if "model" in fixed:
+            fixed.add("masks")  # they are the other results'
+        changes = {part: topic for part, topic in late.parts.items() if part not in fixed}
+        named = {part: t for part, t in changes.items() if t not in topics or known_name(t, topics[t])}
+        if not changes:
+            late.settling = Settling()
+        elif late.settling.look(topics, now, guessed=not named):
+            for part, topic in (named or changes).items():
+                if topic in topics:
+                    self._log.info(f"{topic} came late and is recorded as {part} from now on")
+                setattr(roles, part, topic)
+            self._expect(topics)
+            late.seen = None
+        return {
+            topic: f"not recorded as {part}: that was {getattr(roles, part)} so far, and cannot change any more"
+            for part, topic in late.parts.items()
+            if topic in topics and getattr(roles, part) in used
+        }
+
+    def close(self) -> None:
+        """Give up all subscriptions, and end `iter_messages`."""
+        self._transport.close()
+        self._inbox.close()
+
+
+@dataclass(slots=True)
+class _LateTopics:
+    """Topics that came when the parts were given already."""
+
+    seen: dict[str, str] | None = None
+    """The topics at the last look; None where the parts have changed since."""
+    parts: dict[str, str | None] = field(default_factory=dict)
+    """{field of Roles: topic that would have it}."""
+    settling: Settling = field(default_factory=Settling)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics of a running system: which part each plays, when that is settled, what was lost, without any transport."""
+
+from live_system import System
+from test_messages import transforms
+
+from edgefirst_ros.messages import decode
+from edgefirst_ros.sources import inbox
+from edgefirst_ros.sources.live import CameraWait, Offers, Settling, TopicState
+from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
+
+CAMERA = "/camera/h264"
+
+
+def lost(state, *numbers):
+    """How many are counted as lost where messages of these numbers come."""
+    return sum(state.arrived(number, 0)[1] for number in numbers)
+
+
+# ---- lost on the way -----------------------------------------------------------------------
+def test_what_one_publisher_sent_and_did_not_come_is_lost():
+    state = TopicState("/imu", "/imu", IMU, publishers=1)
+    assert lost(state, 7, 8, 11, 12, 20) == 2 + 7
+    assert state.lost == 9
+
+
+def test_numbers_of_another_publisher_are_no_loss_before_it_is_known_of():
+    """Two nodes say where their sensors are: the numbers of the one that is there for long lie far ahead."""
+    state = TopicState("/tf_static", "/tf_static", TRANSFORM, publishers=1)
+    assert lost(state, 1000, 1, 1001, 2, 3, 1002) == 0
+
+
+def test_a_transport_without_numbers_loses_nothing_that_is_known():
+    state = TopicState("/imu", "/imu", IMU, publishers=1)
+    assert [state.arrived(None, n) for n in range(3)] == [(1, 0), (2, 0), (3, 0)]
+
+
+# ---- settling ------------------------------------------------------------------------------
+def test_a_topic_that_comes_later_starts_the_wait_anew():
+    settling = Settling()
+    one, both = {"/rear/video": VIDEO}, {"/rear/video": VIDEO, "/front/camera/h264": VIDEO}
+    looks = [(one, 5.0), (one, 5.5), (both, 5.9), (both, 6.5), (both, 6.9)]
+    assert [settling.look(topics, now) for topics, now in looks] == [False, False, False, False, True]
+
+
+def test_topics_that_never_cease_to_come_and_go():
+    settling = Settling()
+    looks = [settling.look({f"/{n}": VIDEO}, n / 2) for n in range(22)]
+    assert looks.index(True) == 20
+
+
+def test_a_part_by_the_type_alone_takes_longer():
+    settling = Settling()
+    topics = {"/rear/video": VIDEO}
+    assert not settling.look(topics, 100.0, guessed=True)
+    assert not settling.look(topics, 104.9, guessed=True)
+    assert settling.look(topics, 104.9)
+    assert settling.look(topics, 105.1, guessed=True)
+
+
+def test_what_is_waited_for_is_told_until_there_is_a_camera(settings):
+    wait = CameraWait(settings)
+    assert wait.look(Offers({"/gps": ("/gps", FIX)}), 1.0) is None
+    assert wait.told.startswith("waiting: no camera topic")
+    offers = Offers({CAMERA: (CAMERA, VIDEO)})
+    assert wait.look(offers, 2.0) is None
+    roles = wait.look(offers, 3.0)
+    assert (roles.reference, roles.gps) == (CAMERA, "/gps")
+
+
+# ---- parts ---------------------------------------------------------------------------------
+def test_a_part_is_not_given_to_two_topics(settings):
+    system = System({CAMERA: VIDEO})
+    source = system.source(settings)
+    system.offers["/maivin/radar/cube"] = CUBE
+    source.refresh(0.0)
+    system.offers |= {"/radar/cube": CUBE, "/other/radar/cube": CUBE}
+    source.refresh(1.0)
+    assert source.unused == {
+        "/radar/cube": "not recorded: its part is that of /maivin/radar/cube, and cannot change any more"
+    }
+    assert source.topics == {CAMERA: VIDEO, "/radar/cube": CUBE}
+    del system.offers["/maivin/radar/cube"]
+    source.refresh(2.0)
+    assert source.states.keys() == {CAMERA, "/maivin/radar/cube"}
+    assert source.states["/maivin/radar/cube"].publishers == 0
+
+
+def test_a_topic_of_another_type_has_no_part_and_is_told_once(settings):
+    system = System({CAMERA: VIDEO, "/radar/cube": CLOUD})
+    source = system.source(settings)
+    for now in (0.0, 1.0):
+        source.refresh(now)
+    assert source.states.keys() == {CAMERA}
+    told = f"/radar/cube: not recorded: its type is {CLOUD}, expected is {CUBE}"
+    assert system.log == [("warning", told)]
+    assert source.notes == [told]
+
+
+def test_results_of_the_older_form_come_late_and_those_of_the_newer_one_too_late(settings):
+    system = System({CAMERA: VIDEO})
+    source = system.source(settings)
+    source.refresh(0.0)
+    system.offers |= {"/model/boxes2d": DETECT, "/model/mask_compressed": MASK}
+    for now in (1.0, 1.5, 2.0, 2.5):
+        source.refresh(now)
+    assert source.states.keys() == {CAMERA, "/model/boxes2d", "/model/mask_compressed"}
+    assert ("info", "/model/boxes2d came late and is recorded as model from now on") in system.log
+    system.offers["/model/output"] = MODEL
+    source.refresh(3.0)
+    assert source.unused["/model/output"].startswith("not recorded as model: that was /model/boxes2d so far")
+
+
+# ---- messages ------------------------------------------------------------------------------
+def test_messages_are_delivered_under_the_name_of_the_device_with_what_was_lost_before(settings):
+    system = System({CAMERA: VIDEO}, names={CAMERA: "/front/video"})
+    source = system.source(settings)
+    source.refresh(0.0)
+    for number in (4, 5, 9):
+        system.send("/front/video", b"data", number)
+    assert [(m.topic, m.sequence, m.data, lost) for m, _, lost in system.came] == [
+        (CAMERA, 4, b"data", 0),
+        (CAMERA, 5, b"data", 0),
+        (CAMERA, 9, b"data", 3),
+    ]
+
+
+def test_transforms_of_tf2_can_be_decoded(settings):
+    """Live nothing brings along the text of a type, and the codec lacks this one."""
+    sent, data = transforms()
+    system = System({CAMERA: VIDEO, "/tf_static": TF_MESSAGE})
+    source = system.source(settings)
+    source.refresh(0.0)
+    system.send("/tf_static", data, 5)
+    content = decode(system.came[0][0])
+    assert [part.child_frame_id for part in content.transforms] == [part.child_frame_id for part in sent]
+    assert content.transforms[1].transform.translation.x == sent[1].transform.translation.x
+
+
+def test_a_reader_gets_what_it_wants_until_the_source_is_closed(settings):
+    system = System({CAMERA: VIDEO, "/imu": IMU})
+    source = system.source(settings)
+    source.refresh(0.0)
+    readers = [source.iter_messages(topics) for topics in (None, {"/imu"}, {"/imu": CLOUD})]
+    system.send(CAMERA, b"picture")
+    system.send("/imu", b"turn")
+    source.close()
+    assert [[m.data for m in reader] for reader in readers] == [[b"picture", b"turn"], [b"turn"], []]
+
+
+def test_a_reader_of_a_span_that_is_over_ends_by_itself(settings):
+    system = System({CAMERA: VIDEO})
+    source = system.source(settings)
+    source.refresh(0.0)
+    assert list(source.iter_messages(end=1)) == []
+
+
+def test_what_a_slow_reader_does_not_fetch_is_left_out_and_told(settings, monkeypatch):
+    monkeypatch.setattr(inbox, "HELD", 250)
+    system = System({CAMERA: VIDEO})
+    source = system.source(settings)
+    source.refresh(0.0)
+    reader = source.iter_messages()
+    for n in range(5):
+        system.send(CAMERA, bytes([n]) * 100)
+    source.close()
+    assert [m.data[0] for m in reader] == [0, 1]
+    assert source.notes == [f"{CAMERA}: 3 messages left out, not fetched in time"]
+    assert len(system.came) == 5
