@@ -103,7 +103,7 @@ def test_a_sequence_that_can_name_nothing_is_refused(ros_domain: int, name: str)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("-p", "jpeg_quality:=0"), "jpeg_quality: found 0, expected a whole number at least 1, at most 100"),
+        (("-p", "jpeg_quality:=0"), "jpeg_quality: expected a whole number at least 1, at most 100, got 0"),
         (("-p", "pretriger:=1.0"), "unknown parameter 'pretriger'; did you mean 'pretrigger'?"),
         (("-p", "rate:=2.0", "-p", "keyframes:=true"), "rate and keyframes exclude each other"),
         (("-p", "require:=[sonar]"), "require"),

@@ -189,7 +189,7 @@ def test_wrong_usage_is_told_and_an_exit_code(start: Callable[..., Any], ros_dom
     """More of it: test_parameters.py."""
     wrong: dict[str, tuple[int, tuple[str, ...]]] = {
         "nothing.mcap": (1, recordings(tmp_path / "nothing.mcap")),
-        "/replay: jpeg_quality: found 0, expected a whole number at least 1, at most 100": (
+        "/replay: jpeg_quality: expected a whole number at least 1, at most 100, got 0": (
             2,
             ("-p", "jpeg_quality:=0"),
         ),
