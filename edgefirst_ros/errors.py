@@ -10,6 +10,16 @@ class EdgeFirstError(Exception):
     exit_code = 1
 
 
+def describe_foreign(error: BaseException) -> str:
+    """Return one line for an error that is none of ours: what the system refuses, or a fault of the program."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
+        return f"the system refuses: {text}"
+    if isinstance(error, MemoryError):
+        return f"out of memory{': ' if text else ''}{text}"
+    return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb says where"
+
+
 class UsageError(EdgeFirstError):
     """Wrong options or configuration."""
 

@@ -17,7 +17,7 @@ import typer.main
 from PIL import Image
 
 import edgefirst_ros
-from edgefirst_ros.cli import app
+from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, StreamSettings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS

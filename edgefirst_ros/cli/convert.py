@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros import streams
+from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
 
@@ -23,6 +24,7 @@ SENSORS = tuple(sensor.key for sensor in streams.with_column())
 
 
 def convert(
+    context: typer.Context,
     recordings: Annotated[
         list[Path],
         typer.Argument(metavar="REC.mcap", readable=False, help="Recordings; each becomes a sequence."),
@@ -34,50 +36,7 @@ def convert(
     config: Annotated[
         Path | None, typer.Option(readable=False, help="YAML file with settings; options go before it.")
     ] = None,
-    rate: Annotated[
-        float | None, typer.Option(metavar="HZ", help="Samples a second; every frame if not given.")
-    ] = None,
-    keyframes: Annotated[bool, typer.Option("--keyframes", help="Only keyframes become samples.")] = False,
-    jpeg_quality: Annotated[
-        int | None, typer.Option(metavar="Q", help="Quality of the pictures, 1 to 100; 90 if not given.")
-    ] = None,
-    layout: Annotated[
-        str | None, typer.Option(metavar="zip|directory", help="One ZIP (if not given), or the same members as files.")
-    ] = None,
-    schema: Annotated[
-        str | None,
-        typer.Option(metavar="V", help="Annotation schema: 2025.10, 2026.04 (if not given) or 2026.10."),
-    ] = None,
-    require: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SENSOR,...",
-            help=f"Leave out samples that lack one of these: {', '.join(SENSORS)}.",
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Furthest a sensor's message may lie from its frame, s; 0.1 if not given."),
-    ] = None,
-    time_base: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|header|publish|log",
-            help="Which stamps of the messages count; auto (if not given): the first of these that tell the time.",
-        ),
-    ] = None,
-    split: Annotated[str | None, typer.Option(metavar="train=0.8,val=0.2", help="Groups and their shares.")] = None,
-    reference_topic: Annotated[
-        str | None, typer.Option(metavar="T", help="Topic whose messages are the samples; the camera if not given.")
-    ] = None,
-    radar_fields: Annotated[
-        str | None,
-        typer.Option(metavar="message|documented", help="`documented` adds the field `noise` (NaN) to radar.pcd."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Threads that decode, and that encode; one per processor if not given."),
-    ] = None,
+    assignments: Annotated[list[str] | None, SET] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
@@ -96,22 +55,7 @@ def convert(
 
     keep_buffers()
     notes: list[str] = []
-    settings = load(
-        config,
-        note=notes.append,
-        rate=rate,
-        keyframes=keyframes or None,
-        jpeg_quality=jpeg_quality,
-        layout=layout,
-        schema_version=schema,
-        require=None if require is None else tuple(filter(None, map(str.strip, require.split(",")))),
-        tolerance=tolerance,
-        time_base=time_base,
-        split=split,
-        reference_topic=reference_topic,
-        radar_fields=radar_fields,
-        jobs=jobs,
-    )
+    settings = load(config, texts=texts_of(context, assignments or ()), note=notes.append)
     try:
         with progress(quiet=as_json) as report:
             outcome = run(

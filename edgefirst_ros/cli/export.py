@@ -14,6 +14,7 @@ from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import say, table
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.export import SYSTEMS
 
 if TYPE_CHECKING:
     from edgefirst_ros.export import Exported
@@ -27,7 +28,7 @@ def export(
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="ncore|l5kit|roverd", help="System whose form it gets.")],
+    to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="System whose format it gets.")],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for it.")],
     label_map: Annotated[
         list[str] | None,
@@ -41,7 +42,7 @@ def export(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Write a dataset in the form of another system.
+    """Write a dataset in the format of another system.
 
     The report says where every column and sensor went, and what has no place there.
 

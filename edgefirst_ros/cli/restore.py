@@ -10,13 +10,16 @@ import typer
 
 from edgefirst_ros.cli.export import show
 from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.export import SYSTEMS
+
+KNOWN = "|".join(system.name for system in SYSTEMS.values() if system.restore is not None)
 
 
 def restore(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", readable=False, help="Folder that `export` or the other system wrote.")
     ],
-    system: Annotated[str, typer.Option("--from", metavar="ncore|roverd|l5kit", help="System whose form it has.")],
+    system: Annotated[str, typer.Option("--from", metavar=KNOWN, help="System whose format it has.")],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:

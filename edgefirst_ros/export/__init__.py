@@ -1,26 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets in the forms of other systems, and back. Their modules are imported when they are asked for."""
+"""Datasets in the formats of other systems, and back. Their modules are imported when they are asked for."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.output import refuse_inside, staged
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
 
-__all__ = ["Exported", "Report", "export", "restore"]
+__all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
 
-SYSTEMS = ("ncore", "l5kit", "roverd")
+T = TypeVar("T")
 REPORT = "export-report.json"
+
+
+@dataclass(frozen=True)
+class System:
+    """Another system whose format can be written, and read where `restore` is not None."""
+
+    name: str
+    export: Callable[..., None]
+    """Called with an opened dataset, an empty folder, the report, the progress, and options by keyword."""
+    restore: Callable[..., None] | None
+    """Called with the folder or file that is imported, an empty folder, the report, the progress."""
+    options: Mapping[str, str]
+    """What else `export` takes: what it is for by its name."""
+
+
+def _lazily(module: str, name: str) -> Callable[..., None]:
+    """Return a function of a module that is imported at the first call."""
+
+    def call(*arguments: Any, **options: Any) -> None:
+        getattr(import_module(f"{__name__}.{module}"), name)(*arguments, **options)
+
+    return call
+
+
+SYSTEMS = {
+    name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
+    for name, options in (
+        ("ncore", {"store": "kind of its stores, itar or directory"}),
+        ("l5kit", {"labels": "names of its classes by label, over the usual ones"}),
+        ("roverd", dict[str, str]()),
+    )
+}
+"""The systems that are known, by name."""
 
 
 @dataclass(frozen=True)
@@ -38,39 +71,29 @@ def export(
     to: str,
     out: str | os.PathLike[str],
     *,
-    labels: Mapping[str, str] | None = None,
-    store: str | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Exported:
-    """Write a dataset to the new folder `out` as "ncore", "l5kit" or "roverd" has it.
+    """Write a dataset to the new folder `out` in the format of a system in SYSTEMS, with those of its `options`.
 
-    `labels`, for l5kit: names of its classes by label, over the usual ones. `store`, for ncore: "itar" or "directory".
-    Raises UsageError for what cannot be asked for or a library that is missing, DatasetError where `out` exists or the
-    dataset lacks what the form needs; nothing is left in `out` then.
+    Raises UsageError for an unknown system or option or a library that is missing, DatasetError where `out` exists or
+    the dataset lacks what the format needs; nothing is left in `out` then.
     """
     from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.export.output import refuse_inside, staged
 
-    _known(to)
-    if labels is not None and to != "l5kit":
-        raise UsageError(f"labels are for l5kit alone, not for {to}")
-    if store is not None and to != "ncore":
-        raise UsageError(f"a kind of store is for ncore alone, not for {to}")
+    system = _system(to, SYSTEMS)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    for name in chosen:
+        if name not in system.options:
+            owners = ", ".join(other.name for other in SYSTEMS.values() if name in other.options)
+            hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
+            raise UsageError(f"unknown option {name!r} for {to}; {hint}")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    place, report, tell = Path(os.path.abspath(out)), Report(to), progress or quiet
+    place, report = Path(os.path.abspath(out)), Report(to)
     refuse_inside(place, opened.paths.container)
     with staged(place) as folder:
-        if to == "l5kit":
-            from edgefirst_ros.export import l5kit
-
-            l5kit.export(opened, folder, report, tell, labels)
-        elif to == "ncore":
-            from edgefirst_ros.export import ncore
-
-            ncore.export(opened, folder, report, tell, store=store or "itar")  # type: ignore[arg-type]  # it names them
-        else:
-            from edgefirst_ros.export import roverd
-
-            roverd.export(opened, folder, report, tell)
+        system.export(opened, folder, report, progress or quiet, **chosen)
         report.write(folder / REPORT)
     return Exported(to, place, report)
 
@@ -82,32 +105,26 @@ def restore(
     *,
     progress: Progress | None = None,
 ) -> Exported:
-    """Make of what is in `source`, in the form of "ncore", "l5kit" or "roverd", a dataset in the new folder `out`.
+    """Make a dataset in the new folder `out` from `source`, which is in the format of a system in SYSTEMS.
 
     Of l5kit it is annotations alone. Raises as `export`.
     """
-    _known(system)
-    given, place, report, tell = Path(source), Path(os.path.abspath(out)), Report(system), progress or quiet
+    from edgefirst_ros.export.output import refuse_inside, staged
+
+    known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
+    read = _system(system, known)
+    given, place, report = Path(source), Path(os.path.abspath(out)), Report(system)
     if not given.exists():
-        raise DatasetError(f"{given}: not there")
+        raise DatasetError(f"{given}: does not exist")
     refuse_inside(place, given)
     with staged(place) as folder:
-        if system == "l5kit":
-            from edgefirst_ros.export import l5kit
-
-            l5kit.restore(given, folder, report, tell)
-        elif system == "ncore":
-            from edgefirst_ros.export import ncore
-
-            ncore.restore(given, folder, report, tell)
-        else:
-            from edgefirst_ros.export import roverd
-
-            roverd.restore(given, folder, report, tell)
+        read(given, folder, report, progress or quiet)
         report.write(folder / REPORT)
     return Exported(system, place, report)
 
 
-def _known(system: str) -> None:
-    if system not in SYSTEMS:
-        raise UsageError(f"{system!r} is no form that is known here; known are {', '.join(SYSTEMS)}")
+def _system(name: str, known: Mapping[str, T]) -> T:
+    """Return what is known by that name. Raises UsageError that names what is known."""
+    if name not in known:
+        raise UsageError(f"unknown format {name!r}; known: {', '.join(known)}")
+    return known[name]

@@ -26,21 +26,6 @@ OF_DATASETS = (["info"], ["validate"], ["recover"], ["merge", "-o", "merged"], [
 
 
 @pytest.fixture
-def run(command, tmp_path):
-    """Function that runs `edgefirst-ros` with arguments in a temporary folder."""
-
-    def call(*arguments, **options):
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-        done = subprocess.run(
-            [*command, *map(str, arguments)], text=True, cwd=tmp_path, timeout=120, check=False, **options
-        )
-        assert "Traceback" not in (done.stderr or ""), done.stderr
-        return done
-
-    return call
-
-
-@pytest.fixture
 def dataset(run, recording, tmp_path):
     """OUT/NAME of a small dataset, in OUT."""
     assert run("convert", recording(**SMALL), "-o", "out", "--name", "drive", "--rate", "5").returncode == 0
@@ -147,19 +132,6 @@ def test_what_may_not_be_read_is_no_wrong_usage(run, tmp_path):
         done = run(verb[0], "drive.zip", *verb[1:])
         assert done.returncode == 1
         assert "drive.zip" in done.stderr + done.stdout
-
-
-def test_what_the_system_refuses_is_said_without_a_traceback(command, tmp_path):
-    program = (
-        "import sys, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recovery.recover as recover\n"
-        "def refuse(*args, **kwargs): raise OSError(28, 'No space left on device', 'some/file')\n"
-        "recover.recover = refuse\n"
-        "sys.argv[1:] = ['recover', 'drive']\n"
-        "cli.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
-    said = "edgefirst-ros: the system refuses: [Errno 28] No space left on device: 'some/file'\n"
-    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_names_do_not_steer_the_terminal(run):

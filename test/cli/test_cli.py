@@ -16,26 +16,6 @@ from edgefirst_ros.errors import UsageError
 SMALL = {"seconds": 2, "size": (320, 180)}
 
 
-@pytest.fixture
-def run(command, tmp_path):
-    """Function that runs `edgefirst-ros` with arguments in a temporary folder."""
-
-    def call(*arguments, **options):
-        done = subprocess.run(
-            [*command, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            timeout=120,
-            check=False,
-            **options,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done
-
-    return call
-
-
 def test_help_names_every_verb(run):
     done = run("--help")
     assert done.returncode == 0

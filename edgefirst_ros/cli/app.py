@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the command."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from edgefirst_ros import __version__
+from edgefirst_ros.cli import (
+    capture,
+    convert,
+    demo,
+    export,
+    info,
+    merge,
+    migrate,
+    play,
+    recover,
+    replay,
+    restore,
+    validate,
+)
+from edgefirst_ros.cli.options import SettingsCommand
+from edgefirst_ros.cli.ros import NODE
+from edgefirst_ros.cli.start import TRACEBACK
+from edgefirst_ros.cli.text import say
+
+app = typer.Typer(
+    name="edgefirst-ros",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("convert", cls=SettingsCommand)(convert.convert)
+app.command("info")(info.info)
+app.command("migrate")(migrate.migrate)
+app.command("recover")(recover.recover)
+app.command("merge")(merge.merge)
+app.command("validate")(validate.validate)
+app.command("export")(export.export)
+app.command("import")(restore.restore)
+app.command("demo")(demo.demo)
+app.command("capture", context_settings=NODE)(capture.capture)
+app.command("replay", context_settings=NODE)(replay.replay)
+app.command("play", context_settings=NODE)(play.play)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"edgefirst-ros {__version__}")
+        raise typer.Exit
+
+
+def _traceback(wanted: bool) -> None:
+    if wanted:
+        os.environ[TRACEBACK] = "1"
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", callback=_traceback, is_eager=True, hidden=True)] = False,
+) -> None:
+    """Turn drives recorded with the Maivin into EdgeFirst datasets."""

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that are settings, made from the model: name, help and default of an option are those of its setting.
+
+The model is imported when the verb runs or is asked for help, not for the list of verbs.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, NamedTuple
+
+import typer
+import typer.main
+from typer.core import TyperCommand
+
+from edgefirst_ros.errors import UsageError
+
+
+class Option(NamedTuple):
+    """How a setting is called on the command line, if it has an option of its own."""
+
+    metavar: str | None = None
+    """None: the choices."""
+    name: str | None = None
+    """None: that of the setting."""
+
+
+OPTIONS: Mapping[str, Option] = {
+    "rate": Option("HZ"),
+    "keyframes": Option(),
+    "jpeg_quality": Option("Q"),
+    "layout": Option(),
+    "schema_version": Option(name="--schema"),
+    "require": Option("radar.cube,..."),
+    "tolerance": Option("S"),
+    "time_base": Option(),
+    "split": Option("train=0.8,val=0.2"),
+    "reference_topic": Option("T"),
+    "radar_fields": Option(),
+    "jobs": Option("N"),
+}
+"""The settings with an option of their own; every other one is given by --set NAME=VALUE."""
+SET = typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as streams.radar.cube.tolerance=0.05.")
+CHOSEN = "edgefirst_ros.settings"
+
+
+class SettingsCommand(TyperCommand):
+    """A verb that has the options of the settings besides its own, behind `--config`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its own parameters and those of the settings."""
+        own = super().get_params(ctx)
+        place = [parameter.name for parameter in own].index("config") + 1
+        return [*own[:place], *_parameters(), *own[place:]]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As usual; of an unknown option that is a setting, say how to give it."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            given = str(getattr(error, "option_name", ""))
+            name = given.lstrip("-").replace("-", "_")
+            if type(error).__name__ == "NoSuchOption" and (setting := _setting(name)):
+                raise UsageError(f"no option {given}, but a setting has that name: --set {setting}=...") from None
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the verb without the settings; it gets them by `texts_of`."""
+        ctx.meta[CHOSEN] = {name: ctx.params.pop(name) for name in OPTIONS}
+        return super().invoke(ctx)
+
+
+def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, str]:
+    """Return the settings that were given by options and by --set, as text by full name.
+
+    Raises UsageError where one is no NAME=VALUE, or has an option beside it.
+    """
+    chosen: Mapping[str, str | bool | None] = context.meta[CHOSEN]
+    texts = {
+        name: "true" if value is True else str(value) for name, value in chosen.items() if value not in (None, False)
+    }
+    own = dict(texts)
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
+        if name in own:
+            raise UsageError(f"{_flag(name)} and --set {name} exclude each other: give one of them")
+        texts[name] = text
+    return texts
+
+
+def _flag(name: str) -> str:
+    return OPTIONS[name].name or f"--{name.replace('_', '-')}"
+
+
+def _setting(name: str) -> str | None:
+    """The setting of a name; of one that has settings in it, the first of them."""
+    from edgefirst_ros.config import Settings
+    from edgefirst_ros.config_file import setting_fields
+
+    known = setting_fields(Settings)
+    return name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
+
+
+@cache
+def _parameters() -> Sequence[Any]:
+    """The options of OPTIONS as typer has them, made from a function with a parameter for each."""
+    from edgefirst_ros.config import Settings
+    from edgefirst_ros.config_file import setting_fields
+
+    fields = setting_fields(Settings)
+    made = []
+    for name, option in OPTIONS.items():
+        field = fields[name]
+        default = field.schema.get("default")
+        shown = "" if default in (None, False, [], {}) else f" (default: {default})"
+        metavar = option.metavar or "|".join(field.schema.get("enum", ())) or None
+        switch = field.type is bool
+        given = typer.Option(_flag(name), metavar=metavar, help=f"{field.schema['description']}{shown}.")
+        kind = Annotated[bool if switch else str | None, given]  # type: ignore[valid-type]
+        made.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=kind)
+        )
+
+    def options(**values: object) -> None:
+        """Stand for the verb."""
+
+    options.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
+    vars(options)["__signature__"] = inspect.Signature(made)
+    app = typer.Typer(add_completion=False)
+    app.command()(options)
+    return typer.main.get_command(app).params

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way into the command: what holds before any library is imported, and what is said of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+TRACEBACK = "EDGEFIRST_TRACEBACK"
+"""Environment variable: if it is set, errors are shown with their traceback."""
+
+
+def main() -> None:
+    """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss (dataset.md 8)."""
+    try:
+        _open_closed_streams()
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
+        from edgefirst_ros.cli.app import app
+
+        app()
+    except (SystemExit, GeneratorExit):
+        raise
+    except KeyboardInterrupt:  # also while libraries are imported
+        sys.exit(130)
+    except BaseException as error:  # noqa: BLE001  panics of polars are no Exception
+        sys.exit(_report(error))
+
+
+def _report(error: BaseException) -> int:
+    """Say on standard error what ended the command, in a line for a foreign error; returns the exit code."""
+    from edgefirst_ros.cli.text import plain
+    from edgefirst_ros.errors import EdgeFirstError, describe_foreign
+
+    if os.environ.get(TRACEBACK):
+        import traceback
+
+        traceback.print_exception(error)
+    told = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
+    with suppress(OSError):  # nobody may read it any more
+        print(plain(f"edgefirst-ros: {told}"), file=sys.stderr)
+    return error.exit_code if isinstance(error, EdgeFirstError) else 1
+
+
+def _open_closed_streams() -> None:
+    """Open standard streams that are closed to the null device: else the first file that is opened takes their place.
+
+    What libraries print would go into it, a dataset among others.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115

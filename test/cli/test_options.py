@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that are settings: each stands in the model alone, and every other setting is given by --set."""
+
+import json
+import re
+
+import pytest
+import typer.main
+
+from edgefirst_ros.cli.app import app
+from edgefirst_ros.cli.options import OPTIONS
+from edgefirst_ros.config import Settings
+
+SMALL = {"seconds": 1, "size": (320, 180)}
+
+
+def configuration(run, dataset):
+    return json.loads(run("info", dataset, "--json").stdout)["metadata"]["configuration"]
+
+
+@pytest.mark.parametrize("name", typer.main.get_command(app).commands)
+def test_every_verb_has_the_short_help(run, name):
+    done = run(name, "-h")
+    assert done.returncode == 0
+    assert done.stdout == run(name, "--help").stdout
+    assert "-h, --help" in done.stdout
+
+
+def test_help_of_an_option_is_that_of_its_setting(run):
+    shown = " ".join(run("convert", "--help").stdout.split())
+    for name in OPTIONS:
+        field = Settings.model_fields[name]
+        assert field.description in shown, name
+    assert "Furthest a companion may lie from its frame, s (default: 0.1)." in shown
+    assert "--layout zip|directory" in shown
+    assert "--schema 2025.10|2026.04|2026.10" in shown
+
+
+def test_any_setting_is_given_by_set(run, recording):
+    given = {
+        "streams.lidar.points.tolerance": "0.06",
+        "limits.cloud_points": "999999",
+        "masks": "false",
+        "label_map": "car=vehicle,tree=",
+        "split": "train=0.5,val=0.5",
+        "gps_topic": "/gps",
+        "rate": "5",
+    }
+    arguments = [word for name, text in given.items() for word in ("--set", f"{name}={text}")]
+    assert run("convert", recording(**SMALL), "-o", "out", "--name", "a", *arguments).returncode == 0
+    chosen = configuration(run, "out/a")
+    assert chosen["streams"] == {"lidar.points": {"tolerance": 0.06, "offset": 0.0, "reuse": True}}
+    assert chosen["limits"]["cloud_points"] == 999999
+    assert chosen["label_map"] == {"car": "vehicle", "tree": ""}
+    assert chosen["split"] == {"train": 0.5, "val": 0.5}
+    assert [chosen[name] for name in ("masks", "gps_topic", "rate")] == [False, "/gps", 5.0]
+
+
+def test_set_goes_before_the_file_and_the_last_one_counts(run, recording, tmp_path):
+    (tmp_path / "some.yaml").write_text("keyframes: true\nstreams: {radar.cube: {offset: 0.01}}\n")
+    arguments = ["--config", "some.yaml", "--set", "keyframes=false", "--rate", "5"]
+    arguments += ["--set", "streams.radar.cube.reuse=no", "--set", "jpeg_quality=70", "--set", "jpeg_quality=80"]
+    done = run("convert", recording(**SMALL), "-o", "out", "--name", "a", *arguments)
+    assert done.returncode == 0, done.stderr
+    chosen = configuration(run, "out/a")
+    assert chosen["streams"] == {"radar.cube": {"tolerance": None, "offset": 0.01, "reuse": False}}
+    assert [chosen[name] for name in ("keyframes", "rate", "jpeg_quality")] == [False, 5.0, 80]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--set", "tolerence=0.1"], "unknown setting 'tolerence'; did you mean 'tolerance'?"),
+        (["--set", "streams.lidar.points.ofset=1"], "did you mean 'streams.lidar.points.offset'?"),
+        (["--set", "rate"], "--set: expected NAME=VALUE, got 'rate'"),
+        (["--set", "rate=5", "--rate", "5"], "--rate and --set rate exclude each other"),
+        (["--set", "schema_version=2026.10", "--schema", "2026.04"], "--schema and --set schema_version exclude"),
+        (["--set", "rate=fast"], "options: rate: expected a number above 0, at most 1000000, got 'fast'"),
+        (["--masks"], "no option --masks, but a setting has that name: --set masks=..."),
+        (["--max-gap=3"], "--set max_gap=..."),
+        (["--schema-version", "2026.10"], "--set schema_version=..."),
+        (["--limits", "7"], "--set limits.chunk_bytes=..."),
+        (["--rate"], "--rate"),
+        (["--nonsense"], "No such option: --nonsense"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_what_is_wrong_gives_exit_code_2(run, recording, tmp_path, arguments, says):
+    done = run("convert", recording(**SMALL), "-o", "out", *arguments)
+    assert done.returncode == 2
+    assert re.sub(r"\s+", " ", done.stderr).find(says) >= 0, done.stderr
+    assert not (tmp_path / "out").exists()

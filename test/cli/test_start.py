@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way in and out of the command: errors nobody foresaw, Ctrl-C while libraries load, streams that are closed."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+SMALL = {"seconds": 1, "size": (320, 180)}
+FAULTS = {
+    "ValueError('two\\nlines')": "unexpected ValueError: two lines; --traceback before the verb says where",
+    "ZeroDivisionError()": "unexpected ZeroDivisionError; --traceback before the verb says where",
+    "BaseException('a panic')": "unexpected BaseException: a panic; --traceback before the verb says where",
+    "MemoryError()": "out of memory",
+    "OSError(28, 'No space left on device', 'some/file')": (
+        "the system refuses: [Errno 28] No space left on device: 'some/file'"
+    ),
+}
+
+
+def program(error):
+    """Code of a command whose verb `recover` raises an error."""
+    return (
+        "import sys, edgefirst_ros.cli as cli, edgefirst_ros.dataset.recovery.recover as recover\n"
+        f"def fail(*args, **kwargs): raise {error}\n"
+        "recover.recover = fail\n"
+        "cli.main()\n"
+    )
+
+
+def call(code, *arguments, **options):
+    words = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("error", FAULTS)
+def test_an_error_that_nobody_foresaw_is_one_line(error, tmp_path):
+    done = call(program(error), "recover", "drive", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"edgefirst-ros: {FAULTS[error]}\n")
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_developers_get_the_traceback(way, tmp_path):
+    arguments = ["--traceback"] if way == "option" else []
+    environment = os.environ | ({"EDGEFIRST_TRACEBACK": "1"} if way == "environment" else {})
+    done = call(program("ValueError('wrong')"), *arguments, "recover", "drive", cwd=tmp_path, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert "in fail\n" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("edgefirst-ros: unexpected ValueError: wrong")
+
+
+def test_the_option_for_developers_is_not_in_the_help(run):
+    assert "--traceback" not in run("--help").stdout
+
+
+@pytest.mark.parametrize("library", ["typer", "edgefirst_ros.cli.app", "pydantic", "numpy"])
+def test_an_interrupt_while_libraries_load_is_no_traceback(library, tmp_path):
+    code = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {library!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from edgefirst_ros.cli import main\n"
+        "main()\n"
+    )
+    (tmp_path / "drive.mcap").touch()
+    done = call(code, "convert", "drive.mcap", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)], ids=str)
+def test_closed_streams_change_neither_dataset_nor_exit_code(command, recording, tmp_path, closed):
+    whole = recording(**SMALL)
+    lossy = recording(**SMALL, drop_video={20}, sequence_gaps=True)
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    for path, code in ((whole, 0), (lossy, 3), (tmp_path / "none.mcap", 1)):
+        found = []
+        for name, options in (("open", {}), ("closed", {"preexec_fn": close, "close_fds": False})):
+            out = tmp_path / f"{name}-{code}"
+            arguments = [*command, "convert", path, "-o", out, "--name", "drive", "--jobs", "1"]
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            assert subprocess.run(arguments, check=False, **quiet, **options).returncode == code
+            found.append({file.name: file.read_bytes() for file in sorted(out.glob("*"))})
+        assert found[0] == found[1]
+        assert len(found[0]) == (0 if code == 1 else 3)

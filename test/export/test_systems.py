@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of systems: what is known, with which options, and what is said of the rest."""
+
+import subprocess
+import sys
+
+import pytest
+
+from edgefirst_ros import convert
+from edgefirst_ros.errors import UsageError
+from edgefirst_ros.export import SYSTEMS, System, export, restore
+
+SMALL = {"seconds": 1, "fps": 5.0, "size": (128, 64), "codec": "jpeg"}
+
+
+@pytest.fixture(scope="module")
+def dataset(recording, tmp_path_factory):
+    return convert(recording(**SMALL), tmp_path_factory.mktemp("systems"), name="drive").paths.container
+
+
+@pytest.fixture
+def listing(monkeypatch):
+    """A system of one record: it writes the names of the sequences, and cannot be read back."""
+
+    def write(dataset, folder, report, progress, *, sign="-"):
+        names = sorted({sample.name for sample in dataset.samples()})
+        (folder / "names.txt").write_text("".join(f"{sign} {name}\n" for name in names))
+        report.add("sequences", "names.txt", number=len(names))
+
+    monkeypatch.setitem(SYSTEMS, "listing", System("listing", write, None, {"sign": "what a line begins with"}))
+
+
+def test_a_system_is_one_record(listing, dataset, tmp_path):
+    done = export(dataset, "listing", tmp_path / "out", sign="*")
+    (line,) = (done.out / "names.txt").read_text().splitlines()
+    assert line.startswith("* maivin")
+    assert (done.system, [line.what for line in done.report.lines]) == ("listing", ["sequences"])
+    assert (done.out / "export-report.json").is_file()
+
+
+def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):
+    known = r"^unknown format 'yolo'; known: ncore, l5kit, roverd$"
+    with pytest.raises(UsageError, match=known):
+        export(dataset, "yolo", tmp_path / "out")
+    with pytest.raises(UsageError, match=known):
+        restore(tmp_path, "yolo", tmp_path / "out")
+
+
+def test_what_cannot_be_read_back_is_unknown_to_an_import(listing, tmp_path):
+    with pytest.raises(UsageError, match=r"^unknown format 'listing'; known: ncore, l5kit, roverd$"):
+        restore(tmp_path, "listing", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "says"),
+    [
+        ("roverd", {"store": "itar"}, "unknown option 'store' for roverd; it is one of ncore"),
+        ("ncore", {"labels": {}}, "unknown option 'labels' for ncore; it is one of l5kit"),
+        ("l5kit", {"colour": 1}, "unknown option 'colour' for l5kit; known: labels"),
+        ("roverd", {"colour": 1}, "unknown option 'colour' for roverd; known: none"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_known_ones(dataset, tmp_path, to, options, says):
+    with pytest.raises(UsageError, match=f"^{says}$"):
+        export(dataset, to, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_registry_loads_no_library():
+    program = (
+        "import sys, edgefirst_ros.export; "
+        "print({'numpy', 'polars', 'av', 'ncore', 'edgefirst_ros.export.roverd'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
