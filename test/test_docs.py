@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
+import typer
 import typer.main
 from PIL import Image
 
@@ -173,7 +174,8 @@ def commands():
 
 
 def options(command):
-    return {name for parameter in command.params for name in parameter.opts if name.startswith("--")} - {
+    parameters = command.get_params(typer.Context(command))  # those of convert are made when they are asked for
+    return {name for parameter in parameters for name in parameter.opts if name.startswith("--")} - {
         "--help",
         "--out",
     }
@@ -225,7 +227,7 @@ def test_all_settings_of_a_node_are_listed(model, name):
 
 def test_the_options_of_settings_are_those_of_convert():
     listed = {name for row in rows("configuration.md", "| setting | option") for name in code(row[1])}
-    others = {"--name", "--config", "--overwrite", "--resume", "--json"}
+    others = {"--name", "--config", "--set", "--overwrite", "--resume", "--json"}
     assert listed == options(commands()["convert"]) - others
 
 
