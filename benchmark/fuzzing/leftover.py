@@ -10,14 +10,14 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
 from edgefirst_ros import convert
 from edgefirst_ros.dataset import DatasetWriter
+from edgefirst_ros.dataset.tables.rows import RowJournals
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.recipe import TOPICS
 
@@ -140,7 +140,7 @@ def make(work: Path) -> Iterator[bytes]:
     for number, case in enumerate(CASES):
         out, left = finished_of(work, number), work / f"left{number}"
         killed = mock.patch.object(DatasetWriter, "write", _killed(DatasetWriter.write, case, out, left))
-        with killed, mock.patch.object(DatasetWriter, "_flush", _steady(DatasetWriter._flush)):
+        with killed, mock.patch.object(RowJournals, "commit", _steady(RowJournals.commit)):
             try:
                 convert(recording_of(work, case), out, name=NAME, layout=case.layout)
             except InterruptedError:
@@ -155,8 +155,8 @@ def _killed(write: Callable, case: Case, out: Path, left: Path) -> Callable:
     numbers = itertools.count()
 
     def written(writer: DatasetWriter, sample: object) -> None:
-        writer._fsync = case.fsync
-        writer._interval = writer._due = 1e9  # so that the same is committed every time
+        writer._options = replace(writer._options, fsync=case.fsync)
+        writer._pace._interval = writer._pace._due = 1e9  # so that the same is committed every time
         write(writer, sample)
         number = next(numbers)
         if number in COMMITS:
@@ -169,19 +169,15 @@ def _killed(write: Callable, case: Case, out: Path, left: Path) -> Callable:
     return written
 
 
-def _steady(flush: Callable) -> Callable:
-    """As `_flush` of a writer; what depends on how far ahead messages are read is not described."""
+def _steady(commit: Callable) -> Callable:
+    """As `commit` of the journals; what depends on how far ahead messages are read is not described."""
 
-    def flushed(writer: DatasetWriter, size: int) -> None:
-        with mock.patch.object(writer, "_describe", partial(_described, writer._describe)):
-            flush(writer, size)
+    def committed(journals: RowJournals, size: int, description: Mapping[str, object], *, sync: bool) -> None:
+        known = {key: description[key] for key in ("configuration", "software", "schema_version")}
+        sources = [{key: source[key] for key in ("file", "size", "sha256")} for source in description["sources"]]
+        commit(journals, size, {"sources": sources, **known}, sync=sync)
 
-    return flushed
-
-
-def _described(describe: Callable) -> dict[str, object]:
-    known = describe()
-    return {key: known[key] for key in ("sources", "configuration", "software")}
+    return committed
 
 
 # ---- mutations -------------------------------------------------------------------------------

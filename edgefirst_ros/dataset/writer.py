@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import enum
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -16,23 +16,66 @@ from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
+from edgefirst_ros.dataset.pace import CommitPace
 from edgefirst_ros.dataset.publish import create_members, place, refuse_existing, remove_if_possible, remove_unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.storage.lock import give_back, reporting
+from edgefirst_ros.dataset.storage.lock import give_back
 from edgefirst_ros.dataset.storage.space import Reserve
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal, remade_path
+from edgefirst_ros.dataset.tables.journal import Row, read_journal
 from edgefirst_ros.dataset.tables.rowlog import RowLog
-from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.rows import RowJournals
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_SOONEST = 0.4
-"""s from one commit to the next where the disk is quick."""
-_SPARE = 20
-"""Times that a commit took which go by before the next one: a slow disk is not kept busy with them."""
 Describe = Callable[[], Mapping[str, object]]
+
+
+class State(enum.Enum):
+    """Of a writer."""
+
+    OPEN = "open"
+    COMPLETING = "being completed"
+    """`finish` began; should the disk refuse, all stays as `recover` needs it, or `finish` is called again."""
+    FINISHED = "finished"
+    ABORTED = "aborted"
+    """Nothing of it is left."""
+    SUSPENDED = "left unfinished"
+    """Its files stay as they are, for `recover` or a writer that goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """As `DatasetWriter` takes them."""
+
+    schema: str
+    overwrite: bool
+    fsync: bool
+    describe: Describe
+
+
+class _Earlier:
+    """The samples of an unfinished dataset that a writer goes on with: each must be written again as it was."""
+
+    def __init__(self, paths: DatasetPaths) -> None:
+        self._paths = paths
+        self.of_sequence: Counter[str] = Counter()
+        """How many there are."""
+        for batch in read_journal(paths.frames_journal):
+            self.of_sequence.update(batch["name"].to_pylist())
+        self.samples = self.of_sequence.total()
+        self._rows: Iterator[Row] = (row for batch in read_journal(paths.frames_journal) for row in batch.to_pylist())
+
+    def compare(self, row: Row, number: int) -> None:
+        """Raise DatasetError where sample `number`, from 1, is not the one that was written before."""
+        expected = next(self._rows)
+        for key in ("name", "frame", "timestamp", *(key for key in row if key.endswith("_timestamp"))):
+            if row.get(key) != expected.get(key):
+                raise DatasetError(
+                    f"{self._paths.members_partial}: sample {number} has {key} {expected.get(key)}, now it is "
+                    f"{row.get(key)}: it was not made from this recording in this way; use --overwrite to begin anew"
+                )
 
 
 @dataclass(frozen=True)
@@ -61,6 +104,8 @@ class DatasetWriter:
     error, the writer keeps what was written (or removes it, if that is nothing). Raises DatasetError when a finished
     output is there and not `overwrite`, when an unfinished one is there that is neither to be replaced nor continued,
     when another writer is at work on it, or when `out` cannot be written.
+
+    Owns: all files of the dataset; one thread writes, others may read `samples`, `committed`, `state`, `flush_age`.
     """
 
     def __init__(
@@ -90,30 +135,23 @@ class DatasetWriter:
         if "\0" in os.fspath(out):
             raise UsageError(f"{os.fspath(out)!r} is no path")
         self.paths = DatasetPaths(Path(os.path.abspath(out)), check_name(name), layout)
+        self.state = State.OPEN
         self.samples = 0
         self.committed = 0
         """Samples that survive the end of the process, and with `fsync` a power cut."""
-        self._schema = schema
-        self._overwrite = overwrite
-        self._fsync = fsync
-        self._interval = flush_interval
-        self._due = min(flush_interval, _SOONEST)
-        self._describe = describe or dict
-        self._described: dict[str, object] = {}
-        self._frames_columns = schemas.frames_columns(companions)
-        self._kept: Counter[str] = Counter()
-        self._expected: Iterator[Mapping[str, object]] = iter(())
-        self._resumed = unfinished is not None
+        self._options = _Options(schema, overwrite, fsync, describe or dict)
+        self._pace = CommitPace(flush_interval)
+        self._earlier: _Earlier | None = None
+        columns = schemas.frames_columns(companions)
         if unfinished is None:
-            self._begin()
+            self._begin(columns)
         else:
-            self._resume(unfinished)
-        self._open = True
-        self._flushed = time.monotonic()
+            self._go_on(columns, unfinished)
+        self._pace.restart()
 
-    def _begin(self) -> None:
+    def _begin(self, columns: dict[str, schemas.Column]) -> None:
         paths = self.paths
-        self._container, self._lock = create_members(paths, overwrite=self._overwrite)
+        self._members, self._lock = create_members(paths, overwrite=self._options.overwrite)
         with ExitStack() as failing:
             self._give_back_with(failing)
             failing.callback(remove_if_possible, paths)
@@ -121,51 +159,37 @@ class DatasetWriter:
             failing.callback(self._reserve.release)
             self._log = RowLog(paths.row_log)
             failing.callback(self._log.close)
-            self._annotations = Journal(paths.arrow_journal, ANNOTATION_JOURNAL)
-            failing.callback(self._annotations.abandon)
-            self._frames = Journal(paths.frames_journal, schemas.journal_schema(self._frames_columns))
-            failing.callback(self._frames.abandon)
-            self._flush(0)
+            self._rows = RowJournals(paths, columns)
+            failing.callback(self._rows.abandon)
+            self._commit(0)
             failing.pop_all()
 
-    def _give_back_with(self, failing: ExitStack) -> None:
-        """Let go of container and lock, should the writer not come into being."""
-        failing.callback(give_back, self._lock)
-        failing.callback(self._container.abandon)
-
-    def _resume(self, unfinished: UnfinishedDataset) -> None:
+    def _go_on(self, columns: dict[str, schemas.Column], unfinished: UnfinishedDataset) -> None:
         """Go on behind the committed samples of an unfinished dataset, and cut off what lies behind them."""
-        paths, handed = self.paths, unfinished.hand_over()
-        self._container, self._lock, point = handed.members, handed.lock, handed.point
+        paths, handed, journals = self.paths, unfinished.hand_over(), unfinished.journals
+        self._members, self._lock, point = handed.members, handed.lock, handed.point
         with ExitStack() as failing:
             self._give_back_with(failing)
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            journals = unfinished.journals
-            rows = partial(journals.annotations, point.rows), partial(journals.frames, point.samples)
-            columns = ANNOTATION_JOURNAL, schemas.journal_schema(self._frames_columns)
-            made = []
-            for path, schema, batches in zip((paths.arrow_journal, paths.frames_journal), columns, rows, strict=True):
-                journal = Journal(remade_path(path), schema)
-                failing.callback(journal.abandon)
-                journal.refill(batches())
-                made.append(journal)
-            self._annotations, self._frames = made
-            self._flush(point.bytes)
-            for journal, path in zip(made, (paths.arrow_journal, paths.frames_journal), strict=True):
-                with reporting(path, "put in place"):
-                    os.replace(journal.path, path)
-                journal.path = path
+            committed = partial(journals.annotations, point.rows), partial(journals.frames, point.samples)
+            self._rows = RowJournals(paths, columns, committed)
+            failing.callback(self._rows.abandon)
+            self._commit(point.bytes)
+            self._rows.put_in_place()
             self._log = RowLog(paths.row_log)
             failing.pop_all()
-        for batch in read_journal(paths.frames_journal):
-            self._kept.update(batch["name"].to_pylist())
-        self._expected = (row for batch in read_journal(paths.frames_journal) for row in batch.to_pylist())
+        self._earlier = _Earlier(paths)
         self.committed = point.samples
 
+    def _give_back_with(self, failing: ExitStack) -> None:
+        """Let go of members and lock, should the writer not come into being."""
+        failing.callback(give_back, self._lock)
+        failing.callback(self._members.abandon)
+
     def kept(self, sequence: str) -> int:
-        """How many of the first samples of a sequence are there already, where an unfinished dataset is continued."""
-        return self._kept[sequence]
+        """Return how many of the first samples of a sequence the unfinished dataset has that is gone on with."""
+        return self._earlier.of_sequence[sequence] if self._earlier is not None else 0
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +197,7 @@ class DatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._open:
+        if self.state not in (State.OPEN, State.COMPLETING):
             return
         if self.samples or self.committed:
             self._suspend()
@@ -189,81 +213,56 @@ class DatasetWriter:
         Raises DatasetError for a row that breaks the format; nothing of the sample is kept then. Raises StorageError
         when the disk refuses; `samples` tells whether the sample is among those that can still be completed.
         """
+        self._check(State.OPEN)
         identity = {"name": sample.sequence, "frame": sample.frame, "timestamp": sample.timestamp}
-        if self.samples < self.committed:  # the unfinished dataset has it
-            self._compare({**identity, **sample.frame_row})
+        frame = {**identity, **sample.frame_row}
+        if self._earlier is not None and self.samples < self._earlier.samples:
+            self._earlier.compare(frame, self.samples + 1)
             self.samples += 1
             return
-        rows = [{**identity, **sample.common, **row} for row in sample.annotations or ({},)]
-        for row in rows:
-            self._annotations.check(row)
-        frames_row = {**identity, **sample.frame_row}
-        self._frames.check(frames_row)
+        annotations = [{**identity, **sample.common, **row} for row in sample.annotations or ({},)]
+        self._rows.check(frame, annotations)
         names = [member_name(sample.sequence, sample.frame, kind) for kind, _ in sample.members]
-        self._container.begin()
+        self._members.begin()
         whole = False
         try:
             for name, (_, buffers) in zip(names, sample.members, strict=True):
-                self._container.add(name, buffers, sample.timestamp)
+                self._members.add(name, buffers, sample.timestamp)
             whole = True
         finally:
             if not whole:
-                self._container.undo()
-        before = self._frames.rows, self._annotations.rows
-        for row in rows:
-            self._annotations.append(row)
-        self._frames.append(frames_row)
+                self._members.undo()
+        before = self._rows.counts
+        self._rows.append(frame, annotations)
         self.samples += 1
-        if any("mask" in row for row in rows):  # large, and no text
-            self._annotations.flush(sync=False)
-            self._frames.flush(sync=False)
+        if any("mask" in row for row in annotations):  # large, and no text
+            self._rows.flush()
         else:
-            self._log.append(*before, frames_row, rows)
-        age = self.flush_age * 2 if sample.frame_row.get("keyframe") else self.flush_age
-        if age >= self._due or self._annotations.heavy or self._frames.heavy:
+            self._log.append(*before, frame, annotations)
+        keyframe = bool(sample.frame_row.get("keyframe"))
+        if self._rows.heavy or self._pace.is_due(self.flush_age, keyframe=keyframe):
             self.flush()
-
-    def _compare(self, row: Mapping[str, object]) -> None:
-        """Raise DatasetError where a sample is not the one that was written before."""
-        expected = next(self._expected)
-        for key in ("name", "frame", "timestamp", *(key for key in row if key.endswith("_timestamp"))):
-            if row.get(key) != expected.get(key):
-                raise DatasetError(
-                    f"{self.paths.members_partial}: sample {self.samples + 1} has {key} {expected.get(key)}, now it is "
-                    f"{row.get(key)}: it was not made from this recording in this way; use --overwrite to begin anew"
-                )
 
     def flush(self) -> None:
         """Commit all samples so far: they survive the end of the process, and with `fsync` a power cut."""
         if self.samples <= self.committed:
             return
-        began = time.monotonic()
-        self._flush(self._container.flush(self._fsync))
-        self._log.clear()
-        self.committed = self.samples
-        self._flushed = time.monotonic()
-        self._due = min(self._interval, max(_SOONEST, _SPARE * (self._flushed - began)))
+        with self._pace.commit():
+            self._commit(self._members.flush(self._options.fsync))
+            self._log.clear()
+            self.committed = self.samples
 
-    def _flush(self, size: int) -> None:
+    def _commit(self, size: int) -> None:
         """Hand over the rows, the container being `size` bytes long."""
-        self._annotations.flush(self._fsync)
-        known = {**self._describe(), "schema_version": self._schema}
-        checkpoint = {
-            "samples": self._frames.rows,
-            "rows": self._annotations.rows,
-            "bytes": size,
-            "synced": self._fsync,
-            "description": {key: value for key, value in known.items() if self._described.get(key) != value},
-        }
-        self._frames.flush(self._fsync, checkpoint)
-        self._described = known
-        tables = self._annotations.bytes + self._frames.bytes
-        self._reserve.hold(tables + tables // 4 + self._container.closing_bytes)
+        options = self._options
+        self._rows.commit(size, {**options.describe(), "schema_version": options.schema}, sync=options.fsync)
+        tables = self._rows.bytes
+        self._reserve.hold(tables + tables // 4 + self._members.closing_bytes)
 
     @property
     def flush_age(self) -> float:
         """Seconds since the last flush."""
-        return time.monotonic() - self._flushed
+        return self._pace.age
 
     def finish(
         self,
@@ -275,70 +274,55 @@ class DatasetWriter:
 
         Raises StorageError when the disk refuses; everything stays as `edgefirst-ros recover` needs it.
         """
-        try:
-            return self._finish(frames_metadata, labels, category_metadata)
-        except StorageError as error:
-            raise StorageError(
-                f"{error}; once that is mended, `edgefirst-ros recover {self.paths.container}` completes the dataset"
-            ) from error
-
-    def _finish(
-        self,
-        frames_metadata: Mapping[str, object],
-        labels: Sequence[str] | None,
-        category_metadata: Mapping[str, object] | None,
-    ) -> DatasetPaths:
+        self._check(State.OPEN, State.COMPLETING)
         paths = self.paths
         if self.samples < self.committed:
             raise DatasetError(
                 f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was not made "
                 "from this recording in this way; use --overwrite to begin anew"
             )
-        self._container.flush(sync=False)  # is it still there?
-        self._reserve.release()
-        self._annotations.close()
-        self._frames.close()
-        self._log.close()
-        annotations = partial(read_journal, paths.arrow_journal)
-        frames = partial(read_journal, paths.frames_journal)
-        for journal, rows in (
-            (
-                self._annotations,
-                seal_annotations(annotations, paths.arrow_partial, self._schema, labels, category_metadata),
-            ),
-            (self._frames, seal_frames(frames, paths.frames_partial, self._frames_columns, frames_metadata)),
-        ):
-            if rows != journal.rows:
-                raise StorageError(f"{journal.path}: {rows} rows can be read back of {journal.rows} written")
-        self._container.close()
-        if not self._resumed:
-            refuse_existing(paths, overwrite=self._overwrite)
-        place(paths)
-        self._release()
+        self.state = State.COMPLETING
+        try:
+            self._members.flush(sync=False)  # is it still there?
+            self._reserve.release()
+            self._log.close()
+            self._rows.seal(self._options.schema, frames_metadata, labels, category_metadata)
+            self._members.close()
+            if self._earlier is None:
+                refuse_existing(paths, overwrite=self._options.overwrite)
+            place(paths)
+        except StorageError as error:
+            raise StorageError(
+                f"{error}; once that is mended, `edgefirst-ros recover {paths.container}` completes the dataset"
+            ) from error
+        self._release(State.FINISHED)
         return paths
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Remove everything that was written, unless the writer has ended. Raises StorageError."""
+        if self.state not in (State.OPEN, State.COMPLETING):
+            return
         try:
-            self._annotations.abandon()
-            self._frames.abandon()
+            self._rows.abandon()
             self._log.close()
             remove_unfinished(self.paths)
         finally:
-            self._release()
+            self._release(State.ABORTED)
 
     def _suspend(self) -> None:
         """Close, keeping the partial files as they are."""
         self._reserve.release()
-        for journal in (self._annotations, self._frames):
-            with suppress(StorageError):  # what the disk refuses now is rebuilt from the members
-                journal.close()
+        self._rows.close()
         self._log.close()
-        self._release()
+        self._release(State.SUSPENDED)
 
-    def _release(self) -> None:
-        if self._open:
-            self._open = False
+    def _release(self, state: State) -> None:
+        if self.state in (State.OPEN, State.COMPLETING):
+            self.state = state
             self._reserve.release()
-            self._container.abandon()
+            self._members.abandon()
             give_back(self._lock)
+
+    def _check(self, *states: State) -> None:
+        if self.state not in states:
+            raise DatasetError(f"{self.paths.container}: its writer is {self.state.value}, expected it to be open")

@@ -18,6 +18,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset import DatasetWriter, Sample
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+from edgefirst_ros.dataset.writer import State
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
 JOURNALS = ("arrow_journal", "frames_journal", "row_log")
@@ -77,14 +78,14 @@ def leave(out, samples, *, commits=(), layout="zip", fsync=False, name="drive", 
 
 def vanish(writer):
     """Close what a process has open, as its end does: nothing is written any more."""
-    for journal in (writer._annotations, writer._frames, writer._log, writer._reserve):
-        if journal._fd >= 0:
-            os.close(journal._fd)
-        journal._fd = -1
-    writer._container.abandon()
-    if writer._open:
+    for file in (writer._rows._annotations, writer._rows._frames, writer._log, writer._reserve):
+        if file._fd >= 0:
+            os.close(file._fd)
+        file._fd = -1
+    writer._members.abandon()
+    if writer.state in (State.OPEN, State.COMPLETING):
         os.close(writer._lock)
-    writer._open = False
+    writer.state = State.SUSPENDED
 
 
 def rewound(paths):
