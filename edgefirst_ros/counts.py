@@ -85,7 +85,7 @@ class Counts:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Counts:
-        """The counts that `plain` gave."""
+        """Return the counts that `plain` gave."""
         counts = cls()
         for topic, count in plain.items():
             counts.topics[topic] = TopicCount(count["seen"], count["written"], Counter(count["dropped"]))

@@ -76,12 +76,12 @@ class Message:
 
 
 def full_type(name: str) -> str:
-    """`pkg/Type` and `pkg/msg/Type` are the same type; the long form is used."""
+    """Return the long form of a type's name: `pkg/Type` and `pkg/msg/Type` are the same type."""
     return SHORT_TYPE.sub(r"\1/msg/\2", name)
 
 
 def known_name(topic: str, schema: str) -> str | None:
-    """The device's name for a topic (`camera/h264`), or None where name and type do not fit.
+    """Return the device's name for a topic (`camera/h264`), or None where name and type do not fit.
 
     A leading slash, a leading `rt/` and one unknown first segment (the host) are stripped.
     """
@@ -92,7 +92,7 @@ def known_name(topic: str, schema: str) -> str | None:
 
 
 def header_stamp(message: Message) -> int | None:
-    """Stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own); None where there is none."""
+    """Return the stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own), or None."""
     if message.schema in (MASK, TF_MESSAGE) or len(message.data) < 12:
         return None
     seconds, nanoseconds = struct.unpack_from("<iI" if message.data[1] & 1 else ">iI", message.data, 4)
@@ -100,7 +100,7 @@ def header_stamp(message: Message) -> int | None:
 
 
 class _Whole(bytes):
-    """Bytes of which no part can be taken that is not there: mcap-ros2-support would go on with less, for ever."""
+    """Bytes that refuse a slice beyond their end: mcap-ros2-support would go on with less, for ever."""
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice) and key.stop > len(self):
@@ -136,7 +136,7 @@ def _foreign_decoder(schema: str, definition: bytes) -> Any:
 
 
 def decode(message: Message) -> Any:
-    """The message as an object with the fields of its type; bulk fields are views into `message.data`.
+    """Return the message as an object with the fields of its type; bulk fields are views into `message.data`.
 
     Raises MessageError(UNDECODABLE) when it ends early or is no such message.
     """
@@ -186,7 +186,7 @@ CDR_FIELDS: dict[str, tuple[Any, ...]] = {
 
 
 def little_endian(schema: str, data: bytes) -> bytes:
-    """The message with the lowest byte of its numbers first.
+    """Return the message with the lowest byte of its numbers first.
 
     Raises ValueError when it ends early, has a text without an end, or its type is not known.
     """

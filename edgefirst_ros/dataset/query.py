@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Columns name (String) and frame (Int64), from whatever types they have. Raises DatasetError naming `path`."""
+    """Return columns name (String) and frame (Int64), whatever types they have; raises DatasetError naming `path`."""
     import polars as pl
 
     frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
@@ -28,7 +28,7 @@ def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
 
 
 def first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
-    """The first row of each sample."""
+    """Return the first row of each sample."""
     found: dict[Key, int] = {}
     for number, (name, frame) in enumerate(keys_of(table, path).iter_rows()):
         found.setdefault(Key(name, frame), number)
@@ -36,7 +36,7 @@ def first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
 
 
 def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
-    """The table sorted by sample, rows of one in their order, and the (first row, rows) of each."""
+    """Return the table sorted by sample, rows of one in their order, and the (first row, rows) of each."""
     order = keys_of(table, path).with_row_index().sort("name", "frame", maintain_order=True)
     runs = order.group_by("name", "frame", maintain_order=True).len()
     spans = zip(runs.rows(), accumulate(runs["len"].to_list(), initial=0), strict=False)
@@ -44,15 +44,15 @@ def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key
 
 
 def annotating(table: pl.DataFrame) -> pl.DataFrame:
-    """The rows that say something: one without label and geometry says that a sample has no annotations."""
+    """Return the rows that hold an annotation: one without label and geometry stands for a sample without any."""
     import polars as pl
 
-    there = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
-    return table.filter(pl.any_horizontal(pl.col(there).is_not_null())) if there else table.clear()
+    present = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
+    return table.filter(pl.any_horizontal(pl.col(present).is_not_null())) if present else table.clear()
 
 
 def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """The table without rings that are odd, under three points or not finite, and how many those were."""
+    """Return the table without rings that are odd, under three points or not finite, and the number of those."""
     import polars as pl
 
     from edgefirst_ros.dataset.tables.forms.variants import is_list, whole_rings
@@ -75,7 +75,7 @@ def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 def matching(
     table: pl.DataFrame, path: Path, label: str | Collection[str] | None, group: str | None, score: float | None
 ) -> Mapping[Key, int]:
-    """The samples with a row that has the label (or one of several), the group, and a score at least so high.
+    """Return the samples with a row that has the label (or one of several), the group, and at least the score.
 
     Raises UsageError for a score outside 0..1.
     """

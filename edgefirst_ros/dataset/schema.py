@@ -143,9 +143,9 @@ METADATA = (
 )
 
 
-def nearest(said: str) -> str:
-    """Return the known version whose rules hold for a file that says `said`: itself, or the last before it."""
-    return max((version for version in VERSIONS if version <= said), default=UNNAMED_VERSION)
+def nearest(stated: str) -> str:
+    """Return the known version whose rules hold for a file that states `stated`: itself, or the last before it."""
+    return max((version for version in VERSIONS if version <= stated), default=UNNAMED_VERSION)
 
 
 def has_metadata(version: str) -> bool:

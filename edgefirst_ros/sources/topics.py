@@ -67,7 +67,7 @@ class Roles:
 class _Finder:
     topics: Mapping[str, str]
     live: bool = False
-    """Whether a topic that is named in the settings may still come."""
+    """True if a topic that is named in the settings may still come."""
     notes: list[str] = field(default_factory=list)
     prefix: str | None = None
 
@@ -86,7 +86,7 @@ class _Finder:
         return [topic for topic in self.of_type(schema) if known_name(topic, schema) is None]
 
     def one(self, name: str) -> str | None:
-        """The topic with a known name; None where there is none or several could be meant, which is said."""
+        """Return the topic with a known name; None where there is none, or, with a note, several could be meant."""
         found = self.known(name)
         if len(found) > 1:
             self.notes.append(f"{name}: several topics could be meant, none is used: {', '.join(found)}")
@@ -94,7 +94,7 @@ class _Finder:
         return found[0] if found else None
 
     def only(self, name: str, schema: str, chosen: str | None, key: str) -> str | None:
-        """A topic by its known name, by configuration, or as the only one of its type."""
+        """Return a topic by configuration, by its known name, or as the only one of its type without a known name."""
         if chosen is not None:
             topic = _named(chosen, self.topics)
             if topic is not None and self.topics[topic] == schema:
@@ -116,7 +116,7 @@ class _Finder:
         return alike[0] if alike else None
 
     def model(self, chosen: str | None) -> str | None:
-        """The topic of the model's results: the one that is chosen, else the newer form, else the older one."""
+        """Return the topic of the model's results: the chosen one, else the newer form's, else the older one's."""
         if chosen is None:
             return self.one("model/output") or self.one("model/boxes2d")
         topic = _named(chosen, self.topics)
@@ -124,11 +124,11 @@ class _Finder:
             return topic
         if self.live:
             return None
-        there = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
-        raise UsageError(f"model_topic {chosen!r} is no {MODEL} or {DETECT} topic of the recording; there are {there}")
+        known = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
+        raise UsageError(f"model_topic {chosen!r} is no {MODEL} or {DETECT} topic of the recording; there are {known}")
 
     def masks(self, model: str | None) -> str | None:
-        """The topic of masks without a header, which only the older form of results needs; packed if not plain."""
+        """Return the topic of masks without a header, which only older results need; plain before packed."""
         topic = self.one("model/mask") or self.one("model/mask_compressed")
         if topic is not None and model is None:
             self.notes.append(f"{topic}: its masks are not used, they have no header, and no boxes tell their frame")
@@ -202,7 +202,7 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
 
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
-    """The same parts, with the device's names for topics that are not there yet."""
+    """Return the roles completed by the device's names for topics that may still come."""
     companions = {sensor.key: _expected(sensor.topic.name) for sensor in settings.companions} | roles.companions
     masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
@@ -221,7 +221,7 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
 
 
 def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:
-    """Of each topic in use the types it may have; with another one it has no part, as in a recording."""
+    """Return the types that each topic in use may have; with another one it has no part, as in a recording."""
     model: tuple[str, ...] = (MODEL, DETECT)
     if settings.model_topic is None and roles.model is not None:
         model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
@@ -234,7 +234,7 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
 def late_parts(
     roles: Roles, topics: Mapping[str, str], settings: Settings, used: Container[str]
 ) -> dict[str, str | None]:
-    """Parts that `topics`, which are there now, would give to another topic: {field of Roles: topic}.
+    """Return the parts that `topics`, those of now, would give to another topic: {field of Roles: topic}.
 
     Not to one of those `used`, which have a part. A part whose own topic is used cannot change any more.
     """
@@ -247,12 +247,12 @@ def late_parts(
 
 
 def _expected(name: str) -> str:
-    """A topic that is not there yet, as it will be named."""
+    """The name that a topic will have once it is published."""
     return "/" + name.removeprefix("/")
 
 
 def _named(name: str, topics: Mapping[str, str]) -> str | None:
-    """A topic the user names: as it stands, with a leading slash, or by the device's name."""
+    """The topic that a user names: as it stands, with a leading slash, or by the device's name; else None."""
     for candidate in (name, "/" + name):
         if candidate in topics:
             return candidate

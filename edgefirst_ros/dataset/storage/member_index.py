@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members and frames that are there, a bit each, whatever the length of a drive; messages of companions, each once."""
+"""Members and frames of a dataset, a bit each, whatever the length of a drive; messages of companions, each once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MemberIndex:
         return member
 
     def note(self, member: Member) -> bool:
-        """Take note of a member; False when it is there already."""
+        """Take note of a member; return False when it was noted before."""
         bits, place, bit = self._bit(member)
         if bits[place] & bit:
             return False

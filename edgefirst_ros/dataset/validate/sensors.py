@@ -52,8 +52,8 @@ def cube_description(subject: Subject) -> Iterator[tuple[str, str]]:
     if view is None or not texts:
         return
     try:
-        view.notes["said"] = said = {key: json.loads(value) for key, value in texts.items()}
-        fault = _cube_fault(said, *view.notes["size"])
+        view.notes["description"] = stated = {key: json.loads(value) for key, value in texts.items()}
+        fault = _cube_fault(stated, *view.notes["size"])
     except (ValueError, RecursionError) as error:
         fault = f"is no JSON: {error}"
     if fault:
@@ -64,11 +64,11 @@ def cube_description(subject: Subject) -> Iterator[tuple[str, str]]:
 def cube_stamp(subject: Subject) -> Iterator[tuple[str, str]]:
     """Nanoseconds, exactly."""
     view = subject.view
-    said = view.notes.get("said") if view else None
+    stated = view.notes.get("description") if view else None
     column = streams.of_kind(view.kind).column if view and view.kind else None
     wanted = view.row.companions.get(column or "") if view and view.row else None
-    if view and said and wanted is not None and said.get("timestamp") != wanted:
-        yield view.name, f"says {said.get('timestamp')} ns, the frames table {wanted}"
+    if view and stated and wanted is not None and stated.get("timestamp") != wanted:
+        yield view.name, f"says {stated.get('timestamp')} ns, the frames table {wanted}"
 
 
 @rule("PCD001", "error", "point clouds are whole PCD files")
@@ -95,22 +95,22 @@ def cloud_axes(subject: Subject) -> Iterator[tuple[str, str]]:
 MEMBER_RULES = (cube_form, cube_description, cube_stamp, cloud_form, cloud_axes)
 
 
-def _cube_fault(said: dict[str, Any], width: int, height: int) -> str:
+def _cube_fault(stated: dict[str, Any], width: int, height: int) -> str:
     """Why a description does not fit a picture; empty when it does."""
-    missing = {"layout", "shape", "scales", "is_complex", "timestamp"} - set(said)
+    missing = {"layout", "shape", "scales", "is_complex", "timestamp"} - set(stated)
     if missing:
         return f"lacks {', '.join(sorted(missing))}"
-    layout, shape, scales = said["layout"], said["shape"], said["scales"]
+    layout, shape, scales = stated["layout"], stated["shape"], stated["scales"]
     numbers = isinstance(layout, list) and isinstance(shape, list) and isinstance(scales, list)
     if not numbers or not all(type(n) is int and n > 0 for n in (*layout, *shape)) or len(layout) != len(shape):
         return f"has layout {layout} and shape {shape}"
     if not set(layout) <= set(ORDER) or len(set(layout)) != len(layout):
         return f"has layout {layout}"
-    if type(said["is_complex"]) is not bool or type(said["timestamp"]) is not int:
-        return f"has is_complex {said['is_complex']!r} and timestamp {said['timestamp']!r}"
-    if said["is_complex"] and shape[-1] % 2:
+    if type(stated["is_complex"]) is not bool or type(stated["timestamp"]) is not int:
+        return f"has is_complex {stated['is_complex']!r} and timestamp {stated['timestamp']!r}"
+    if stated["is_complex"] and shape[-1] % 2:
         return f"has shape {shape}, the last dimension of a complex cube is even"
-    cells = dict(zip(layout, [*shape[:-1], shape[-1] // 2 if said["is_complex"] else shape[-1]], strict=True))
+    cells = dict(zip(layout, [*shape[:-1], shape[-1] // 2 if stated["is_complex"] else shape[-1]], strict=True))
     lines = cells.get(SEQUENCE, 1) * cells.get(RANGE, 1)
     if lines != height or math.prod(shape) != width * height:
         return f"gives {math.prod(shape)} values on {lines} lines, the picture is {width} x {height}"
