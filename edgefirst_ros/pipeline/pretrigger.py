@@ -44,14 +44,16 @@ class Arrival:
     """Parameter sets of the video before it, where it does not repeat them all."""
 
     def whole(self) -> Arrival:
-        """The same with these in front of its own data: a decoder can begin with it that knows nothing before it."""
-        return self if self.video is None else replace(self, video=self.video.behind(self.sets), sets=b"")
+        """Return it with these in front of its own: a decoder that knows nothing before it can begin with it."""
+        return self if self.video is None else replace(self, video=self.video.with_sets(self.sets), sets=b"")
 
 
 class Recent:
     """Holds what a dataset that begins now must begin with: `pretrigger` ns, and what belongs to the first frames.
 
-    Where that is more than `most` bytes it begins at a later keyframe.
+    Where that is more than `most` bytes it begins at a later keyframe. Video is parsed here, once for all datasets.
+
+    Owns: the capture's thread alone uses it.
     """
 
     def __init__(self, settings: Settings, roles: Roles, pretrigger: int, most: int) -> None:

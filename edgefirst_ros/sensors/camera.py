@@ -76,6 +76,8 @@ class VideoReader:
     shown, and `skip` the others. Groups of pictures (GOPs) that nobody wants are never decoded. `keyframes_only`:
     nothing behind a keyframe is needed to bring it out, as no other picture is wanted. `decoder`, `limits`: as for
     `Decoder`. `sets`: parameter sets of what came before.
+
+    Owns: one thread alone uses it, with its decoder.
     """
 
     def __init__(

@@ -49,7 +49,10 @@ BICUBIC, FULL_CHROMA, ACCURATE = 4, 0x2000, 0x40000
 
 
 def source_colours(frame: Any) -> tuple[str, int]:
-    """(matrix, range) of a decoded frame: as declared; undeclared range is limited, undeclared matrix goes by size."""
+    """Return (matrix, range) of a decoded frame as declared.
+
+    An undeclared range is limited, an undeclared matrix goes by the size.
+    """
     if frame.format.name in ("rgb24", "bgr24", "rgba", "bgra"):
         return "ITU601", JPEG_RANGE
     matrix = MATRICES.get(int(frame.colorspace))
@@ -65,6 +68,8 @@ class PictureEncoder:
     """Encodes frames of one stream; safe to call from several threads at once.
 
     `form` is "jpeg" (4:2:0, `quality` 1..100) or "png" (RGB, lossless).
+
+    Owns: nothing changes once it is made but `_own`, of which each thread has its own scaler and filter.
     """
 
     def __init__(self, form: str, quality: int) -> None:
@@ -73,7 +78,7 @@ class PictureEncoder:
         self._own = threading.local()
 
     def encode(self, frame: Any) -> bytes:
-        """Bytes of a picture file for an av.VideoFrame."""
+        """Return the bytes of a picture file for an av.VideoFrame."""
         return self._png(frame) if self.form == "png" else self._jpeg(frame)
 
     def _jpeg_planes(self, frame: Any) -> Any:

@@ -30,7 +30,7 @@ WINDOW = 1 << 18
 
 
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
-    """(marker, begin, end) of the segments behind SOI, up to and with the first SOS.
+    """Yield (marker, begin, end) in bytes of the segments behind SOI, up to and with the first SOS.
 
     Raises MessageError(UNDECODABLE) when there is no SOI or a segment is broken or cut.
     """
@@ -52,7 +52,10 @@ def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
 
 
 def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
-    """(width, height) of a JPEG from its frame header.  Raises MessageError(UNDECODABLE) when there is none."""
+    """Return (width, height) in pixels of a JPEG from its frame header.
+
+    Raises MessageError(UNDECODABLE) when it has none.
+    """
     data = memoryview(jpeg).cast("B")
     for marker, begin, end in jpeg_segments(data):
         if marker in FRAMES:
@@ -61,7 +64,7 @@ def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
 
 
 def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
-    """(width, height) of a JPEG whose structure is whole.
+    """Return (width, height) in pixels of a JPEG whose structure is whole.
 
     SOI, well-formed segments with a quantisation table and a frame header, scans in which nothing stands that cannot
     stand there, EOI at the end; what comes behind it is tolerated.  Raises MessageError(UNDECODABLE) otherwise.
@@ -82,27 +85,27 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
 
 def _check_scans(data: memoryview, scan: int) -> None:
     """Look for a marker among the coded pixels: of changed bytes one in 256 begins what a decoder gives up at."""
-    behind, segments = scan, 0
+    next_at, segments = scan, 0
     for start in range(scan, len(data) - 1, WINDOW):
         codes = np.frombuffer(data[start : start + WINDOW + 1], np.uint8)
         found = np.flatnonzero((codes[:-1] == 0xFF) & (codes[1:] != 0))
         kinds = codes[found + 1]
         for place in (found[(kinds < 0xD0) | ((kinds > 0xD7) & (kinds != 0xFF))] + start).tolist():
-            if place < behind:  # within a segment
+            if place < next_at:  # within a segment
                 continue
             marker = data[place + 1]
             if marker == EOI:
                 return
             length = int.from_bytes(data[place + 2 : place + 4], "big")
-            behind, segments = place + 2 + length, segments + 1
-            whole = length >= 8 if marker == SOS else length >= 2 and bytes(data[behind : behind + 1]) == b"\xff"
+            next_at, segments = place + 2 + length, segments + 1
+            whole = length >= 8 if marker == SOS else length >= 2 and bytes(data[next_at : next_at + 1]) == b"\xff"
             if marker not in BETWEEN or not whole or segments > MOST_SEGMENTS:
                 raise MessageError(UNDECODABLE, f"JPEG with marker {marker:02x} in its pixels, at {place}")
     raise MessageError(UNDECODABLE, "JPEG without its end")
 
 
 def check_png(png: Buffer) -> tuple[int, int]:
-    """(width, height) of a PNG whose chunks are whole: signature, IHDR, CRCs, IDAT, IEND.
+    """Return (width, height) in pixels of a PNG whose chunks are whole: signature, IHDR, CRCs, IDAT, IEND.
 
     Raises MessageError(UNDECODABLE) otherwise.
     """

@@ -39,7 +39,7 @@ class Pictures(Protocol):
 
     @property
     def note(self) -> str:
-        """What the user should know of the decoder; empty when there is nothing."""
+        """What the user should know of the decoder; empty for nothing."""
 
     def push(self, number: int, content: Any) -> None:
         """Take a message: of video a VideoMessage, of stills the decoded message or why there is none."""
@@ -48,10 +48,10 @@ class Pictures(Protocol):
         """Take note that a message before the next one is lost or cannot be read."""
 
     def keyframe(self, number: int) -> bool:
-        """Whether a pushed message that was neither taken nor skipped holds a keyframe."""
+        """Return whether a pushed message that was neither taken nor skipped holds a keyframe."""
 
     def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        """The picture of a message, or why there is none, or None where more must be pushed first."""
+        """Take the picture of a message, or why it has none, or None where more must be pushed first."""
 
     def skip(self, number: int) -> None:
         """Say that a picture is not wanted."""

@@ -29,8 +29,8 @@ class VideoMessage:
     headers: UnitHeaders | None
     """None where the format is unknown."""
 
-    def behind(self, sets: bytes) -> VideoMessage:
-        """The same with parameter sets in front: a decoder can begin with it that knows nothing before it."""
+    def with_sets(self, sets: bytes) -> VideoMessage:
+        """Return it with parameter sets in front: a decoder that knows nothing before it can begin with it."""
         if not sets or self.headers is None:
             return self
         headers = replace(self.headers, sets=sets + self.headers.sets)
@@ -64,7 +64,10 @@ class ReferenceParser:
 
 
 def codec_of(form: str) -> str:
-    """Codec of the `format` of a CompressedVideo: h264 or hevc; raises MessageError for an unknown one."""
+    """Return the codec of the `format` of a CompressedVideo: h264 or hevc.
+
+    Raises MessageError(UNDECODABLE) for an unknown one.
+    """
     try:
         return CODECS[form.strip().lower()]
     except KeyError:

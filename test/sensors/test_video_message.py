@@ -36,15 +36,15 @@ def test_sets_in_front_make_a_unit_that_a_decoder_can_begin_with():
     alone = parser.parse(message(picture))
     assert not alone.headers.sets
     assert alone.headers.picture == whole.headers.picture
-    again = alone.behind(whole.headers.sets)
+    again = alone.with_sets(whole.headers.sets)
     assert again.headers.sets == whole.headers.sets
     assert ReferenceParser().parse_unit("h264", again.data).headers.picture == whole.headers.picture
-    assert alone.behind(b"") is alone
+    assert alone.with_sets(b"") is alone
 
 
 def test_an_unknown_format_has_no_headers():
     parsed = ReferenceParser().parse(message(b"\0\0\1\x65", "vp9"))
-    assert (parsed.form, parsed.headers, parsed.behind(b"sets")) == ("vp9", None, parsed)
+    assert (parsed.form, parsed.headers, parsed.with_sets(b"sets")) == ("vp9", None, parsed)
 
 
 def test_a_message_that_ends_early_is_undecodable():
