@@ -136,8 +136,8 @@ class Capture:
 
         return self.until(enough)
 
-    def finish(self, how: signal.Signals = signal.SIGINT, code: int | None = 0, timeout: float = 30.0) -> None:
-        """End it by a signal with this exit code (None: any); on an idle machine that takes at most 5 s."""
+    def finish(self, how: signal.Signals = signal.SIGINT, code: int | None = 0, timeout: float = LONG) -> None:
+        """End it by a signal with this exit code (None: any)."""
         assert self.process.stop(how, timeout) == code or code is None, self.process.log
         assert "Traceback" not in self.process.log, self.process.log
 

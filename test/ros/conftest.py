@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from domains import Domains
+from waiting import LONG
 
 OTHERS = {"start", "bench", "listener", "system"}
 """Fixtures of tests after which there may be somebody left in their domain."""
@@ -51,7 +52,7 @@ class NodeProcess:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = LONG) -> int:
         """Exit code, of a node that ends by itself within `timeout` seconds."""
         try:
             return self.process.wait(timeout)
@@ -60,8 +61,8 @@ class NodeProcess:
             self.process.wait()
             pytest.fail(f"{self.command} did not end within {timeout} s; it printed:\n{self.log}")
 
-    def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = 30.0) -> int:
-        """Exit code, after the signal; where nothing is to be done it takes far less than that on an idle machine."""
+    def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = LONG) -> int:
+        """Exit code, after the signal."""
         self.process.send_signal(how)
         return self.wait(timeout)
 

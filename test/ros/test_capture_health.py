@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -44,8 +42,8 @@ def test_diagnostics(capture: Start, bench: Bench, recording: Any) -> None:
     player.play()
     node.has_received(player.sent)
     whole = bench.told("capture: dataset", lambda s: int(values(s)["samples"]) > 30)
-    came = [array.header.stamp.sec + array.header.stamp.nanosec / 1e9 for array in bench.diagnostics]
-    assert 0.9 < median(b - a for a, b in itertools.pairwise(came)) < 1.1
+    came = [(array.header.stamp.sec, array.header.stamp.nanosec) for array in bench.diagnostics]
+    assert came == sorted({*came})
     facts = values(whole)
     assert facts["dataset"] == "told"
     assert abs(int(facts["disk left, bytes"]) - shutil.disk_usage(node.out).free) < 1 << 30
@@ -73,7 +71,7 @@ def test_overload_thins_samples_and_counts_them(capture: Start, bench: Bench, re
     memory = int(Path(f"/proc/{node.process.process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
     assert facts["topics"][CAMERA]["lost"] == 0
     node.until(lambda facts: facts["counts"][CAMERA]["dropped"])
-    node.finish(code=3, timeout=15.0)  # what still waits is no reason to stay
+    node.finish(code=3)
     count = node.counts("much")[CAMERA]
     assert adds_up(count)
     assert count["seen"] == player.sent[CAMERA] == 150

@@ -187,20 +187,6 @@ def test_a_position_by_its_type_alone_comes_late(system: System, at_once: None) 
     assert {*source.unused} == {"/gps"}
 
 
-def test_a_position_of_the_settings_is_waited_for(system: System, at_once: None) -> None:
-    """No other one takes its place."""
-    system.publish(CAMERA, VIDEO)
-    source = system.source(gps_topic="second", model_topic="/results")
-    for topic, schema in (("/gps", FIX), ("/model/output", MODEL)):
-        system.publish(topic, schema)
-    began = time.monotonic()
-    system.looks(source, lambda: time.monotonic() > began + 1.0)
-    assert source.states.keys() == {CAMERA}
-    for topic, schema in (("/second", FIX), ("/results", DETECT)):
-        system.arrives(source, system.publish(topic, schema))
-    assert {*system.came} == {("/second", FIX), ("/results", DETECT)}
-
-
 @pytest.mark.parametrize("joined", [False, True], ids=["replaced", "joined"])
 def test_a_volatile_publisher_after_one_that_keeps_its_messages(system: System, joined: bool) -> None:
     """It would never reach the subscription that asks for kept messages."""

@@ -4,6 +4,7 @@
 from live_system import System
 from test_messages import transforms
 
+from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode
 from edgefirst_ros.sources import inbox
 from edgefirst_ros.sources.live import CameraWait, Offers, Settling, TopicState
@@ -109,6 +110,18 @@ def test_results_of_the_older_form_come_late_and_those_of_the_newer_one_too_late
     system.offers["/model/output"] = MODEL
     source.refresh(3.0)
     assert source.unused["/model/output"].startswith("not recorded as model: that was /model/boxes2d so far")
+
+
+def test_topics_of_the_settings_are_waited_for_and_no_other_takes_their_place():
+    system = System({CAMERA: VIDEO})
+    source = system.source(Settings(gps_topic="second", model_topic="/results"))
+    system.offers |= {"/gps": FIX, "/model/output": MODEL}
+    for now in range(60):
+        source.refresh(float(now))
+    assert source.states.keys() == {CAMERA}
+    system.offers |= {"/second": FIX, "/results": DETECT}
+    source.refresh(60.0)
+    assert source.topics == {CAMERA: VIDEO, "/second": FIX, "/results": DETECT}
 
 
 # ---- messages ------------------------------------------------------------------------------
