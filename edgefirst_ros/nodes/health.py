@@ -54,7 +54,7 @@ class _Rate:
 
 
 class Health:
-    """Makes the statuses of a node from what it knows; to be asked once a second."""
+    """Statuses of a node's diagnostics, made once a second from what its session knows."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -99,19 +99,19 @@ class Health:
         if state.fault:
             return DiagnosticStatus.ERROR, state.fault
         expected = known.expected
-        said = []
+        faults = []
         if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
             quiet = (now - state.last) / 1e9
             if quiet > max(SILENT, 5 / expected if expected else 0.0):
-                said.append(f"nothing came for {quiet:.1f} s")
+                faults.append(f"nothing came for {quiet:.1f} s")
             elif len(known.recent) >= STEADY and rate < expected / 2 and expected >= STEADY:
-                said.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
+                faults.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
         if state.mixed:
-            said.append(state.mixed)
+            faults.append(state.mixed)
         if state.lost:
-            said.append(f"{state.lost} messages lost on the way")
-        said += [f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS]
-        return (DiagnosticStatus.WARN if said else DiagnosticStatus.OK), "; ".join(said)
+            faults.append(f"{state.lost} messages lost on the way")
+        faults += [f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS]
+        return (DiagnosticStatus.WARN if faults else DiagnosticStatus.OK), "; ".join(faults)
 
     def dataset(self, facts: Mapping[str, Any], topics: list[DiagnosticStatus], out: str) -> DiagnosticStatus:
         """The dataset and the node as a whole; `topics` are the statuses of all its topics."""

@@ -13,6 +13,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import EdgeFirstError, RecordingError
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
 from edgefirst_ros.sources.inbox import Deliver, Inbox
+from edgefirst_ros.sources.source import Source
 from edgefirst_ros.sources.topics import Roles, choose_topics, expect_topics, expected_types, late_parts
 
 USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
@@ -171,7 +172,7 @@ class CameraWait:
         return expect_topics(roles, self._settings)
 
 
-class LiveSource:
+class LiveSource(Source):
     """A `Source` of messages as they come, of the topics that have a part; `refresh` must be called now and then.
 
     A part whose topic does not come is given to one that would have it in a recording, while `roles` are in use.

@@ -29,13 +29,13 @@ from edgefirst_ros.sources.definitions import Channel
 from edgefirst_ros.sources.digest import HashedFile
 from edgefirst_ros.sources.mcap_walk import LATEST, McapWalk
 from edgefirst_ros.sources.order import recorded_order
-from edgefirst_ros.sources.source import Damage, in_span, type_wanted
+from edgefirst_ros.sources.source import Damage, Recording, in_span, type_wanted
 
 HELD_CHUNKS = 64 << 20
 """Bytes of unpacked chunks kept while a file that is out of order is put in order."""
 
 
-class McapRecording:
+class McapRecording(Recording):
     """One MCAP file: a `Recording`.
 
     `walk()` reads the whole file once, checks every chunk, and leaves in `channels` what it has, in `damage` what

@@ -15,7 +15,7 @@ from rclpy.type_hash import TypeHash
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from edgefirst_ros.messages import KNOWN_TOPICS, full_type, known_name
-from edgefirst_ros.sources.live import USABLE, Offers, TopicState
+from edgefirst_ros.sources.live import USABLE, Offers, TopicState, Transport
 
 Arrive = Callable[[bytes, int | None], None]
 
@@ -31,7 +31,7 @@ class Subscription:
     """The definition of the type by which this system knows it."""
 
 
-class RosTransport:
+class RosTransport(Transport):
     """Subscribes raw, by what the publishers offer: reliable where all of them are, best effort otherwise.
 
     Owns: the thread of the node's executor, in which callbacks come too; these only hand over bytes.

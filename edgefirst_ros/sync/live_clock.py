@@ -29,7 +29,10 @@ class Parts(Protocol):
 
 
 class LiveClock:
-    """Gathers stamps until the clock is chosen, and then those of topics that come later."""
+    """Collects stamps until the clock is chosen, and then those of topics that come later.
+
+    Owns: the capture's thread calls everything here; `base`, once chosen, may be read by any.
+    """
 
     def __init__(self, roles: Parts) -> None:
         self._roles = roles
@@ -40,7 +43,7 @@ class LiveClock:
         self.base: TimeBase | None = None
 
     def take(self, message: Message, now: int) -> str | None:
-        """Listen to a message that came at `now`; what is to be said of its topic, where that is new and off.
+        """Take note of a message that came at `now`; return what is wrong with its topic's clock where that is new.
 
         `now` is in ns of a clock that only runs forward.
         """
@@ -80,11 +83,11 @@ class LiveClock:
         return fault
 
     def due(self, now: int) -> bool:
-        """Whether the clock is to be chosen now."""
+        """True if the clock is to be chosen now."""
         return self.base is None and self.heard is not None and now - self.heard >= LISTEN
 
     def choose(self, choice: str) -> TimeBase:
-        """The clock, by what was heard; raises UsageError where `choice` cannot be it, and listens anew."""
+        """Return the clock, by what came; raises UsageError where `choice` cannot be it, and begins anew."""
         reference = self._roles.reference
         times = self._times
         self._times, self.heard = {topic: TopicTimes(topic) for topic in times}, None
