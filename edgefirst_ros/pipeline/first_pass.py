@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import Settings
+from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import OTHER_TYPE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import Message, decode, header_stamp, known_name
@@ -75,7 +75,7 @@ class FirstPass:
     base: TimeBase
     calibration: Calibration
     overlapping: set[int]
-    """Segments of the reference clock that share a time with another."""
+    """Segments of the reference clock that share a time with another, or come within the largest tolerance of it."""
     segments: int
     numbered: bool
     """A step other than 1 in the reference topic's sequence numbers means a loss."""
@@ -195,12 +195,18 @@ class Walked:
             roles,
             base,
             calibration,
-            segments.overlapping(),
+            segments.overlapping(_largest_tolerance(settings, roles)),
             len(segments.spans),
             sequence.numbered(),
             (walk.first or 0, walk.last),
             walk.unreadable,
         )
+
+
+def _largest_tolerance(settings: Settings, roles: Roles) -> int:
+    """The largest tolerance of all that is aligned, ns: that of companions, and of boxes and masks."""
+    own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
+    return max((nanoseconds(settings.tolerance), *own))
 
 
 def walk(

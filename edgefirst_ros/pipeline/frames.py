@@ -64,8 +64,8 @@ class _Tracks:
 class FrameBuilder:
     """Aligns messages pushed in recorded order and hands frames to an `SampleBuilder`.
 
-    `overlapping`: the segments that share a time with another, as a clock set back makes them; None where that is
-    not known beforehand (live): then every clock set back begins a stretch of its own;
+    `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
+    where that is not known beforehand (live): then every clock set back begins a stretch of its own;
     `numbered`: a step other than 1 in the reference topic's sequence numbers means a loss.
     """
 

@@ -169,13 +169,16 @@ class Segments:
         self.current = len(self.spans) - 1
         return self.current
 
-    def overlapping(self) -> set[int]:
-        """Segments that share a time with another one, as a clock set back makes them."""
+    def overlapping(self, margin: int) -> set[int]:
+        """Segments that share a time with another one or come within `margin` ns of it.
+
+        A clock set back makes them: what was recorded during one may lie in time within the other.
+        """
         found: set[int] = set()
         ordered = sorted(range(len(self.spans)), key=lambda n: self.spans[n])
         holder = ordered[0] if ordered else 0
         for n in ordered[1:]:
-            if self.spans[n][0] <= self.spans[holder][1]:
+            if self.spans[n][0] - margin <= self.spans[holder][1]:
                 found.update((n, holder))
             if self.spans[n][1] > self.spans[holder][1]:
                 holder = n

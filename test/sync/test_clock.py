@@ -174,8 +174,11 @@ def test_a_segment_begins_behind_a_step_of_the_clock():
     assert segments(0, 365 * 86400 * s, 0) == [0, 1, 2]
 
 
-@given(st.lists(st.integers(-20, 20).map(lambda n: n * SECOND // 2), max_size=40))
-def test_segments_and_overlaps_are_those_of_a_plain_search(stamps):
+@given(
+    st.lists(st.integers(-20, 20).map(lambda n: n * SECOND // 2), max_size=40),
+    st.sampled_from((0, 1, SECOND // 2, 2 * SECOND)),
+)
+def test_segments_and_overlaps_are_those_of_a_plain_search(stamps, margin):
     found, spans, expected = Segments(), [], []
     for stamp in stamps:
         if not spans or stamp > max(spans[-1]) + 5 * SECOND or stamp < max(spans[-1]) - SECOND:
@@ -184,11 +187,11 @@ def test_segments_and_overlaps_are_those_of_a_plain_search(stamps):
         expected.append(len(spans) - 1)
     assert [found.add(stamp) for stamp in stamps] == expected
     assert found.spans == [(min(span), max(span)) for span in spans]
-    assert found.overlapping() == {
+    assert found.overlapping(margin) == {
         n
         for n, one in enumerate(spans)
         for k, other in enumerate(spans)
-        if n != k and min(one) <= max(other) and min(other) <= max(one)
+        if n != k and min(one) <= max(other) + margin and min(other) <= max(one) + margin
     }
 
 
