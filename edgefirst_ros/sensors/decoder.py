@@ -16,9 +16,12 @@ HARMLESS = (
     "Increasing reorder buffer",  # output order only
 )
 """What libavcodec says at level error without any harm to a picture."""
-HARMFUL = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s")
-"""What it says only as a warning: of a slice of H.265 that breaks off, where the rest is what another picture left.
-It says the same of messages beside the picture, which cameras fill as they like."""
+HARMFUL = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s|concealing \d+ DC")
+"""What it says only as a warning or information.
+
+Of a slice of H.265 that breaks off, where the rest is what another picture left; it says the same of messages beside
+the picture, which cameras fill as they like.  Of blocks of H.264 that are missing, which it makes up: it marks the
+picture too, but pictures that refer to it may come out before it does."""
 BEYOND = b"\xff" * 1024
 """What stands behind each unit of H.265: a slice that was cut goes on in it, mostly as coefficients that cannot be.
 libavcodec does not look where a slice ends, and decodes zeros for the rest of the picture without a word."""
@@ -35,9 +38,9 @@ class Decoder:
     def __init__(self, codec: str, kind: str = "software", limits: Limits = DEFAULT_LIMITS) -> None:
         import av
 
-        av.logging.set_level(av.logging.WARNING)  # without a level nothing can be captured
+        av.logging.set_level(av.logging.INFO)  # without a level nothing can be captured
         av.logging.set_skip_repeated(False)  # the same complaint about two units is two complaints
-        logging.getLogger("libav").setLevel(logging.ERROR)  # warnings of others, about nothing that matters here
+        logging.getLogger("libav").setLevel(logging.ERROR)  # what is said to others, about nothing that matters here
         self.codec = codec
         self.note = ""
         self._limits = limits

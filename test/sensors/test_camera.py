@@ -23,7 +23,7 @@ REPEATED = [kind for kind in KINDS if not kind.endswith("-once")]
 
 @pytest.fixture(autouse=True)
 def complaints():
-    av.logging.set_level(av.logging.WARNING)
+    av.logging.set_level(av.logging.INFO)
     av.logging.set_skip_repeated(False)
 
 

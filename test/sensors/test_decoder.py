@@ -18,6 +18,18 @@ def test_what_is_left_of_a_broken_block_shows_nowhere():
         assert found[11] == AFTER_LOSS
 
 
+@pytest.mark.parametrize(
+    ("number", "begin", "end", "hurt"), [(1, 1001, 1009, range(1, 12)), (5, 489, 525, range(5, 12))]
+)
+def test_blocks_that_the_decoder_makes_up(number, begin, end, hurt):
+    """It says so as information alone, and pictures that refer to them come out before the one it marks."""
+    made = stream("h264-b")
+    data = made.units[number][:begin] + made.units[number][end:]
+    found = read(VideoReader("h264"), {**dict(enumerate(made.units)), number: data}, made.shown)
+    assert [n for n in range(40) if isinstance(found[n], str)] == list(hurt)
+    assert all(found[n] == made.pictures[n] for n in range(40) if n not in hurt)
+
+
 def test_h265_that_breaks_off():
     """libavcodec by itself takes every one of these, and shows garbage."""
     units = [data for _, data in encode("hevc", KINDS["h265"][1], 4, size=(640, 384))]

@@ -22,7 +22,7 @@ from edgefirst_ros.sensors.gops import GopReader, _size
 @pytest.fixture(autouse=True)
 def tight(monkeypatch):
     """GOPs as short as can be, and little room, so that threads wait for one another all the time."""
-    av.logging.set_level(av.logging.WARNING)
+    av.logging.set_level(av.logging.INFO)
     av.logging.set_skip_repeated(False)
     monkeypatch.setattr(gops, "SHORTEST", 1)
     monkeypatch.setattr(gops, "AHEAD_BYTES", 40_000)
