@@ -70,7 +70,7 @@ def migrate(
 
 
 def _refuse_others(source: Path, target: Path) -> None:
-    """Raise DatasetError where IN is no annotations at all, or the folder of OUT is not there."""
+    """Raise DatasetError where IN is no annotations at all, or the folder of OUT does not exist."""
     expected = "expected annotations: NAME.arrow, NAME.parquet or NAME.json"
     if not os.path.isfile(source):
         found = "is a folder" if os.path.isdir(source) else "is no file" if os.path.exists(source) else "does not exist"

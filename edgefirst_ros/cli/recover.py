@@ -75,8 +75,8 @@ def _print(report: Recovery) -> None:
         ("rows of frames made anew", str(report.rows_rebuilt)),
         ("of these with a stamp to 2 s only", str(report.unstamped)),
         ("samples whose annotations may be lost", str(report.annotations_lost)),
-        ("samples of the journal that are not there", str(report.rows_dropped)),
-        ("members of the journal that are not there", str(report.members_missing)),
+        ("samples of the journal that are missing", str(report.rows_dropped)),
+        ("members of the journal that are missing", str(report.members_missing)),
     ]
     table(("what", "number"), rows)
     for lost in report.lost:

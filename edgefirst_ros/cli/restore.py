@@ -23,7 +23,7 @@ def restore(
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Make a dataset of what another system has.
+    """Make a dataset from the format of another system.
 
     Of l5kit it is annotations alone. The report says where everything went.
 

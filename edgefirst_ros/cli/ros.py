@@ -22,7 +22,7 @@ def run_node(name: str, arguments: list[str] | None = None) -> None:
 
     `arguments` are those behind the verb, all of them if not given.
 
-    Raises EdgeFirstError that says what to install where ROS 2 is not there.
+    Raises EdgeFirstError that says what to install where ROS 2 is missing.
     """
     try:
         importlib.import_module("rclpy")

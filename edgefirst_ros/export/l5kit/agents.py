@@ -24,8 +24,8 @@ Track = tuple[int, int, str | None, str | None, int]
 
 
 @dataclass
-class Tally:
-    """What is gathered over all scenes."""
+class AgentCounts:
+    """What is collected over all scenes."""
 
     classes: Mapping[str, int]
     tracks: list[Track] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Boxes:
     objects: list[str | None]
 
 
-def boxes_of(drive: Drive, kept: list[int], tally: Tally) -> Boxes:
+def boxes_of(drive: Drive, kept: list[int], tally: AgentCounts) -> Boxes:
     """The rows with a box in space of the samples `kept`. Raises DatasetError for boxes of another form."""
     table, places = drive.dataset.annotation_rows
     if "box3d" not in table.columns:
@@ -80,7 +80,7 @@ def boxes_of(drive: Drive, kept: list[int], tally: Tally) -> Boxes:
 
 
 def agents_of(
-    boxes: Boxes, axes: Floats, measured: NDArray[np.int64], stamps: NDArray[np.int64], scene: int, tally: Tally
+    boxes: Boxes, axes: Floats, measured: NDArray[np.int64], stamps: NDArray[np.int64], scene: int, tally: AgentCounts
 ) -> Iterator[Records]:
     """Agents of a scene, a chunk at a time.
 
@@ -105,7 +105,7 @@ def agents_of(
         yield agents
 
 
-def _numbered(boxes: Boxes, scene: int, tally: Tally) -> NDArray[np.uint64]:
+def _numbered(boxes: Boxes, scene: int, tally: AgentCounts) -> NDArray[np.uint64]:
     """(M,) numbers of the tracks, from 1 in each scene; one without an id, or twice in a frame, is one of its own."""
     known: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, int]] = Counter()
@@ -150,7 +150,7 @@ def _velocity(tracks: NDArray[np.uint64], times: NDArray[np.int64], places: Floa
     return found, int((seconds[sighting] == 0).sum())
 
 
-def _probabilities(labels: list[str | None], score: NDArray[np.float32], tally: Tally) -> NDArray[np.float32]:
+def _probabilities(labels: list[str | None], score: NDArray[np.float32], tally: AgentCounts) -> NDArray[np.float32]:
     """(M, 17): the score at the label's class, the rest at UNKNOWN."""
     found = np.zeros((len(labels), len(LABELS)), np.float32)
     numbers = np.array([tally.class_of(label) for label in labels], int)

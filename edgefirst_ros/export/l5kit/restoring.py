@@ -52,7 +52,7 @@ class _Scene:
 
 
 @dataclass
-class _Tally:
+class _AgentsRead:
     rows: int = 0
     broken: int = 0
     ends: dict[str, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     side = _side(store, len(arrays["scenes"]))
     name = safe_name(str(side.get("dataset") or source.resolve().name.removesuffix(".zarr")))
     journal = Journal(out / f"{name}.arrow.journal", ANNOTATION_JOURNAL)
-    tally = _Tally()
+    tally = _AgentsRead()
     try:
         for number, (scene, record) in enumerate(
             zip(_scenes(arrays["scenes"], side), arrays["scenes"].each(), strict=True)
@@ -165,7 +165,7 @@ def _name(record: np.void, number: int) -> str:
 
 
 def _rows(
-    scene: _Scene, record: np.void, arrays: Mapping[str, Reader], tally: _Tally, *, scored: bool
+    scene: _Scene, record: np.void, arrays: Mapping[str, Reader], tally: _AgentsRead, *, scored: bool
 ) -> Iterator[Row]:
     frames = _interval(arrays, "frames", record["frame_index_interval"], tally)
     for known in (scene.frames, scene.measured):
@@ -191,7 +191,7 @@ def _rows(
             yield common | {"box3d": box.tolist()} | _told(scene, agent, scored=scored)
 
 
-def _interval(arrays: Mapping[str, Reader], name: str, interval: Iterable[int], tally: _Tally) -> Records:
+def _interval(arrays: Mapping[str, Reader], name: str, interval: Iterable[int], tally: _AgentsRead) -> Records:
     """The records of a scene or frame. Each belongs to one alone, so that no more comes out than there is."""
     (start, stop), end = map(int, interval), tally.ends.get(name, 0)
     if stop > start:
@@ -235,7 +235,7 @@ def _told(scene: _Scene, agent: np.void, *, scored: bool) -> Row:
     return row
 
 
-def _report(report: Report, arrays: Mapping[str, Reader], tally: _Tally, *, known: bool) -> None:
+def _report(report: Report, arrays: Mapping[str, Reader], tally: _AgentsRead, *, known: bool) -> None:
     side = "" if known else "named after host and start"
     report.add("scenes", "name", side, len(arrays["scenes"]))
     report.add("frames.timestamp", "frame, timestamp", "" if known else "frames are counted", len(arrays["frames"]))

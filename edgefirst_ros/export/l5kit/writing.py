@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.export.drive import Drive, drives
 from edgefirst_ros.export.geodesy import Floats, between
-from edgefirst_ros.export.l5kit.agents import Tally, Track, agents_of, boxes_of
+from edgefirst_ros.export.l5kit.agents import AgentCounts, Track, agents_of, boxes_of
 from edgefirst_ros.export.l5kit.form import ARRAYS, FORMAT_VERSION, FRAME, PLACE, SCENE, SIDE, STORE, TRACKS
 from edgefirst_ros.export.l5kit.labels import LABELS, official
 from edgefirst_ros.export.l5kit.zarr2 import Writer, write_group
@@ -34,7 +34,7 @@ class _Export:
     world: Floats
     """(4, 4) to ECEF: ENU at the first place of the first sequence, for all of them."""
     writers: dict[str, Writer]
-    tally: Tally
+    tally: AgentCounts
     scenes: list[dict[str, Any]] = field(default_factory=list)
     """What goes beside of each."""
     unplaced: int = 0
@@ -57,7 +57,7 @@ def export(
     found = drives(dataset)
     write_group(out / STORE, {"format_version": FORMAT_VERSION, "labels": list(LABELS)})
     writers = {name: Writer(out / STORE / name, *form) for name, form in ARRAYS.items()}
-    made = _Export(found[0].world_to_ecef, writers, Tally(classes))
+    made = _Export(found[0].world_to_ecef, writers, AgentCounts(classes))
     for number, drive in enumerate(found):
         progress("scenes", number, len(found))
         _scene(made, drive)

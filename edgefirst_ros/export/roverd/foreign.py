@@ -24,7 +24,7 @@ from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
 from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_cloud
 from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
-from edgefirst_ros.export.roverd.streams import SEGMENT, VIDEO
+from edgefirst_ros.export.roverd.traces import SEGMENT, VIDEO
 from edgefirst_ros.export.roverd.video import pictures
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.grayscale import encode_gray

@@ -25,7 +25,7 @@ from edgefirst_ros.export.roverd.channels import Reader, open_file, read_file, r
 from edgefirst_ros.export.roverd.clouds import CloudReader, write_cloud
 from edgefirst_ros.export.roverd.cubes import restored
 from edgefirst_ros.export.roverd.foreign import restore_foreign
-from edgefirst_ros.export.roverd.streams import CUBE, FIELDS, VIDEO
+from edgefirst_ros.export.roverd.traces import CUBE, FIELDS, VIDEO
 from edgefirst_ros.export.roverd.tracing import FILES, FORM, HEAD, LIST, SENSORS, SIDE
 from edgefirst_ros.export.roverd.video import VideoReader
 from edgefirst_ros.progress import Progress

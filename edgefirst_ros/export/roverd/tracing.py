@@ -30,14 +30,14 @@ from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import write_json
 from edgefirst_ros.export.roverd.clouds import most_points
 from edgefirst_ros.export.roverd.motion import write_motion, write_places
-from edgefirst_ros.export.roverd.streams import (
+from edgefirst_ros.export.roverd.traces import (
     BYTES,
-    CameraStream,
-    CloudStream,
-    CubeStream,
+    CameraTrace,
+    CloudTrace,
+    CubeTrace,
     Ready,
-    SegmentStream,
-    Stream,
+    SegmentTrace,
+    SensorTrace,
 )
 from edgefirst_ros.progress import Progress
 
@@ -65,7 +65,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class Tally:
+class TraceCounts:
     """What became of the members of a dataset."""
 
     members: dict[Key, dict[str, list[Any]]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> N
 
     Raises DatasetError where stamps are missing or something cannot be read, StorageError where it cannot be written.
     """
-    tally = Tally()
+    tally = TraceCounts()
     side = out / SIDE
     side.mkdir()
     for drive in drives(dataset):
@@ -121,7 +121,7 @@ def _stored_order(dataset: Dataset) -> Iterator[Key]:
 class _Trace:
     """One drive."""
 
-    def __init__(self, drive: Drive, out: Path, tally: Tally, closing: ExitStack) -> None:
+    def __init__(self, drive: Drive, out: Path, tally: TraceCounts, closing: ExitStack) -> None:
         self._drive, self._tally = drive, tally
         self._folder = out / drive.name
         self._folder.mkdir()
@@ -132,12 +132,12 @@ class _Trace:
             for kind, name in drive.dataset.members(sample.key).items():
                 found.setdefault(kind, []).append(name)
         seconds = (int(drive.stamps[-1]) - int(drive.stamps[0])) / 1e9
-        camera = CameraStream(self._folder / "camera", (len(drive) - 1) / seconds if seconds else 1.0)
-        self._streams: dict[str, Stream] = {"camera.jpeg": camera, "radar.png": CubeStream(self._folder / "radar")}
+        camera = CameraTrace(self._folder / "camera", (len(drive) - 1) / seconds if seconds else 1.0)
+        self._streams: dict[str, SensorTrace] = {"camera.jpeg": camera, "radar.png": CubeTrace(self._folder / "radar")}
         for kind in ("radar.pcd", "lidar.pcd"):
             most = most_points(container, found.get(kind, ()))
-            self._streams[kind] = CloudStream(self._folder / SENSORS[kind], most)
-        self._segments = SegmentStream(self._folder / SEMANTIC)
+            self._streams[kind] = CloudTrace(self._folder / SENSORS[kind], most)
+        self._segments = SegmentTrace(self._folder / SEMANTIC)
         for stream in (*self._streams.values(), self._segments):
             closing.callback(stream.abandon)
         self._camera = camera
@@ -236,7 +236,7 @@ class _Trace:
 
 
 # ---- the report ----------------------------------------------------------------------------------
-def _tell(dataset: Dataset, tally: Tally, report: Report) -> None:
+def _tell(dataset: Dataset, tally: TraceCounts, report: Report) -> None:
     """Say what became of every sensor and column."""
     entries, files = tally.entries, Counter({key: number for key, number in tally.files.items() if number})
     stamps = "stamps to 0.1 us (exact in the tables)"

@@ -44,7 +44,7 @@ class Ready:
     """What is needed besides to make the member again."""
 
 
-class Stream(ABC):
+class SensorTrace(ABC):
     """A sensor's folder while it is written. It comes into being with its first entry."""
 
     def __init__(self, folder: Path) -> None:
@@ -122,7 +122,7 @@ class Stream(ABC):
         self._closing.close()
 
 
-class CameraStream(Stream):
+class CameraTrace(SensorTrace):
     """JPEG pictures of one size as a video; forms are (width, height)."""
 
     texts: ClassVar[Mapping[str, str]] = {
@@ -158,7 +158,7 @@ class CameraStream(Stream):
         return [n for n, check in enumerate(self._checks) if len(found) != len(self._checks) or found[n] != check]
 
 
-class CubeStream(Stream):
+class CubeTrace(SensorTrace):
     """Radar cubes; forms are what radar.json says."""
 
     texts: ClassVar[Mapping[str, str]] = {
@@ -187,7 +187,7 @@ class CubeStream(Stream):
         return channels
 
 
-class CloudStream(Stream):
+class CloudTrace(SensorTrace):
     """Point clouds; forms are the types of their points."""
 
     texts: ClassVar[Mapping[str, str]] = TEXTS
@@ -216,7 +216,7 @@ class CloudStream(Stream):
         return channels
 
 
-class SegmentStream(Stream):
+class SegmentTrace(SensorTrace):
     """The class of every pixel; forms are (height, width). Members are the PNG files of the annotations."""
 
     texts: ClassVar[Mapping[str, str]] = {
