@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -76,9 +77,14 @@ class TopicCount:
 
 
 class Counts:
-    """The counts of a dataset, by topic."""
+    """The counts of a dataset, by topic.
+
+    Owns: any thread may call `see`, `write`, `drop` and `plain` at any time; the rest is for one thread alone, once the
+    others are through.
+    """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.topics: dict[str, TopicCount] = {}
         self.examples: dict[tuple[str, str], str] = {}
         """(topic, reason) -> what was wrong with the first message dropped for it, where that was said."""
@@ -94,12 +100,23 @@ class Counts:
     def __getitem__(self, topic: str) -> TopicCount:
         return self.topics.setdefault(topic, TopicCount())
 
+    def see(self, topic: str, number: int = 1) -> None:
+        """Count messages that came."""
+        with self._lock:
+            self[topic].seen += number
+
+    def write(self, topic: str, number: int = 1) -> None:
+        """Count messages that reach the dataset."""
+        with self._lock:
+            self[topic].written += number
+
     def drop(self, topic: str, reason: str, number: int = 1, why: MessageError | None = None) -> None:
         """Count messages that do not reach the dataset; `why` is kept of the first one."""
-        if why is not None and str(why) != reason:
-            self.examples.setdefault((topic, reason), str(why))
-        if number:
-            self[topic].dropped[reason] += number
+        with self._lock:
+            if why is not None and str(why) != reason:
+                self.examples.setdefault((topic, reason), str(why))
+            if number:
+                self[topic].dropped[reason] += number
 
     def add(self, other: Counts) -> None:
         """Take over the counts of another recording."""
@@ -121,7 +138,8 @@ class Counts:
 
     def plain(self) -> dict[str, Any]:
         """{topic: {"seen", "written", "dropped": {reason: n}}}, sorted by topic and reason."""
-        return {
-            topic: {"seen": c.seen, "written": c.written, "dropped": dict(sorted(c.dropped.items()))}
-            for topic, c in sorted(self.topics.items())
-        }
+        with self._lock:
+            return {
+                topic: {"seen": c.seen, "written": c.written, "dropped": dict(sorted(c.dropped.items()))}
+                for topic, c in sorted(self.topics.items())
+            }

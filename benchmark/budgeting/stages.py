@@ -15,8 +15,10 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.messages import decode
+from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
+from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
@@ -113,25 +115,18 @@ def repeated(what, *arguments):
 
 
 def aligning(path, settings):
-    """Take n seconds of messages as a capture does, into an assembly that does nothing."""
+    """Take n seconds of messages as a capture does, and do nothing with the frames."""
     found = walk(path, settings).conclude(settings)
     messages = list(found.recording.iter_messages(found.roles.streamed))
 
-    class Nothing:
-        late_used = {}  # noqa: RUF012
-
-        def put(self, item):
-            pass
-
     def run(n):
-        counts = Counts()
-        pipeline = FrameBuilder(
-            settings, found.roles, found.base, counts, found.calibration, Nothing(), group_of=lambda _: None
-        )
+        facts = SequenceFacts("drive", found.roles, found.base, found.calibration, Counts())
+        usage = Usage(facts.counts, facts.roles)
+        frames = FrameBuilder(settings, facts, usage, lambda item: None, group_of=lambda _: None)
         for message in messages:
             if message.publish_time < START + n * 1_000_000_000:
-                pipeline.push(message)
-        pipeline.advance(None)
+                frames.push(message)
+        frames.advance(None)
 
     return run
 

@@ -38,23 +38,23 @@ def context_of(
     )
 
 
-def rows_of_results(work: Frame, context: Context, settings: Settings) -> Rows:
+def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
     """All rows of a frame: boxes with their masks, masks of classes, boxes in space."""
     rows: list[dict[str, object]] = []
     dropped: Counter[tuple[str, str]] = Counter()
-    if work.result is not None:
-        mask = work.result.mask
-        rows, reasons = rows_of_model(work.result.content, context, mask.content if mask is not None else None)
+    if frame.result is not None:
+        mask = frame.result.mask
+        rows, reasons = rows_of_model(frame.result.content, context, mask.content if mask is not None else None)
         for reason, number in reasons.items():
-            source = mask if mask is not None and reason in MASK_REASONS else work.result
+            source = mask if mask is not None and reason in MASK_REASONS else frame.result
             dropped[source.topic, reason] += number
     for row in rows:
         outline_into(row, settings)
-    if work.boxes3d is not None:
-        more, reasons = rows_of_boxes3d(work.boxes3d.content, context)
+    if frame.boxes3d is not None:
+        more, reasons = rows_of_boxes3d(frame.boxes3d.content, context)
         rows += more
         for reason, number in reasons.items():
-            dropped[work.boxes3d.topic, reason] += number
+            dropped[frame.boxes3d.topic, reason] += number
     return rows, dropped
 
 

@@ -5,30 +5,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.split import Splitter
-from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.dataset.split import GroupOf, Splitter
+from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError
+from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
-from edgefirst_ros.pipeline.frames import FrameBuilder, count_unused
-from edgefirst_ros.pipeline.output import Reached, frames_metadata, open_writer, time_base_of, topics_of
+from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import check_source, finished, take_over
-from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.progress import Progress, quiet
-from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sync.skews import Skews
 
 
@@ -122,15 +119,10 @@ class _Run:
         self._began = time.monotonic()
         self._writer: DatasetWriter | None = None
         self._number = 0
-        self._counts = Counts()
         self._notes = notes
-        self._sources: list[dict[str, Any]] = []
+        self._facts = DatasetFacts(settings)
         self._earlier: Any = None
         """Sources of the interrupted conversion that is continued."""
-        self._time_bases: dict[str, Any] = {}
-        self._topics: dict[str, dict[str, str]] = {}
-        self._current: tuple[Counts, dict[str, Any]] | None = None
-        self._calibration = Calibration()
         self._skews: dict[str, Skews] = {}
         self._loss = False
         self._duration = 0.0
@@ -154,7 +146,7 @@ class _Run:
             return
         self._note(found, path)
         self._convert(found, sequence)
-        self._sources.append(_source(found))
+        self._facts.end()
         self._number += 1
 
     def _note(self, found: FirstPass, path: Path) -> None:
@@ -167,17 +159,15 @@ class _Run:
         if found.segments > 1:
             self._notes.append(f"{path.name}: the clock was stepped or stood still: {found.segments} segments")
 
-    def _open(self, found: FirstPass, sequence: str) -> DatasetWriter:
+    def _open(self, found: FirstPass) -> DatasetWriter:
         """Begin to write, once there is something to be written."""
-        self._time_bases[sequence] = time_base_of(found.base)
-        self._topics[sequence] = topics_of(found.roles)
         if self._writer is None:
             writer = open_writer(
                 self._settings,
                 found.roles,
                 self._paths.out,
                 self._paths.name,
-                describe=self._describe,
+                describe=self._facts.describe,
                 overwrite=self._overwrite,
                 unfinished=None if self._overwrite else self._unfinished(),
             )
@@ -188,83 +178,48 @@ class _Run:
         """What an interrupted conversion left, if it was this one; raises DatasetError if it was another."""
         if not self._paths.unfinished:
             return None
-        found = take_over(self._paths, self._describe())
+        found = take_over(self._paths, self._facts.describe())
         self._earlier = found.journals.description.get("sources")
         self._notes += [f"continues behind {found.journals.points[-1].samples} samples of an interrupted conversion"]
         return found
 
-    def _describe(self) -> dict[str, Any]:
-        """All that is known so far, for the case that this is interrupted."""
-        counts = Counts.of(self._counts.plain())
-        sources = list(self._sources)
-        if self._current is not None:
-            counts.add(Counts.of(self._current[0].plain()))
-            sources.append(self._current[1])
-        known = self._metadata(counts, sources)
-        return {**known, "labels": self._calibration.labels, "topics": dict(self._topics)}
-
     def _convert(self, found: FirstPass, sequence: str) -> None:
-        settings, roles, number, counts = self._settings, found.roles, self._number, Counts()
+        roles, counts, source = found.roles, Counts(), _source(found)
         found.count(counts)
-        self._unite_labels(found.calibration, sequence)
-        self._calibration.merge(found.calibration)
-        self._current = counts, _source(found)
-        writer = self._open(found, sequence)
-        check_source(self._paths, self._earlier, len(self._sources), self._current[1])
-        reached = Reached()
-
-        def group_of(stamp: int) -> str | None:
-            return self._splitter.of_number(number) if self._total > 1 else self._splitter.of_time(stamp)
-
-        def sink(sample: Sample) -> None:
-            reached.write(writer, sample)
-            for column, skew in sample.frame_row.items():
-                if column.endswith("_skew") and isinstance(skew, int):
-                    sensor = streams.of_column(column.removesuffix("_skew")).key
-                    self._skews.setdefault(sensor, Skews()).add(skew)
-
-        skip = writer.kept(sequence)
-        assembly = SampleBuilder(settings, sequence, roles, counts, found.calibration, sink, skip=skip)
-        try:
-            pipeline = FrameBuilder(
-                settings,
-                roles,
-                found.base,
-                counts,
-                found.calibration,
-                assembly,
-                group_of=group_of,
-                overlapping=found.overlapping,
-                numbered=found.numbered,
-            )
-            wanted = found.wanted
-            streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
-            for done, message in enumerate(found.recording.iter_messages(streamed)):
-                pipeline.push(message)
-                self._progress(f"converting {sequence}", done, wanted)
-            pipeline.finish()
-        except StorageError as error:
-            if not writer.samples or writer.samples < writer.committed:
-                raise
-            self._refused = error
-        finally:
-            assembly.abandon()
-        if self._refused is not None:
-            reached.settle(counts, roles)
-        count_unused(counts, roles)
-        self._notes += [f"{sequence}: {assembly.note}"] if assembly.note else []
+        facts = SequenceFacts(sequence, roles, found.base, found.calibration, counts, source)
+        if self._facts.begin(facts):
+            self._notes.append(f"{sequence}: its model has other labels: label_index counts in the united list")
+        writer, wanted = self._open(found), found.wanted
+        check_source(self._paths, self._earlier, self._number, source)
+        streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
+        with SequenceOutput(
+            self._settings,
+            facts,
+            writer,
+            group_of=self._group_of(),
+            overlapping=found.overlapping,
+            numbered=found.numbered,
+        ) as output:
+            try:
+                for done, message in enumerate(found.recording.iter_messages(streamed)):
+                    output.push(message)
+                    self._progress(f"converting {sequence}", done, wanted)
+            except StorageError as error:
+                self._refused = error
+            output.finish()
+        self._refused = output.refused or self._refused
+        if self._refused is not None and (not writer.samples or writer.samples < writer.committed):
+            raise self._refused
+        self._notes += [f"{sequence}: {output.note}"] if output.note else []
         self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in counts.examples.items()]
-        self._counts.add(counts)
-        self._current = None
+        for sensor, skews in output.skews.items():
+            self._skews.setdefault(sensor, Skews()).merge(skews)
         self._duration += (found.span[1] - found.span[0]) / SECOND
 
-    def _unite_labels(self, calibration: Calibration, sequence: str) -> None:
-        """One list of labels for the whole dataset: the file says only one."""
-        known, own = self._calibration.labels, calibration.labels
-        if known is not None and own is not None and own != known:
-            united = known + [label for label in own if label not in known]
-            self._calibration.labels = calibration.labels = united
-            self._notes.append(f"{sequence}: its model has other labels: label_index counts in the united list")
+    def _group_of(self) -> GroupOf:
+        """Groups by sequence where there are several, else by blocks of time."""
+        number = self._number
+        return self._splitter.of_time if self._total == 1 else lambda _: self._splitter.of_number(number)
 
     def finish(self) -> Outcome:
         """Complete the dataset."""
@@ -273,14 +228,14 @@ class _Run:
             raise RecordingError(self._nothing())
         if self._refused is not None:
             self._notes.append(f"ends early: {self._refused}")
-        paths = writer.finish(self._metadata(self._counts, self._sources), self._calibration.labels)
+        paths = writer.finish(self._facts.metadata(), self._facts.labels)
         return Outcome(
             paths,
             writer.samples,
-            self._counts,
-            self._time_bases,
+            self._facts.counts,
+            self._facts.time_bases,
             self._notes,
-            self._loss or self._refused is not None or bool(self._counts.lost),
+            self._loss or self._refused is not None or bool(self._facts.counts.lost),
             self._skews,
             self._duration,
             time.monotonic() - self._began,
@@ -288,16 +243,11 @@ class _Run:
 
     def _nothing(self) -> str:
         lines = [f"no sample could be made, nothing is written to {self._paths.out}"]
-        for topic, count in self._counts.topics.items():
+        for topic, count in self._facts.counts.topics.items():
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
                 lines.append(f"{topic}: {count.seen} messages; {reasons}")
         return "\n".join([*lines, *self._notes])
-
-    def _metadata(self, counts: Counts, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        first = next(iter(self._time_bases.values()))
-        time_base = first if len(self._time_bases) == 1 else {**first, "sequences": self._time_bases}
-        return frames_metadata(self._settings, sources, time_base, self._calibration, counts.plain())
 
 
 def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings, notes: list[str]) -> Outcome:

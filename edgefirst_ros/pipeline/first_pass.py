@@ -94,7 +94,7 @@ class FirstPass:
         """Count the messages of every topic as seen, and those that only this walk reads."""
         in_use = self.roles.streamed | self.roles.statics
         for channel in self.recording.channels.values():
-            counts[channel.topic].seen += channel.seen
+            counts.see(channel.topic, channel.seen)
             if channel.encoding != "cdr":
                 counts.drop(channel.topic, encoded_as(channel.encoding), channel.seen)
             elif channel.topic in in_use and channel.schema != self.topics[channel.topic]:

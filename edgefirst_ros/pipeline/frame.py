@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes from the pipeline to the assembly: messages of the reference topic, and frames with all that is theirs."""
+"""What goes from alignment to samples: messages of the reference topic, and frames with all that belongs to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from edgefirst_ros.sensors.navigation import Position, Quaternion
 
 @dataclass(slots=True)
 class SensorMessage:
-    """A companion's message that can be stored."""
+    """A message of a companion or the model that can be stored.
+
+    Owns: made by the thread that pushes messages, which adds `mask`; `encoded` and `used` belong to the thread that
+    chooses frames, which gets it only then.
+    """
 
     topic: str
     content: Any
@@ -32,7 +36,7 @@ class SensorMessage:
 
 @dataclass(slots=True)
 class Frame:
-    """A frame with everything that is known of it."""
+    """A frame with everything that belongs to it; nobody changes it once it is handed on."""
 
     number: int
     stamp: int
@@ -59,7 +63,7 @@ class Frame:
     def results(self) -> list[SensorMessage]:
         """All messages that annotate it."""
         mask = self.result.mask if self.result is not None else None
-        return [item for item in (self.result, mask, self.boxes3d) if item is not None]
+        return [message for message in (self.result, mask, self.boxes3d) if message is not None]
 
 
 @dataclass(frozen=True, slots=True)

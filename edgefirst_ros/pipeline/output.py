@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What conversions and captures have in common: how a dataset is opened, and what is said of it in the end."""
+"""What brings a sequence into a dataset, for conversions and captures alike."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Self
 
-from edgefirst_ros import __version__, streams
+from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
-from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+from edgefirst_ros.dataset.split import GroupOf
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
-from edgefirst_ros.pipeline.samples import SOFTWARE
-from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.errors import StorageError
+from edgefirst_ros.messages import Message
+from edgefirst_ros.pipeline.facts import SequenceFacts
+from edgefirst_ros.pipeline.frames import FrameBuilder
+from edgefirst_ros.pipeline.samples import SampleBuilder
+from edgefirst_ros.pipeline.usage import Usage
+from edgefirst_ros.sensors.video_message import VideoMessage
 from edgefirst_ros.sources.topics import Roles
-from edgefirst_ros.sync.clock import TimeBase
+from edgefirst_ros.sync.skews import Skews
 
 
 def open_writer(
@@ -32,7 +38,7 @@ def open_writer(
     live: LiveSettings | None = None,
     unfinished: UnfinishedDataset | None = None,
 ) -> DatasetWriter:
-    """The writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
+    """Open the writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
     used = settings.companions
     columns = (s.column for s in streams.with_column() if (s.default or s in used) and s.key != roles.sensor)
     return DatasetWriter(
@@ -49,45 +55,125 @@ def open_writer(
     )
 
 
-def time_base_of(base: TimeBase) -> dict[str, Any]:
-    """The metadata `time_base` of one recording or capture."""
-    return {"base": base.base, "topics": dict(base.replaced)}  # live it grows
+class SequenceOutput:
+    """Brings the messages of one sequence into a dataset: `push` and `advance`, then `finish`; threads end with `with`.
 
+    Owns: all methods belong to the thread that pushes messages; `bytes`, `newest` and `skews` are changed by the thread
+    that writes, others read them at any time.
+    """
 
-def topics_of(roles: Roles) -> dict[str, str]:
-    """What `recover` has to know of a sequence: its reference topic, and the companions' by their columns."""
-    columns = {streams.of_key(sensor).column: topic for sensor, topic in roles.companions.items()}
-    return {REFERENCE: roles.reference} | {column: topic for column, topic in columns.items() if column is not None}
+    def __init__(
+        self,
+        settings: Settings,
+        facts: SequenceFacts,
+        writer: DatasetWriter,
+        *,
+        group_of: GroupOf,
+        overlapping: Collection[int] | None = None,
+        numbered: bool = False,
+        start_lag: float | None = None,
+    ) -> None:
+        """`group_of`: gives the group of a stamp; `overlapping`, `numbered`: as for `Timeline`.
 
+        `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
+        """
+        self.facts = facts
+        self.bytes = 0
+        """Of members, so far."""
+        self.newest = 0
+        """Stamp of the last sample, ns."""
+        self.skews: dict[str, Skews] = {}
+        """Of each companion sensor how far off it was, of every sample that has it."""
+        self.refused: StorageError | None = None
+        """Why the disk did not take all of it; known after `finish`."""
+        self._writer = writer
+        self._reached = Reached()
+        self._usage = Usage(facts.counts, facts.roles)
+        already_written = writer.kept(facts.name)
+        self._samples = SampleBuilder(
+            settings, facts, self._usage, self._write, start_lag=start_lag, already_written=already_written
+        )
+        self._frames = FrameBuilder(
+            settings,
+            facts,
+            self._usage,
+            self._samples.put,
+            group_of=group_of,
+            overlapping=overlapping,
+            numbered=numbered,
+        )
 
-def making(settings: Settings) -> dict[str, Any]:
-    """Metadata that say how a dataset was made: where these and the recordings are the same, so are its bytes."""
-    return {
-        "configuration": settings.model_dump(mode="json"),
-        "software": {"name": SOFTWARE, "version": __version__},
-    }
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._samples.abandon()
 
-def frames_metadata(
-    settings: Settings,
-    sources: Sequence[Mapping[str, Any]],
-    time_base: Mapping[str, Any],
-    calibration: Calibration,
-    counts: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Metadata of NAME.frames.arrow (dataset.md 9, "Frames")."""
-    return {
-        "sources": sources,
-        **making(settings),
-        "time_base": time_base,
-        "camera_info": calibration.camera_info,
-        "static_transforms": calibration.static_transforms,
-        "counts": counts,
-    }
+    def push(self, message: Message, now: int | None = None, video: VideoMessage | None = None) -> None:
+        """Take the next message, as `FrameBuilder.push`; raises StorageError where the disk refused those before."""
+        self._frames.push(message, now, video)
+
+    def advance(self, now: int) -> None:
+        """Hand on what is complete by `now`, ns of the clock of `push`."""
+        self._frames.advance(now)
+
+    def call_idle(self, what: Callable[[], None]) -> None:
+        """Call something in the thread that writes, unless samples wait for it."""
+        self._samples.call_idle(what)
+
+    @property
+    def note(self) -> str:
+        """What the user should know of the decoder; empty when there is nothing."""
+        return self._samples.note
+
+    @property
+    def backlog(self) -> int:
+        """Messages and frames that wait for the decoder."""
+        return self._samples.backlog
+
+    @property
+    def standstill(self) -> float:
+        """For how long nothing of what waits has moved on, s."""
+        return self._samples.standstill
+
+    def finish(self) -> None:
+        """Write what is left, end all threads, and count what became of every message.
+
+        A disk that refuses is no error here: `refused` says why, and what did not reach the dataset is counted.
+        """
+        try:
+            self._samples.drain()
+            self._frames.advance(None)
+            self._samples.finish()
+        except StorageError as error:
+            self.refused = error
+        finally:
+            self._samples.abandon()
+        if self.refused is None:  # only now is it known which messages a sample has
+            self._usage.settle()
+            self._frames.close()
+        else:
+            self._reached.settle(self.facts.counts, self.facts.roles)
+        self._usage.count_unused()
+
+    # ---- in the thread that writes -------------------------------------------------------
+    def _write(self, sample: Sample) -> None:
+        self._reached.write(self._writer, sample)
+        self.newest = sample.timestamp
+        self.bytes += sum(memoryview(buffer).nbytes for _, buffers in sample.members for buffer in buffers)
+        for column, skew in sample.frame_row.items():
+            if column.endswith("_skew") and isinstance(skew, int):
+                sensor = streams.of_column(column.removesuffix("_skew")).key
+                self.skews.setdefault(sensor, Skews()).add(skew)
 
 
 class Reached:
-    """What of one recording or capture reached the disk, for the case that the disk refuses the rest."""
+    """What of one sequence reached the disk, for the case that the disk refuses the rest.
+
+    Owned by the thread that writes; `settle` comes once that has ended.
+    """
 
     def __init__(self) -> None:
         self._samples = 0

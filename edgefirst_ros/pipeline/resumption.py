@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.recovery.state import tidy
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.pipeline.output import making
+from edgefirst_ros.pipeline.facts import making
 from edgefirst_ros.sources.container import open_recording
 from edgefirst_ros.sources.digest import sha256
 

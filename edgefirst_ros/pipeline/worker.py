@@ -15,6 +15,8 @@ class Worker(Generic[T]):
     """Calls `handle` for each item, in order, in a thread of its own.
 
     `put` waits while the queue is full, and raises what the handler raised; items behind a failure are thrown away.
+
+    Owns: `_error` is set once, by the worker's thread, and read by all; any thread may call the methods.
     """
 
     def __init__(self, name: str, handle: Callable[[T], None], size: int) -> None:

@@ -46,14 +46,14 @@ class Aligned(Generic[F, C]):
 
     stamp: int
     number: int
-    group: int
+    epoch: int
     arrived: int
     item: F
     nearest: dict[str, Companion[C] | None] = field(default_factory=dict)
 
 
 class _Buffer(Generic[C]):
-    """Messages of one stream and group, by stamp; of equal stamps the first that came stays the first."""
+    """Messages of one stream and epoch, by stamp; of equal stamps the first that came stays the first."""
 
     def __init__(self) -> None:
         self.keys: list[tuple[int, int]] = []
@@ -93,54 +93,54 @@ class Aligner(Generic[F, C]):
     """Joins frames and companions by stamp (dataset.md 7).
 
     `arrived` and `now` are times of a clock that only runs forward (`RunningClock`, live: a monotonic one). Messages
-    of different `group`s do not meet: a clock set back makes a new one. Frames leave in the order of
+    of different `epoch`s do not meet: a clock set back makes a new one. Frames leave in the order of
     (segment, stamp, number), each once everything near it must have come.
     """
 
     def __init__(self, streams: Mapping[str, Stream], lookahead: int) -> None:
         self.streams = streams
         self.lookahead = lookahead
-        self._reach = max((_reach(s) for s in streams.values()), default=0)
+        self._max_skew = max((_max_skew(s) for s in streams.values()), default=0)
         self._swept = 0
-        self._left: dict[int, tuple[int, int, int]] = {}  # of each group: segment, first and last stamp that left
+        self._left: dict[int, tuple[int, int, int]] = {}  # of each epoch: segment, first and last stamp that left
         self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
         self._buffers: dict[tuple[str, int], _Buffer[C]] = {}
         self._order = 0
-        self._frames: dict[int, _Buffer[None]] = {}  # of each group; kept only for streams without reuse
+        self._frames: dict[int, _Buffer[None]] = {}  # of each epoch; kept only for streams without reuse
         self._exclusive = any(not s.reuse for s in streams.values())
 
-    def add_frame(self, stamp: int, number: int, arrived: int, item: F, segment: int = 0, group: int = 0) -> None:
+    def add_frame(self, stamp: int, number: int, arrived: int, item: F, segment: int = 0, epoch: int = 0) -> None:
         """Take a message of the reference stream."""
-        frame: Aligned[F, C] = Aligned(stamp, number, group, arrived, item)
+        frame: Aligned[F, C] = Aligned(stamp, number, epoch, arrived, item)
         heapq.heappush(self._waiting, (segment, stamp, number, frame))
         if self._exclusive:
-            self._frames.setdefault(group, _Buffer()).add(Companion(stamp, number, None), arrived)
+            self._frames.setdefault(epoch, _Buffer()).add(Companion(stamp, number, None), arrived)
 
-    def late(self, name: str, stamp: int, group: int = 0) -> bool:
+    def late(self, name: str, stamp: int, epoch: int = 0) -> bool:
         """Whether the frames around this message have left already; `stamp` without the stream's offset.
 
         Where a stream's stamps fall back by themselves its clock was set, before the frames tell so.
         """
-        _, first, last = self._left.get(group, (0, 0, 0))
+        _, first, last = self._left.get(epoch, (0, 0, 0))
         stamp += self.streams[name].offset
-        buffer = self._buffers.get((name, group))
+        buffer = self._buffers.get((name, epoch))
         newest = buffer.keys[-1][0] if buffer and buffer.keys else stamp
         return first <= stamp < last and stamp >= newest - JUMP_BACK
 
-    def add(self, name: str, stamp: int, arrived: int, item: C, group: int = 0) -> None:
+    def add(self, name: str, stamp: int, arrived: int, item: C, epoch: int = 0) -> None:
         """Take a message of a companion stream; `stamp` without the stream's offset."""
         self._order += 1
         companion = Companion(stamp + self.streams[name].offset, self._order, item)
-        self._buffers.setdefault((name, group), _Buffer()).add(companion, arrived)
+        self._buffers.setdefault((name, epoch), _Buffer()).add(companion, arrived)
 
     def release(self, now: int | None) -> Iterator[Aligned[F, C]]:
         """Frames whose companions must all have come by `now`; all that are left for None."""
-        while self._waiting and (now is None or self._waiting[0][3].arrived + self._reach + self.lookahead < now):
+        while self._waiting and (now is None or self._waiting[0][3].arrived + self._max_skew + self.lookahead < now):
             segment, _, _, frame = heapq.heappop(self._waiting)
-            since, first, _ = self._left.get(frame.group, (segment, frame.stamp, 0))
-            self._left[frame.group] = segment, first if segment == since else frame.stamp, frame.stamp
+            since, first, _ = self._left.get(frame.epoch, (segment, frame.stamp, 0))
+            self._left[frame.epoch] = segment, first if segment == since else frame.stamp, frame.stamp
             for name, stream in self.streams.items():
-                buffer = self._buffers.get((name, frame.group))
+                buffer = self._buffers.get((name, frame.epoch))
                 near = buffer.outward(frame.stamp, stream.tolerance) if buffer else iter(())
                 frame.nearest[name] = next((c for c in near if stream.reuse or self._belongs(c, frame)), None)
             yield frame
@@ -154,21 +154,21 @@ class Aligner(Generic[F, C]):
 
     def _belongs(self, companion: Companion[C], frame: Aligned[F, C]) -> bool:
         """Whether no other frame is nearer to the message; of two equally near the earlier one has it."""
-        frames = self._frames[frame.group]
+        frames = self._frames[frame.epoch]
         nearest = next(frames.outward(companion.stamp, abs(companion.stamp - frame.stamp)), None)
         return nearest is not None and nearest.order == frame.number
 
     def _forget(self, now: int) -> None:
         oldest = min((entry[3].arrived for entry in self._waiting), default=now)
         for key, buffer in list(self._buffers.items()):
-            buffer.forget(oldest - self._reach - self.lookahead)
+            buffer.forget(oldest - self._max_skew - self.lookahead)
             if not buffer.keys:
                 del self._buffers[key]
         for frames in self._frames.values():
-            frames.forget(oldest - 2 * (self._reach + self.lookahead))
+            frames.forget(oldest - 2 * (self._max_skew + self.lookahead))
 
 
-def _reach(stream: Stream) -> int:
+def _max_skew(stream: Stream) -> int:
     """How far from a frame's stamp those stamps may lie that decide about its companion, ns."""
-    reach = stream.tolerance + abs(stream.offset)
-    return reach if stream.reuse else max(reach, 2 * stream.tolerance)  # another frame may be nearer to the message
+    skew = stream.tolerance + abs(stream.offset)
+    return skew if stream.reuse else max(skew, 2 * stream.tolerance)  # another frame may be nearer to the message

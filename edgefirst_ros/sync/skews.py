@@ -22,6 +22,11 @@ class Skews:
         self._bins[abs(skew) // BIN] += 1
         self.largest = max(self.largest, abs(skew))
 
+    def merge(self, other: Skews) -> None:
+        """Take those of another sequence."""
+        self._bins.update(other._bins)
+        self.largest = max(self.largest, other.largest)
+
     def percentile(self, percent: int) -> int:
         """The |skew| that so many percent of the samples do not pass, ns, rounded down to BIN; 0 without samples."""
         rank, passed = (self._bins.total() - 1) * percent // 100, 0

@@ -15,8 +15,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.pipeline import conversion
-from edgefirst_ros.pipeline import samples as assembling
+from edgefirst_ros.pipeline import output, pace, samples
 from edgefirst_ros.pipeline.annotations import outline_into
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.frame import Frame
@@ -141,13 +140,13 @@ def test_a_mask_whose_boxes_are_lost_belongs_to_no_others(tmp_path):
 def test_a_frame_waits_until_the_mask_of_its_boxes_has_come(tmp_path, monkeypatch):
     found = []
 
-    class Noting(assembling.SampleBuilder):
+    class Noting(samples.SampleBuilder):
         def put(self, item):
             if isinstance(item, Frame) and item.result is not None:
                 found.append(item.result.mask is not None)
             super().put(item)
 
-    monkeypatch.setattr(conversion, "SampleBuilder", Noting)
+    monkeypatch.setattr(output, "SampleBuilder", Noting)
     truth = made(tmp_path, **{**OLDER, **LAG, "seconds": 4.0, "size": (128, 64)})
     convert(truth.path, tmp_path / "out")
     assert found == [True] * truth.counts["model/boxes2d"]
@@ -303,8 +302,8 @@ def test_degradation_is_told_of_every_sample_when_asked_for(tmp_path):
 # ---- live --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("recipe", [NEWER, OLDER, {**OLDER, **LAG}], ids=["newer", "older", "late"])
 def test_live_and_offline_give_the_same_rows(tmp_path, monkeypatch, recipe):
-    monkeypatch.setattr(assembling, "PATIENCE", 600)  # nothing is left out, however slow this machine is
-    monkeypatch.setattr(assembling, "LAST_WORK", 600)
+    monkeypatch.setattr(pace, "PATIENCE", 600)  # nothing is left out, however slow this machine is
+    monkeypatch.setattr(pace, "LAST_WORK", 600)
     truth = made(tmp_path, **{**recipe, "seconds": 2.5})
     offline = convert(truth.path, tmp_path / "offline")
     recording = McapRecording(truth.path, Settings().limits)

@@ -18,8 +18,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline import recorder
-from edgefirst_ros.pipeline import samples as assembling
+from edgefirst_ros.pipeline import pace, recorder
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sources.mcap import McapRecording
@@ -74,8 +73,8 @@ class Feed:
 @pytest.fixture
 def patient(monkeypatch):
     """Nothing is left out, however slow this machine is."""
-    monkeypatch.setattr(assembling, "PATIENCE", 600)
-    monkeypatch.setattr(assembling, "LAST_WORK", 600)
+    monkeypatch.setattr(pace, "PATIENCE", 600)
+    monkeypatch.setattr(pace, "LAST_WORK", 600)
 
 
 def frames(out, name):
@@ -205,7 +204,7 @@ def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, t
 # ---- what came before --------------------------------------------------------------------------
 def test_the_pretrigger_is_written_however_long_that_takes(recording, tmp_path, monkeypatch):
     """Ten seconds of frames wait for their turn at once: it is memory that was given for them."""
-    monkeypatch.setattr(assembling, "PATIENCE", 0.05)
+    monkeypatch.setattr(pace, "PATIENCE", 0.05)
     path = recording(**{**STILL, "seconds": 10.0, "size": (640, 360), "codec": "h264", "gop": 10, "objects": 1})
     feed = Feed(path, tmp_path, start=False, ago=10.0, pretrigger=9.0, sequence="early")
     feed.play()
@@ -311,7 +310,7 @@ def test_a_clock_that_was_looked_at_later_survives_the_end_of_the_process(record
 
 
 def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, monkeypatch):
-    monkeypatch.setattr(assembling, "PATIENCE", 0.3)
+    monkeypatch.setattr(pace, "PATIENCE", 0.3)
     stands, whole = threading.Event(), DatasetWriter.write
 
     def write(self, sample):
@@ -326,7 +325,7 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.play(3.0, 6.0)
     feed.until(lambda facts: facts["standstill_s"] > 0.5)
     feed.play(6.0)
-    waiting = list(feed.capture._recorder._current.dataset._assembly._choosing._queue.queue)
+    waiting = list(feed.capture._recorder._current.dataset._output._samples._choosing._queue.queue)
     works = [item for item in waiting if isinstance(item, Frame)]
     assert len(works) > 100
     assert sum(bool(work.companions) for work in works) < len(works) / 2
@@ -348,7 +347,7 @@ def test_memory_does_not_grow_while_the_camera_is_silent(recording, tmp_path):
         data = sensor_msgs.Imu(head, geometry_msgs.Quaternion(0.0, 0.0, 0.0, 1.0)).to_bytes()
         feed.capture.put(Message(IMU, "sensor_msgs/msg/Imu", at, at, n, data), feed.begun + at - feed.first)
     feed.until(lambda facts: facts["queue"] == 0)
-    tracks = feed.capture._recorder._current.dataset._pipeline._tracks.values()
+    tracks = feed.capture._recorder._current.dataset._output._frames._navigation._epochs.values()
     assert sum(len(track.attitudes._stamps) for track in tracks) < 400
     feed.capture.close()
 

@@ -9,20 +9,20 @@ from edgefirst_ros.sync.align import Aligner, Stream
 
 
 def nearest(frames, messages, stream):
-    """{frame number: [nearest message] or []}; frames (stamp, number, group), messages (stamp, order, group)."""
+    """{frame number: [nearest message] or []}; frames (stamp, number, epoch), messages (stamp, order, epoch)."""
     found = {}
-    for stamp, number, group in frames:
-        near = [(stream.offset + s, order) for s, order, g in messages if g == group]
+    for stamp, number, epoch in frames:
+        near = [(stream.offset + s, order) for s, order, g in messages if g == epoch]
         near = [m for m in near if abs(m[0] - stamp) <= stream.tolerance]
         if not stream.reuse:  # the frame nearest to a message has it; of equally near ones the earlier, then the lower
-            owners = [(s, n) for s, n, g in frames if g == group]
+            owners = [(s, n) for s, n, g in frames if g == epoch]
             near = [m for m in near if min(owners, key=lambda f: (abs(f[0] - m[0]), *f))[1] == number]
         found[number] = [order for _, order in sorted(near, key=lambda m: (abs(m[0] - stamp), *m))][:1]
     return found
 
 
 def aligned(events, streams, lookahead, *, sweep=True):
-    """Frames that leave as [(stamp, number, {stream: [items]})]; events (arrival, stamp, kind, number, group)."""
+    """Frames that leave as [(stamp, number, {stream: [items]})]; events (arrival, stamp, kind, number, epoch)."""
     aligner, found = Aligner(streams, lookahead), []
 
     def take(now):
@@ -31,11 +31,11 @@ def aligned(events, streams, lookahead, *, sweep=True):
             for frame in aligner.release(now)
         )
 
-    for arrived, stamp, kind, number, group in events:
+    for arrived, stamp, kind, number, epoch in events:
         if kind == "frame":
-            aligner.add_frame(stamp, number, arrived, "item", 0, group)
+            aligner.add_frame(stamp, number, arrived, "item", 0, epoch)
         else:
-            aligner.add(kind, stamp, arrived, number, group)
+            aligner.add(kind, stamp, arrived, number, epoch)
         if sweep:
             take(arrived)
     take(None)
@@ -49,18 +49,18 @@ STREAMS = st.builds(Stream, st.integers(0, 30), st.integers(-20, 20), st.boolean
 def traffic(draw):
     """Two streams and frames, each message late by at most the look-ahead, in the order they arrive."""
     lookahead = draw(st.integers(1, 40))
-    groups = draw(st.sampled_from([1, 1, 2]))
+    epochs = draw(st.sampled_from([1, 1, 2]))
 
     def events(kind, most):
         stamps = draw(st.lists(st.integers(0, 200), max_size=most))
-        return [[s, kind, draw(st.integers(0, lookahead)), draw(st.integers(0, groups - 1))] for s in stamps]
+        return [[s, kind, draw(st.integers(0, lookahead)), draw(st.integers(0, epochs - 1))] for s in stamps]
 
     everything = [*events("frame", 25), *events("a", 25), *events("b", 10)]
     everything.sort(key=lambda e: (e[0] + e[2], draw(st.integers(0, 3))))
     counters = {"frame": 0, "a": 0, "b": 0}
     found = []
-    for stamp, kind, late, group in everything:
-        found.append((stamp + late, stamp, kind, counters[kind], group))
+    for stamp, kind, late, epoch in everything:
+        found.append((stamp + late, stamp, kind, counters[kind], epoch))
         counters[kind] += 1
     return lookahead, found
 
@@ -70,11 +70,11 @@ def traffic(draw):
 def test_the_result_is_that_of_a_search_over_everything(sent, a, b):
     lookahead, events = sent
     streams = {"a": a, "b": b}
-    frames = [(stamp, number, group) for _, stamp, kind, number, group in events if kind == "frame"]
+    frames = [(stamp, number, epoch) for _, stamp, kind, number, epoch in events if kind == "frame"]
     found = aligned(events, streams, lookahead)
     assert [(stamp, number) for stamp, number, _ in found] == sorted((s, n) for s, n, _ in frames)
     for name, stream in streams.items():
-        messages = [(stamp, number, group) for _, stamp, kind, number, group in events if kind == name]
+        messages = [(stamp, number, epoch) for _, stamp, kind, number, epoch in events if kind == name]
         expected = nearest(frames, messages, stream)
         assert {number: candidates[name] for _, number, candidates in found} == expected
     assert aligned(events, streams, lookahead, sweep=False) == found
@@ -116,7 +116,7 @@ def test_a_slow_message_serves_several_frames_or_the_one_nearest_to_it():
     assert one([104, 96], (100, 110), tolerance=20, reuse=False) == [[96], []]
 
 
-def test_groups_do_not_meet():
+def test_epochs_do_not_meet():
     events = [(0, 100, "frame", 0, 0), (0, 100, "frame", 1, 1), (0, 101, "a", 7, 1), (0, 109, "a", 8, 0)]
     assert [c["a"] for _, _, c in aligned(events, {"a": Stream(10)}, 100)] == [[8], [7]]
 

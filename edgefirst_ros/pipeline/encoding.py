@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a sample encoded side by side: picture, members of companions, annotation rows."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
+from edgefirst_ros.pipeline.facts import SequenceFacts
+from edgefirst_ros.pipeline.frame import Frame, SensorMessage
+from edgefirst_ros.sensors.companions import encode
+from edgefirst_ros.sensors.degradation import degradation_of
+from edgefirst_ros.sensors.pictures import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingSample:
+    """A sample on its way: what is being encoded, and what is known already."""
+
+    frame: Frame
+    picture: Picture | None
+    keyframe: bool
+    image: Callable[[], tuple[bytes, str | None]] | None
+    """Gives the bytes of the picture, and how degraded it is where that is asked for."""
+    rows: Future[Rows] | None
+
+
+class SampleEncoder:
+    """Encodes the parts of samples in threads of its own; waits where too much is under way.
+
+    Owns: `begin` belongs to the thread that chooses frames, and it alone counts the samples that are written already.
+    """
+
+    def __init__(self, settings: Settings, facts: SequenceFacts, already_written: int) -> None:
+        """`already_written`: so many of the first samples need no members."""
+        self._settings = settings
+        self._facts = facts
+        self._already_written = already_written
+        self._pool = ThreadPoolExecutor(settings.workers, "encode")
+        self._slots = threading.BoundedSemaphore(2 * settings.workers)
+
+    def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool) -> EncodingSample:
+        """Begin to encode the parts of the next sample."""
+        wanted = self._already_written == 0
+        self._already_written = max(0, self._already_written - 1)
+        image = None
+        if wanted:
+            if picture is not None:
+                of_picture = functools.partial(self._image, picture)
+                ready = picture.ready and not self._settings.degradation
+                image = of_picture if ready else self._submit(of_picture).result
+            if frame.own is not None:
+                self._encode(*frame.own)
+            for sensor, (_, message) in frame.companions.items():
+                self._encode(sensor, message)
+        return EncodingSample(frame, picture, keyframe, image, self._rows(frame, picture))
+
+    def close(self) -> None:
+        """End all threads; what has not begun is not encoded."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _encode(self, sensor: str, message: SensorMessage) -> None:
+        if message.encoded is None:  # a slow sensor's message serves several frames
+            encoding = functools.partial(encode, sensor, message.content, message.stamp, self._settings)
+            message.encoded = self._submit(encoding)
+
+    def _rows(self, frame: Frame, picture: Picture | None) -> Future[Rows] | None:
+        if not frame.results:
+            return None
+        size = picture.size if picture is not None else None
+        facts = self._facts
+        context = context_of(self._settings, facts.roles, facts.calibration, facts.name, frame.number, size)
+        return self._submit(functools.partial(rows_of_results, frame, context, self._settings))
+
+    def _image(self, picture: Picture) -> tuple[bytes, str | None]:
+        data = picture.encode()
+        return data, degradation_of(data) if self._settings.degradation else None
+
+    def _submit(self, function: Callable[[], Any]) -> Future[Any]:
+        self._slots.acquire()
+        future = self._pool.submit(function)
+        future.add_done_callback(lambda _: self._slots.release())
+        return future

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a message lies in its sequence: running time, frame number, segment, and the epoch that it can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from edgefirst_ros.messages import Message
+from edgefirst_ros.sync.clock import RunningClock, Segments
+
+
+class Timeline:
+    """Numbers the messages of the reference topic, and tells stretches of time apart where its clock was set.
+
+    `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
+    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `numbered`: a step
+    other than 1 in the reference topic's sequence numbers means a loss.
+    """
+
+    def __init__(self, overlapping: Collection[int] | None, *, numbered: bool) -> None:
+        self._overlapping = overlapping
+        self._numbered = numbered
+        self._clock = RunningClock()
+        self._segments = Segments()
+        self._frames = 0
+        self._sequence: int | None = None
+
+    def tick(self, message: Message) -> int:
+        """Return the running time of the recording at a message, in ns."""
+        return self._clock.tick(message.log_time)
+
+    def next_frame(self, message: Message) -> tuple[int, bool]:
+        """Return the frame number of the next reference message, and whether a message before it is missing."""
+        number, last = self._frames, self._sequence
+        self._frames, self._sequence = number + 1, message.sequence
+        return number, self._numbered and last is not None and message.sequence != last + 1
+
+    def segment(self, stamp: int) -> int:
+        """Return the segment of the next reference message that can be decoded; its stamp in ns."""
+        return self._segments.add(stamp)
+
+    @property
+    def epoch(self) -> int:
+        """Where segments overlap in time, messages meet only those recorded during the same one."""
+        if self._overlapping is None:
+            return self._segments.set_back
+        current = self._segments.current
+        return current if current in self._overlapping else -1

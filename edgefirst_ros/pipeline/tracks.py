@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Position and attitude of frames: fixes and attitudes of each epoch, kept for as long as a frame may need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, Position, Quaternion, attitude_of, fix_of
+
+
+@dataclass(slots=True)
+class _Tracks:
+    """Positions and attitudes of one epoch."""
+
+    fixes: FixTrack
+    attitudes: AttitudeTrack
+    newest: int = 0
+    """Stamp of the last message, ns."""
+
+
+class Navigation:
+    """Fixes and attitudes by epoch. Owned by the thread that pushes messages."""
+
+    def __init__(self, max_gap: int) -> None:
+        """`max_gap`: the longest time in ns between two messages to interpolate (inclusive)."""
+        self._max_gap = max_gap
+        self._epochs: dict[int, _Tracks] = {}
+
+    def add_fix(self, content: Any, stamp: int, now: int, epoch: int) -> bool:
+        """Take a NavSatFix; False where it is no valid fix."""
+        tracks = self._tracks(epoch)
+        tracks.newest = stamp
+        fix = fix_of(content, stamp)
+        if fix is not None:
+            tracks.fixes.add(fix, now)
+        return fix is not None
+
+    def add_attitude(self, content: Any, stamp: int, now: int, epoch: int) -> bool:
+        """Take an Imu message; False where it has no attitude."""
+        tracks = self._tracks(epoch)
+        tracks.newest = stamp
+        attitude = attitude_of(content)
+        if attitude is not None:
+            tracks.attitudes.add(stamp, attitude, now)
+        return attitude is not None
+
+    def at(self, stamp: int, epoch: int) -> tuple[Position | None, Quaternion | None]:
+        """Return position and orientation at a stamp in ns; None where it cannot be told."""
+        tracks = self._tracks(epoch)
+        return tracks.fixes.position(stamp), tracks.attitudes.orientation(stamp)
+
+    def horizon(self, stamp: int, epoch: int) -> int:
+        """Return the latest stamp, ns, at which a further message could change what is told at `stamp`."""
+        tracks = self._tracks(epoch)
+        return max(tracks.fixes.horizon(stamp), tracks.attitudes.horizon(stamp), stamp)
+
+    def forget(self, first: Mapping[int, int], lookahead: int, came_before: int) -> None:
+        """Drop what came before that and no frame needs; `first`: of each epoch the stamp of its first frame."""
+        for epoch, tracks in self._epochs.items():
+            # Where no frame waits the camera is silent, maybe for ever.
+            before = first.get(epoch, tracks.newest - 2 * lookahead) - lookahead
+            tracks.fixes.forget(before, came_before)
+            tracks.attitudes.forget(before, came_before)
+
+    def close(self) -> int:
+        """Return how many fixes were refused in all, because of their neighbours; no more come."""
+        for tracks in self._epochs.values():
+            tracks.fixes.close()
+        return sum(tracks.fixes.refused for tracks in self._epochs.values())
+
+    def _tracks(self, epoch: int) -> _Tracks:
+        if epoch not in self._epochs:
+            self._epochs[epoch] = _Tracks(FixTrack(self._max_gap), AttitudeTrack(self._max_gap))
+        return self._epochs[epoch]
