@@ -166,11 +166,18 @@ def scenario(name, path, out):
     told = "could not be completed" if name.startswith("split") else ""
     facts = feed.until(lambda facts: facts["failure"] and told in facts["failure"])
     facts["free"] = free_bytes(Path(out))
-    names = [thread.name for thread in threading.enumerate()]
-    facts["threads"] = [name for name in names if name.startswith(("choose", "decode", "write", "encode"))]
+    deadline = time.monotonic() + PATIENCE  # the other dataset is completed behind the one that is told of
+    while (left := threads_of_datasets()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    facts["threads"] = left
     feed.capture.close()  # the other dataset may still be completed
     seen = {name: getattr(feed.capture.results, name) for name in ("finished", "failures", "lossy")}
     return {**facts, **seen}
+
+
+def threads_of_datasets():
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith(("choose", "decode", "write", "encode"))]
 
 
 # ---- gone --------------------------------------------------------------------------------------
