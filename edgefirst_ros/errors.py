@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+TRACEBACK = "EDGEFIRST_TRACEBACK"
+"""Environment variable: if it is set, the command shows errors with their traceback."""
+
 
 class EdgeFirstError(Exception):
     """Base of all errors raised on purpose; `exit_code` is that of the command line."""

@@ -25,8 +25,8 @@ from edgefirst_ros.cli import (
 )
 from edgefirst_ros.cli.options import SettingsCommand
 from edgefirst_ros.cli.ros import NODE
-from edgefirst_ros.cli.start import TRACEBACK
 from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import TRACEBACK
 
 app = typer.Typer(
     name="edgefirst-ros",

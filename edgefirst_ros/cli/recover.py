@@ -13,7 +13,9 @@ from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.text import say, table
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.recovery.recover import Recovery
+    from edgefirst_ros.dataset.recovery.report import (
+        Recovery,
+    )
 
 
 def recover(

@@ -7,9 +7,6 @@ import os
 import sys
 from contextlib import suppress
 
-TRACEBACK = "EDGEFIRST_TRACEBACK"
-"""Environment variable: if it is set, errors are shown with their traceback."""
-
 
 def main() -> None:
     """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss (dataset.md 8)."""
@@ -30,7 +27,7 @@ def main() -> None:
 def _report(error: BaseException) -> int:
     """Say on standard error what ended the command, in a line for a foreign error; returns the exit code."""
     from edgefirst_ros.cli.text import plain
-    from edgefirst_ros.errors import EdgeFirstError, describe_foreign
+    from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_foreign
 
     if os.environ.get(TRACEBACK):
         import traceback

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.members import Found
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted
+from edgefirst_ros.dataset.recovery.report import Recovery
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.access import Archive
@@ -30,67 +30,6 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
-
-LISTED = 100
-"""Stretches without a whole member that are reported one by one."""
-
-
-@dataclass(slots=True)
-class Recovery:
-    """What was there, what is kept, what is lost."""
-
-    paths: DatasetPaths
-    dry_run: bool
-    complete: bool = False
-    """Whether the dataset was finished already."""
-    samples: int = 0
-    members: int = 0
-    lost: list[Lost] = field(default_factory=list)
-    """Stretches without a whole member, the first of them."""
-    lost_stretches: int = 0
-    lost_bytes: int = 0
-    rows_rebuilt: int = 0
-    """Samples whose row of frames was lost and is made anew."""
-    unstamped: int = 0
-    """Those of them whose stamp is known to 2 s only."""
-    annotations_lost: int = 0
-    """Samples whose rows of annotations may be lost."""
-    rows_dropped: int = 0
-    """Samples of the journal of which no member is there."""
-    members_missing: int = 0
-    """Members that the journal has of samples that are kept, and that are not there."""
-    kept: dict[Path, Path] = field(default_factory=dict)
-    """Journals that are not understood, and where they are kept."""
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The outcome in a line."""
-        if self.complete:
-            return "all of it was there"
-        said = f"{self.samples} samples, {self.members} members"
-        if self.lost_stretches:
-            said += f"; {self.lost_bytes} bytes in {self.lost_stretches} places hold no whole member"
-        if self.rows_rebuilt:
-            said += f"; {self.rows_rebuilt} rows made anew"
-        if self.annotations_lost:
-            said += f"; annotations of {self.annotations_lost} samples may be lost"
-        if self.rows_dropped:
-            said += f"; {self.rows_dropped} samples of the journal are not there"
-        return "; ".join([said, *self.notes])
-
-    def note(self, lost: Lost) -> None:
-        """Count what is no whole member; the first of them are listed."""
-        self.lost_stretches += 1
-        self.lost_bytes += lost.end - lost.start
-        if len(self.lost) < LISTED:
-            self.lost.append(lost)
-
-    @property
-    def exit_code(self) -> int:
-        """0 when all is there, 3 when something was lost."""
-        lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
-        return 3 if any(lost) or self.kept else 0
 
 
 def recover(
