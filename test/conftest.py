@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings for the tests: synthetic ones, made once for each recipe, and real ones where they are at hand."""
 
+import fcntl
+import hashlib
+import json
 import os
 import sys
+from dataclasses import asdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,18 +29,23 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory):
-    """Function that gives the path of a synthetic recording made after a recipe."""
-    made = {}
+    """Function that gives the path of a synthetic recording made after a recipe; all processes of the run share it."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "recordings"
+    shared.mkdir(exist_ok=True)
 
     def make(**options):
         recipe = Recipe(**options)
-        key = repr(recipe)
-        if key not in made:
-            folder = tmp_path_factory.mktemp("recording")
-            path = folder / recording_name(recipe.host, START)
-            write_recording(path, recipe)
-            made[key] = path
-        return made[key]
+        described = json.dumps(asdict(recipe), sort_keys=True, default=sorted)
+        made = shared / hashlib.sha256(described.encode()).hexdigest()[:16]
+        path = made / recording_name(recipe.host, START)
+        with made.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                made.mkdir(exist_ok=True)
+                write_recording(path.with_suffix(".new"), recipe)
+                path.with_suffix(".new").rename(path)
+        return path
 
     return make
 
