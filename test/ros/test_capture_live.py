@@ -49,7 +49,7 @@ def test_the_dataset_is_that_of_convert(
             "/model/info", "/tf_static"} & counts.keys()  # fmt: skip
     play = ("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", f"recording:={path}")
     player = start(*play, "-p", f"wait_for_subscribers:={len(used)}", "-p", f"wait_timeout:={LONG}")
-    assert player.wait(3 * LONG) == 0, player.log
+    assert player.wait() == 0, player.log
 
     facts = node.has_received({topic: counts[topic] for topic in used})
     assert {t: state["lost"] for t, state in facts["topics"].items() if state["lost"]} == {}

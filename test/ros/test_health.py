@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a topic, second by second of a clock that the test sets."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+
+from diagnostic_msgs.msg import DiagnosticStatus
+
+from edgefirst_ros.nodes.health import SILENT, STEADY, Health
+from edgefirst_ros.sources.ros import TopicState
+from edgefirst_ros.streams import IMU
+
+SECOND = 1_000_000_000
+
+
+class Second:
+    """A topic whose node looks at it once a second; the messages of a second come evenly within it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now, self._number = 1000 * SECOND, 0
+        monkeypatch.setattr(time, "monotonic_ns", lambda: self._now)
+        self._health = Health("/capture")
+        self._state = TopicState("/imu", "/imu", IMU, publishers=1)
+        self.passes(0)
+
+    def passes(self, messages: int) -> DiagnosticStatus:
+        for n in range(messages):
+            self._number += 1
+            self._state.note(self._number, self._now + (n + 1) * SECOND // messages)
+        self._now += SECOND
+        return self._health.topic(self._state, {})
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> Second:
+    return Second(monkeypatch)
+
+
+def value(status: DiagnosticStatus, key: str) -> float:
+    return float(next(pair.value for pair in status.values if pair.key == key))
+
+
+def test_the_rate_and_what_is_usual_are_told(second: Second) -> None:
+    told = [second.passes(messages) for messages in (50, 50, 40, 50)]
+    assert [(value(s, "rate, Hz"), value(s, "expected rate, Hz")) for s in told] == [
+        (50, 50), (50, 50), (40, 50), (50, 50)
+    ]  # fmt: skip
+    assert value(told[-1], "longest gap, s") == 0.025
+    assert {(s.level, s.message) for s in told} == {(DiagnosticStatus.OK, "")}
+
+
+def test_less_than_half_of_what_is_usual_is_a_warning(second: Second) -> None:
+    for _ in range(STEADY):
+        second.passes(30)
+    told = second.passes(14)
+    assert (told.level, told.message) == (DiagnosticStatus.WARN, "14.0 messages a second came, 30.0 are usual")
+    assert second.passes(15).level == DiagnosticStatus.OK
+
+
+def test_silence_is_a_warning_until_a_message_comes(second: Second) -> None:
+    second.passes(30)
+    told = [second.passes(0) for _ in range(int(SILENT) + 1)]
+    assert [s.level for s in told[:-1]] == [DiagnosticStatus.OK] * int(SILENT)
+    assert (told[-1].level, told[-1].message) == (DiagnosticStatus.WARN, "nothing came for 3.0 s")
+    assert second.passes(30).level == DiagnosticStatus.OK
+
+
+def test_of_a_slow_topic_five_messages_time_is_silence(second: Second) -> None:
+    for _ in range(STEADY):
+        second.passes(1)
+    assert [bool(second.passes(0).message) for _ in range(6)] == [False] * 5 + [True]
