@@ -20,7 +20,7 @@ import pyarrow.ipc
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
-from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 from waiting import LONG
 
@@ -33,6 +33,8 @@ FEW = {"topics": ["camera", "radar/targets", "gps", "imu"], **SMALL}
 ALONE = {"topics": ["camera"], **SMALL}
 PATIENT = {"lookahead": 3.0}
 """For captures that are compared with conversions: processes of a busy machine do not run for a second at times."""
+MEET = 1.0
+"""s in which a subscription learns of a publisher that knows of it already, which nothing tells."""
 QUIET = 3.0
 """s without a message after which no more of those that may be lost are waited for."""
 
@@ -150,7 +152,10 @@ def received(facts: Mapping[str, Any], topics: Collection[str]) -> dict[str, int
 
 
 class Player:
-    """Publishes the messages of a recording from this process, under other names where asked to."""
+    """Publishes the messages of a recording from this process, under other names where asked to.
+
+    They are kept for subscriptions that come to know of it later, unless they are `volatile` or of best effort.
+    """
 
     def __init__(
         self,
@@ -159,13 +164,15 @@ class Player:
         topics: Collection[str] | None = None,
         names: Mapping[str, str] | None = None,
         reliability: str = "reliable",
+        volatile: bool = False,
     ) -> None:
         self._bench = bench
         self._recording = McapRecording(path)
         for _ in self._recording.walk():
             pass
-        qos = QoSProfile(depth=1000, reliability=ReliabilityPolicy[reliability.upper()])
-        self._reliable = reliability == "reliable"
+        durability = DurabilityPolicy.TRANSIENT_LOCAL if self._kept else DurabilityPolicy.VOLATILE
+        qos = QoSProfile(depth=1000, reliability=ReliabilityPolicy[reliability.upper()], durability=durability)
+        self._kept = reliability == "reliable" and not volatile
         self._names = names or {}
         self.sent: dict[str, int] = {}
         self.times: dict[str, list[float]] = {}
@@ -186,8 +193,8 @@ class Player:
         while any(p.get_subscription_count() < subscribers for p in wanted):
             assert time.monotonic() < deadline, {t: p.get_subscription_count() for t, p in self._publishers.items()}
             time.sleep(0.02)
-        if not self._reliable:
-            time.sleep(0.2)  # the reader may know of us a little later than we of it
+        if not self._kept:
+            time.sleep(MEET)
 
     def alone(self, timeout: float = LONG) -> None:
         """Wait until nobody listens any more."""

@@ -112,9 +112,7 @@ def test_pretrigger(capture: Start, bench: Bench, recording: Any, tmp_path: Path
     got, whole = rows(node.out, "triggered"), rows(tmp_path / "offline", path.stem)
     first = len(whole) - len(got)
     assert first % GOP == 0
-    assert (
-        player.times[CAMERA][first] <= latest - 1.2
-    )  # a picture comes later than it is sent
+    assert player.times[CAMERA][first] <= latest - 1.2  # a picture comes later than it is sent
     assert got == [{**row, "segment": 0} for row in whole[first:]]
     assert got[0]["latitude"] is not None
     assert got[0]["radar_targets_timestamp"] is not None
@@ -179,7 +177,7 @@ def set_parameter(bench: Bench, name: str, value: Any) -> Any:
 
 def test_lifecycle(capture: Start, bench: Bench, recording: Any) -> None:
     """Deactivated it completes the dataset and hears nothing; activated again it begins another; shut down it ends."""
-    player = Player(bench, recording(seconds=3, **ALONE))
+    player = Player(bench, recording(seconds=3, **ALONE), volatile=True)
     node = capture()
     player.ready()
     player.play(end=1.48)

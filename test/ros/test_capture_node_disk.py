@@ -45,7 +45,7 @@ def test_a_disk_that_refuses(capture: Start, bench: Bench, recording: Any) -> No
     resource.prlimit(node.process.process.pid, resource.RLIMIT_FSIZE, (LIMIT, LIMIT))
     player.ready()
     player.play()
-    facts = node.until(lambda facts: facts["failure"])
+    facts = node.until(lambda facts: facts["failure"] and facts["finished"])
     assert "File too large" in facts["failure"]
     assert not facts["recording"]
     told(bench, "File too large")
