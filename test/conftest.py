@@ -5,8 +5,12 @@ import fcntl
 import hashlib
 import json
 import os
+import signal
+import subprocess
 import sys
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -52,7 +56,19 @@ def recording(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def command():
-    """The command line of `edgefirst-ros` in this environment."""
+    """The command line of `edgefirst-ros`, run in forks of one process: see warm_command.py."""
+    program = [sys.executable, os.fspath(Path(__file__).with_name("warm_command.py"))]
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
+        path = os.path.join(folder, "socket")
+        with subprocess.Popen([*program, "serve", path], stdout=subprocess.PIPE, start_new_session=True) as serving:
+            assert serving.stdout.readline() == b"ready\n"
+            yield [program[0], "-I", "-S", program[1], path]
+            os.killpg(serving.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def cold_command():
+    """The same in a process of its own, for what begins with the interpreter or ends by a signal."""
     return [sys.executable, "-m", "edgefirst_ros.cli"]
 
 

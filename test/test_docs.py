@@ -5,6 +5,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -87,12 +88,12 @@ def recordings(tmp_path_factory):
 
 
 @pytest.fixture
-def desk(recordings, tmp_path, monkeypatch):
+def desk(recordings, command, tmp_path, monkeypatch):
     """A folder with the recordings the examples name, and `edgefirst-ros` on the path."""
     programs = tmp_path / "programs"
     programs.mkdir()
     shim = programs / "edgefirst-ros"
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m edgefirst_ros.cli "$@"\n')
+    shim.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
     shim.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.fspath(ROOT))

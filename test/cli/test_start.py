@@ -74,7 +74,7 @@ def test_an_interrupt_while_libraries_load_is_no_traceback(library, tmp_path):
 
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)], ids=str)
-def test_closed_streams_change_neither_dataset_nor_exit_code(command, recording, tmp_path, closed):
+def test_closed_streams_change_neither_dataset_nor_exit_code(cold_command, recording, tmp_path, closed):
     whole = recording(**SMALL)
     lossy = recording(**SMALL, drop_video={20}, sequence_gaps=True)
 
@@ -86,7 +86,7 @@ def test_closed_streams_change_neither_dataset_nor_exit_code(command, recording,
         found = []
         for name, options in (("open", {}), ("closed", {"preexec_fn": close, "close_fds": False})):
             out = tmp_path / f"{name}-{code}"
-            arguments = [*command, "convert", path, "-o", out, "--name", "drive", "--jobs", "1"]
+            arguments = [*cold_command, "convert", path, "-o", out, "--name", "drive", "--jobs", "1"]
             quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             assert subprocess.run(arguments, check=False, **quiet, **options).returncode == code
             found.append({file.name: file.read_bytes() for file in sorted(out.glob("*"))})

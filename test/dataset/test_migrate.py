@@ -7,7 +7,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -228,10 +227,10 @@ def test_metadata_that_mean_nothing(tmp_path, said):
         migrate(start(tmp_path, [row(box2d=BOX)], **said), tmp_path / "b.arrow")
 
 
-def test_command(tmp_path):
+def test_command(command, tmp_path):
     def run(*words):
-        command = [sys.executable, "-m", "edgefirst_ros.cli", "migrate", *map(os.fspath, words)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        line = [*command, "migrate", *map(os.fspath, words)]
+        return subprocess.run(line, capture_output=True, text=True, check=False)
 
     path = start(tmp_path, [row(box2d=BOX, box2d_score=0.5, size=[640, 480])])
     assert run(path, "-o", tmp_path / "a.json", "--to", "2026.10", "--box2d", "xyxy", "--pixels").returncode == 0

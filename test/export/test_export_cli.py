@@ -24,7 +24,7 @@ def dataset(recording, tmp_path_factory):
 def run(command, tmp_path):
     def call(*arguments):
         done = subprocess.run(
-            [*command, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
+            [*command, *map(str, arguments)], capture_output=True, text=True, cwd=tmp_path, check=False
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -275,7 +275,7 @@ def test_the_disk_is_taken_away(recording, tmp_path):
     assert list(disk.iterdir()) == [], "something was written beside the disk that is gone"
 
 
-def test_the_same_command_goes_on_once_there_is_space(runs, shim, tmp_path):
+def test_the_same_command_goes_on_once_there_is_space(runs, shim, command, tmp_path):
     """A conversion that could not be completed is continued by the same command, to the same bytes."""
     disk = runs(TINY, shim=shim)
     whole = complete(disk, "zip", log=os.fspath(disk.log))
@@ -284,8 +284,8 @@ def test_the_same_command_goes_on_once_there_is_space(runs, shim, tmp_path):
     assert disk.convert(log=os.fspath(disk.log), at=at, errno=errno.EIO) == 1
     assert whole_members(disk.out / f"{NAME}.zip.partial").keys() == whole[0].keys()
     shutil.copytree(disk.out, tmp_path / "again")
-    command = [sys.executable, "-m", "edgefirst_ros.cli", "convert", disk.recording, "-o", tmp_path / "again"]
-    done = subprocess.run([*command, "--name", NAME, "--jobs", "2"], capture_output=True, text=True, check=False)
+    line = [*command, "convert", disk.recording, "-o", tmp_path / "again"]
+    done = subprocess.run([*line, "--name", NAME, "--jobs", "2"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "continues behind" in done.stdout
     assert {p.name: p.read_bytes() for p in (tmp_path / "again").iterdir()} == expected

@@ -170,9 +170,9 @@ class Player:
         self._recording = McapRecording(path)
         for _ in self._recording.walk():
             pass
+        self._kept = reliability == "reliable" and not volatile
         durability = DurabilityPolicy.TRANSIENT_LOCAL if self._kept else DurabilityPolicy.VOLATILE
         qos = QoSProfile(depth=1000, reliability=ReliabilityPolicy[reliability.upper()], durability=durability)
-        self._kept = reliability == "reliable" and not volatile
         self._names = names or {}
         self.sent: dict[str, int] = {}
         self.times: dict[str, list[float]] = {}
