@@ -12,7 +12,7 @@ pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 
 from diagnostic_msgs.msg import DiagnosticStatus
 
 from edgefirst_ros.nodes.health import SILENT, STEADY, Health
-from edgefirst_ros.sources.ros import TopicState
+from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.streams import IMU
 
 SECOND = 1_000_000_000
@@ -31,7 +31,7 @@ class Second:
     def passes(self, messages: int) -> DiagnosticStatus:
         for n in range(messages):
             self._number += 1
-            self._state.note(self._number, self._now + (n + 1) * SECOND // messages)
+            self._state.arrived(self._number, self._now + (n + 1) * SECOND // messages)
         self._now += SECOND
         return self._health.topic(self._state, {})
 
