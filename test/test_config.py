@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import itertools
 import os
+import socket
 from fractions import Fraction
 from pathlib import Path
 
@@ -291,11 +294,46 @@ def test_what_is_no_file_is_refused(tmp_path):
             load(wrong)
 
 
-def test_an_endless_file_is_not_read_to_its_end():
-    from pathlib import Path
+def test_a_pipe_a_device_and_a_socket_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(tmp_path):  # such a path must be short
+        listening.bind("socket")
+    for wrong in (tmp_path / "pipe", tmp_path / "socket", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UsageError, match=rf"^{wrong}: cannot be read: "):
+            load(wrong)
+    with pytest.raises(UsageError, match="pipe: cannot be read: is no regular file"):
+        load(tmp_path / "pipe")
 
-    with pytest.raises(UsageError, match="no configuration file"):
-        load(Path("/dev/zero"))
+
+ALIASES = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in itertools.pairwise("abcdefghij")
+)
+MERGES = "m0: &m0 {x: 1}\n" + "".join(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}\n" for n in range(1, 20))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rate: " + "9" * 5000, "a number of 5000 characters"),
+        ("rate: 0x" + "f" * 100_000, "a number of 100002 characters"),
+        ("rate: 1" + ":59" * 30_000, "a number of 90001 characters"),
+        ("rate: 1" + ":59" * 30_000 + ".5", "too large"),
+        (ALIASES + "require: *j", "over 10000 values"),
+        (MERGES, "over 10000 values"),
+        ("a: &a [*a]", "an alias stands for what it lies in"),
+        ("<<: &a {<<: *a}", "an alias stands for what it lies in"),
+        ("".join(f"key{n}: 1\n" for n in range(9_000)), "over 10000 values"),
+        ("".join(f"key{n}: 1\n" for n in range(95_000)), "over 131072 bytes"),
+        ("".join(f"key{n}: 1\n" for n in range(500)), "and 480 more"),
+        ('"\\ud800": 1', "half a surrogate pair"),
+        ('require: ["\\udfff"]', "half a surrogate pair"),
+    ],
+)
+def test_what_is_large_only_when_it_is_read_is_refused_in_few_lines(tmp_path, text, says):
+    with pytest.raises(UsageError) as caught:
+        load(written(tmp_path, text))
+    assert says in str(caught.value)
+    assert len(str(caught.value).splitlines()) < 25
 
 
 # ---- one file for capture and conversion -------------------------------------------------------

@@ -86,8 +86,10 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 
 def _of_file(path: Path) -> dict[str, str]:
+    from edgefirst_ros.config_file import open_regular
+
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = json.loads(file.read(MAX_MAP))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--label-map {path}: neither LABEL=CLASS nor a readable JSON file: {error}") from error
