@@ -64,7 +64,7 @@ _OLDER = {"mask", "object_reference", *_FLAGS}
 
 
 class Flattener:
-    """Takes samples (`add`, or many at once: `add_columns`) and gives the table of their rows (`finish`)."""
+    """Takes samples (`add`) and gives the table of their rows (`finish`)."""
 
     def __init__(self, path: Path, tally: Tally) -> None:
         self.samples = 0
@@ -82,7 +82,7 @@ class Flattener:
         annotations = sample.get("annotations") if isinstance(sample, dict) else None
         if not isinstance(sample, dict) or not isinstance(annotations, list | None):
             raise self._error("is no object with a list of annotations", self.samples)
-        if not all(isinstance(annotation, dict) for annotation in annotations or ()):
+        if annotations and set(map(type, annotations)) != {dict}:
             raise self._error("has an annotation that is no object", self.samples)
         first = self._before + len(self._rows)
         self._rows += annotations or [{}]
@@ -97,15 +97,6 @@ class Flattener:
         self.samples += 1
         if len(self._rows) >= ROWS:
             self._flush()
-
-    def add_columns(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
-        """Take samples that hold nothing but the keys of SAMPLE, their rows those of ANNOTATION, in these types.
-
-        `owner`: which sample each row belongs to. Raises DatasetError as `add` does.
-        """
-        self._flush()
-        self.samples += len(samples["name"])
-        self._gather(samples, rows, owner)
 
     def finish(self, layout: str) -> pa.Table:
         """Return all rows in working types, those columns that are filled; `layout` is that of box2d."""

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset.tables.forms.flatten import Flattener
-from edgefirst_ros.dataset.tables.forms.pieces import Pieces, ends
 from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.errors import DatasetError
 
@@ -70,7 +69,7 @@ def _without_collector() -> Iterator[None]:
 
 
 class _Document:
-    """Walks over the text of a file: values are decoded one by one, samples are handed on."""
+    """Walks over the text of a file: values are decoded one after the other, samples are handed on."""
 
     def __init__(self, file: Any, rows: Flattener) -> None:
         self.beside: dict[str, Any] = {}
@@ -80,7 +79,6 @@ class _Document:
         self._text = ""
         self._at = 0
         self._decode = json.JSONDecoder().raw_decode
-        self._pieces = Pieces()
 
     def read(self) -> None:
         first = self._next()
@@ -113,28 +111,10 @@ class _Document:
             raise ValueError("an object without 'samples'")
 
     def _samples(self) -> None:
-        first, single = True, 0
+        first = True
         while not self._closes("]", first=first):
             first = False
-            if not single:
-                single = self._many()
-            if single:
-                self._rows.add(self._value())
-                single -= 1
-
-    def _many(self) -> int:
-        """Take the samples that are whole in this piece at once; else return how many are to be taken one by one."""
-        text = self._text[self._at :].encode()
-        whole = ends(text)
-        if not len(whole):
-            return self._many() if len(text) < CHUNK and self._more() else 1
-        text = text[: int(whole[-1]) + 1]
-        found = self._pieces.parsed(text)
-        if found is None:
-            return len(whole)
-        self._at += len(text) if text.isascii() else len(text.decode())
-        self._rows.add_columns(*found)
-        return 0
+            self._rows.add(self._value())
 
     def _closes(self, end: str, *, first: bool) -> bool:
         """Go to the next item; True behind the last."""

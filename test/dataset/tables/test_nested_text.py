@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nested JSON parsed piece by piece into columns: the same as sample by sample, whatever the samples hold."""
+"""Nested JSON read piece by piece: numbers to the last bit, and what is no JSON, wherever the text is cut."""
 
 import json
 import math
@@ -13,8 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset.tables.forms import nested, read_annotations
-from edgefirst_ros.dataset.tables.forms.flatten import Flattener
-from edgefirst_ros.dataset.tables.forms.pieces import Pieces, ends
 from edgefirst_ros.errors import DatasetError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(['a"b', "\\", '{"', "\\\\"])
@@ -122,35 +120,19 @@ def outcome(path):
 
 @settings(max_examples=250, suppress_health_check=list(HealthCheck))
 @given(document=DOCUMENTS, indent=st.sampled_from([None, 1]), plain=st.booleans(), bare=st.booleans())
-@pytest.mark.parametrize("chunk", [300, nested.CHUNK])
-def test_pieces_give_what_single_samples_give(tmp_path_factory, chunk, document, indent, plain, bare):
+def test_where_the_text_is_cut_does_not_matter(tmp_path_factory, document, indent, plain, bare):
+    """It is read piece by piece, whatever the samples hold."""
     path = tmp_path_factory.getbasetemp() / "a.json"
     whole = document if bare else {"schema_version": "2026.04", "samples": document, "labels": {"a": {"b": 1}}}
     try:
         path.write_text(json.dumps(whole, ensure_ascii=plain, indent=indent), encoding="utf-8")
     except UnicodeEncodeError:
         path.write_text(json.dumps(whole), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nested, "CHUNK", chunk)
-        together = outcome(path)
-        patch.setattr(Pieces, "parsed", lambda *_: None)
-        assert together == outcome(path)
-
-
-def test_usual_samples_are_parsed_together(tmp_path, monkeypatch):
-    """Keys that come later are learned; none is taken alone."""
-    monkeypatch.setattr(nested, "CHUNK", 2000)
-    rows = [{"label_name": "a", "box2d": None}, {"label_name": "b", "box2d": {"x": 0, "y": 0, "w": 0.5, "h": 1}}]
-    document = [{"name": f"s{number}", "annotations": rows[: number % 3]} for number in range(400)]
-    document[200]["sensors"] = {"imu": {"yaw": 1, "pitch": 2, "roll": 3}}
-    single = []
-    monkeypatch.setattr(Flattener, "add", lambda _, sample: single.append(sample))
-    (tmp_path / "a.json").write_text(json.dumps(document))
-    found = read_annotations(tmp_path / "a.json")
-    table = pa.Table.from_batches(found.batches())
-    assert table.num_rows == sum(max(1, number % 3) for number in range(400))
-    assert table["pose"].drop_null().to_pylist() == [[1, 2, 3]] * 2
-    assert not single
+    at_once = outcome(path)
+    for chunk in (1, 300):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nested, "CHUNK", chunk)
+            assert outcome(path) == at_once
 
 
 @pytest.mark.parametrize(
@@ -175,25 +157,6 @@ def test_integers_of_64_bits_stay_whole(tmp_path):
     assert [row["label_index"] for row in found] == [2**64 - 1, 2**53 + 1]
     assert found[0]["timing"]["load"] == 2**63 - 1
     assert found[1]["timestamp"] == -(2**63)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", []),
-        ("{}", [1]),
-        ('{"a": {"b": 1}}, {"c": [{}]', [14]),
-        ('{"}": 1}, {"{": 2}', [7, 17]),
-        (r'{"\"}": 1} , {"\\": {}}', [9, 22]),
-        (r'{"a\\\"}": 1}', [12]),
-        ('{"é}": 1},{}', [9, 12]),  # in bytes
-        ('{"a": 1}]}', [7]),
-        ('{\n\t"a": 1\r}', [10]),
-        ('{"a\nb": 1}', []),
-    ],
-)
-def test_ends_of_samples(text, expected):
-    assert ends(text.encode()).tolist() == expected
 
 
 @pytest.mark.parametrize("depth", [60, 5_000, 200_000])
