@@ -16,6 +16,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
 from edgefirst_ros.dataset.tables.forms.collect import BOX3D, KEYS, POSE, Columns, Gathered, names_of
 from edgefirst_ros.dataset.tables.forms.tally import Tally
+from edgefirst_ros.dataset.tables.forms.variants import brought_to
 from edgefirst_ros.errors import DatasetError
 
 ROWS = 1 << 13
@@ -114,16 +115,18 @@ class Flattener:
         columns |= self._further_columns()
         return pa.table(columns)
 
-    def _look_over(self) -> None:
-        """Bring the waiting annotations into one form, and put aside what no version knows."""
+    def _look_over(self) -> set[str]:
+        """Bring the waiting annotations into one form, and put aside what no version knows; returns their keys."""
         keys: set[str] = set().union(*self._rows)
         if keys & _OLDER:
             for row, annotation in enumerate(self._rows):
                 self._prepare(annotation, row)
+            keys = set().union(*self._rows)
         if not keys <= _KNOWN:
             for row, annotation in enumerate(self._rows):
                 for key in annotation.keys() - _KNOWN:
                     self._aside(key, annotation[key], self._before + row, 1, REPEATED)
+        return keys
 
     def _prepare(self, annotation: dict[str, Any], row: int) -> None:
         """Bring older forms of an annotation into the newer: polygons under `mask`, flags as numbers, and so on."""
@@ -165,9 +168,8 @@ class Flattener:
     def _flush(self) -> None:
         if not self._rows:
             return
-        self._look_over()
-        samples = self._columns(self._waiting, SAMPLE, "sample")
-        rows = self._columns(self._rows, ANNOTATION, "annotation")
+        rows = self._columns(self._rows, self._look_over(), ANNOTATION, "annotation")
+        samples = self._columns(self._waiting, set().union(*self._waiting), SAMPLE, "sample")
         self._gather(samples, rows, np.array(self._owner))
         self._waiting, self._rows, self._owner = [], [], []
 
@@ -184,15 +186,20 @@ class Flattener:
             raise DatasetError(f"{self._path}: {place} has a mask that is no base64: {error}") from error
         self._before += len(owner)
 
-    def _columns(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> dict[str, pa.Array]:
-        keys: set[str] = set().union(*values)
-        there = [(key, kind) for key, kind in kinds.items() if key in keys]
+    def _columns(
+        self, values: list[dict[str, Any]], keys: set[str], kinds: dict[str, pa.DataType], what: str
+    ) -> dict[str, pa.Array]:
+        """Return the columns of objects that have these keys, all those of `kinds`."""
+        given = [(key, _given(kind, values, key)) for key, kind in kinds.items() if key in keys]
         try:
-            found = pa.array(values, pa.struct(there)) if there else None
+            found = pa.array(values, pa.struct(given)) if given else None
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise self._explained(values, kinds, what) from error
-        columns = dict(zip((key for key, _ in there), found.flatten() if found is not None else (), strict=True))
-        return {key: columns[key] if key in columns else pa.nulls(len(values), kind) for key, kind in kinds.items()}
+        columns = dict(zip((key for key, _ in given), found.flatten() if found is not None else (), strict=True))
+        return {
+            key: brought_to(columns[key], kind) if key in columns else pa.nulls(len(values), kind)
+            for key, kind in kinds.items()
+        }
 
     def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
         """Find which value it is that does not fit."""
@@ -226,3 +233,12 @@ class Flattener:
 
     def _error(self, what: str, sample: int) -> DatasetError:
         return DatasetError(f"{self._path}: sample {sample} (from 0) {what}")
+
+
+def _given(kind: pa.DataType, values: list[dict[str, Any]], key: str) -> pa.DataType:
+    """Return the type of named numbers without the names that no value has: each would be looked for in every row."""
+    if kind not in (ANNOTATION["box2d"], ANNOTATION["box3d"]):
+        return kind
+    named = [value for row in values if type(value := row.get(key)) is dict]
+    names: set[str] = set().union(*named)
+    return pa.struct([field for field in kind if field.name in names])
