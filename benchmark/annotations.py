@@ -54,11 +54,11 @@ def batches(rows: int):
 def write(rows: int, out: str) -> None:
     from edgefirst_ros.dataset import schema
     from edgefirst_ros.dataset.tables.forms.write import write_rows
-    from edgefirst_ros.dataset.tables.versions import survey, written_columns
+    from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
 
     made = list(batches(rows))
     begin()
-    found = survey(lambda: made, schema.WORKING)
+    found = count_columns(lambda: made, schema.WORKING)
     columns = written_columns(found, schema.columns("2026.04"))
     metadata = {"schema_version": "2026.04", "box2d_format": "cxcywh"}
     with Path(out).open("wb") as file:

@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.tables.forms.change import RASTER, Boxes, Change
 from edgefirst_ros.dataset.tables.forms.flatten import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.forms.write import FORMS, write_rows
-from edgefirst_ros.dataset.tables.versions import Survey, survey, written_columns
+from edgefirst_ros.dataset.tables.versions import ColumnCounts, count_columns, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError
 
 OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "mask_interpretation")
@@ -84,7 +84,7 @@ def migrate(
     boxes = _boxes(annotations, form, to, box2d, normalised)
     change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX)
     columns = _columns(change, form, to)
-    found = survey(change.batches, columns)
+    found = count_columns(change.batches, columns)
     found.filled = dict.fromkeys(change.columns, 0) | found.filled
     tally = annotations.tally
     _count(annotations, change, columns, found, form, to)
@@ -141,7 +141,7 @@ def _has_json(kind: pa.DataType) -> bool:
 
 
 def _count(
-    annotations: Annotations, change: Change, columns: dict[str, Column], found: Survey, form: str, to: str
+    annotations: Annotations, change: Change, columns: dict[str, Column], found: ColumnCounts, form: str, to: str
 ) -> None:
     """Count what the target stores in another way, and what it has no place for."""
     tally, filled = annotations.tally, found.filled
@@ -189,7 +189,7 @@ def _write(
     change: Change,
     form: str,
     written: dict[str, Column],
-    found: Survey,
+    found: ColumnCounts,
     metadata: dict[str, str],
     to: str,
     *,

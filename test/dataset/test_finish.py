@@ -6,7 +6,7 @@ import shutil
 
 import polars as pl
 import pytest
-from leftovers import everything, finish, leave, sample, vanish
+from unfinished_datasets import everything, finish, leave, sample, vanish
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover

@@ -253,7 +253,7 @@ def test_overwrite_begins_anew(recordings, tmp_path):
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("what", ["members_partial", "frames_journal", "arrow_journal", "row_log"])
-def test_a_leftover_that_was_cut(recordings, tmp_path, what):
+def test_an_unfinished_one_that_was_cut(recordings, tmp_path, what):
     """It goes on behind the last commit of which all is there."""
     left = leave(recordings[0], tmp_path / "left", tmp_path / "whole")
     for share in (0.0, 0.3, 0.9):

@@ -52,7 +52,7 @@ def give_back(fd: int) -> None:
 
 
 def create_anew(path: Path) -> int:
-    """Create `path`, replacing a leftover; returns the descriptor, open for reading and writing. Raises StorageError.
+    """Create `path`, replacing what a dead writer left; returns a descriptor to read and write. Raises StorageError.
 
     Only for files of a dataset whose lock the caller holds.
     """

@@ -23,7 +23,7 @@ class Reserve:
     """Space held by a file beside a dataset, so that what was written can be completed on a disk that is full."""
 
     def __init__(self, path: Path) -> None:
-        """Create `path` anew, replacing a leftover."""
+        """Create `path` anew, replacing what a dead writer left."""
         self.path = path
         self._bytes = 0
         self._fd = create_anew(path)

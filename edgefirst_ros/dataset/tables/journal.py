@@ -44,7 +44,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, columns: pa.Schema) -> None:
-        """Create `path` anew, replacing a leftover; the caller holds the dataset's lock."""
+        """Create `path` anew, replacing what a dead writer left; the caller holds the dataset's lock."""
         self.path = path
         self.rows = 0
         self.bytes = 0

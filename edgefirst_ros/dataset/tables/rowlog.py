@@ -37,7 +37,7 @@ class RowLog:
     """Takes rows until they are committed; a line is handed to the system as a whole."""
 
     def __init__(self, path: Path) -> None:
-        """Create `path` anew, replacing a leftover."""
+        """Create `path` anew, replacing what a dead writer left."""
         self.path = path
         self._bytes = 0
         self._fd = create_anew(path)

@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import create_anew, reporting
 from edgefirst_ros.dataset.tables.batches import Batches
 from edgefirst_ros.dataset.tables.forms.write import write_rows
-from edgefirst_ros.dataset.tables.versions import survey, written_columns
+from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
 from edgefirst_ros.errors import DatasetError
 
 
@@ -35,7 +35,7 @@ def seal_annotations(
     if version not in schema.WRITABLE:
         raise KeyError(version)
     known = schema.columns(version)
-    found = survey(journal, known)
+    found = count_columns(journal, known)
     identity = {column.name: 0 for column in known.values() if column.level == "identity"}
     found.filled = identity | found.filled
     columns = written_columns(found, known)

@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.tables.rings import is_valid, join
 
 
 @dataclass
-class Survey:
+class ColumnCounts:
     """What rows hold: values that are not null by column, and the values of each category in order of appearance."""
 
     rows: int = 0
@@ -27,9 +27,9 @@ class Survey:
     categories: dict[str, pa.Array] = field(default_factory=dict)
 
 
-def survey(source: Batches, columns: Mapping[str, Column]) -> Survey:
-    """Go over all rows once."""
-    found = Survey()
+def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCounts:
+    """Count what the rows hold, in one pass."""
+    found = ColumnCounts()
     values: dict[str, dict[str, None]] = {column.name: {} for column in columns.values() if column.is_category}
     for batch in source():
         found.rows += batch.num_rows
@@ -42,7 +42,7 @@ def survey(source: Batches, columns: Mapping[str, Column]) -> Survey:
     return found
 
 
-def written_columns(found: Survey, columns: Mapping[str, Column]) -> dict[str, Column]:
+def written_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return those of `columns` that are written: the filled ones, and those that tell samples apart."""
     filled = {name for name, number in found.filled.items() if number}
     if "mask" in columns and columns["mask"].type == schema.MASK_AS_POLYGON and "polygon" in filled:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from leftovers import SEQUENCE, everything, members, place_of, stamp_of, table
+from unfinished_datasets import SEQUENCE, everything, members, place_of, stamp_of, table
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.names import DatasetPaths

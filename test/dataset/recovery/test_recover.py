@@ -13,7 +13,7 @@ from pathlib import Path
 import edgefirst_client
 import pyarrow as pa
 import pytest
-from leftovers import (
+from unfinished_datasets import (
     JOURNALS,
     KINDS,
     SEQUENCE,

@@ -7,7 +7,20 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from leftovers import KINDS, SEQUENCE, cut, finish, leave, members, picture, rewound, sample, spans, stamp_of, table
+from unfinished_datasets import (
+    KINDS,
+    SEQUENCE,
+    cut,
+    finish,
+    leave,
+    members,
+    picture,
+    rewound,
+    sample,
+    spans,
+    stamp_of,
+    table,
+)
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the system that fail while a leftover is completed: told as an error of the disk, and nothing is lost."""
+"""Calls of the system that fail while an unfinished dataset is completed: an error of the disk, and nothing is lost."""
 
 import errno
 import io
@@ -7,7 +7,7 @@ import os
 import shutil
 
 import pytest
-from leftovers import copy, everything, finish, leave, members, rewound, sample
+from unfinished_datasets import copy, everything, finish, leave, members, rewound, sample
 
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
 from edgefirst_ros.errors import EdgeFirstError, StorageError

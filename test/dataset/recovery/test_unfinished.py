@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leftovers that no writer left: journals, logs and links made to do harm. Nothing outside the folder is touched."""
+"""Unfinished datasets that no writer left: journals, logs and links made to do harm. Only the folder is touched."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import zlib
 
 import pyarrow as pa
 import pytest
-from leftovers import SEQUENCE, check, everything, finish, leave, sample, spans, stamp_of, table
+from unfinished_datasets import SEQUENCE, check, everything, finish, leave, sample, spans, stamp_of, table
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
@@ -201,7 +201,7 @@ def test_links_in_place_of_folders(tmp_path, what):
     assert everything(elsewhere) == {"precious": b"precious"}
 
 
-def test_a_refused_leftover_is_let_go(tmp_path):
+def test_a_refused_one_is_let_go(tmp_path):
     """Its lock goes with it: it can be taken up again in the same process."""
     left = leave(tmp_path / "out", map(sample, range(3)), layout="directory")
     left.members_partial.rename(tmp_path / "moved")

@@ -299,7 +299,7 @@ def test_second_writer_is_refused(tmp_path):
     ArchiveWriter(tmp_path / "x.zip").abandon()
 
 
-def test_leftover_is_replaced_not_written_into(tmp_path):
+def test_an_old_file_is_replaced_not_written_into(tmp_path):
     (tmp_path / "other").write_bytes(b"precious")
     os.link(tmp_path / "other", tmp_path / "x.zip")
     write(tmp_path / "x.zip", [])

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 from handmade_dataset import cloud, cube_png, good, write
-from leftovers import SEQUENCE, cut, finish, picture, readers_accept, sample, spans, table
+from unfinished_datasets import SEQUENCE, cut, finish, picture, readers_accept, sample, spans, table
 
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.storage.scan import Lost, scan

@@ -350,7 +350,7 @@ def test_disk_full(tmp_path, monkeypatch):
     made.close()
 
 
-def test_leftovers_and_links_are_replaced(tmp_path):
+def test_old_files_and_links_are_replaced(tmp_path):
     (tmp_path / "other").write_bytes(b"precious")
     (tmp_path / "j").symlink_to("other")
     (tmp_path / "t.arrow").symlink_to("other")

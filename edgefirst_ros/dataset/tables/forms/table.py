@@ -12,7 +12,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.nested import LAYOUT, NestedFile
 from edgefirst_ros.dataset.tables.forms.tally import Tally
-from edgefirst_ros.dataset.tables.versions import stored, survey, written_columns
+from edgefirst_ros.dataset.tables.versions import count_columns, stored, written_columns
 
 SUFFIXES = (".arrow", ".parquet", ".json")
 """Of the annotations, beside each other the first counts."""
@@ -37,7 +37,7 @@ class NestedTable(TableFile):
             self.metadata.setdefault("box2d_format", LAYOUT)
         self._version = schema.nearest(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
         known = schema.columns(self._version)
-        found = survey(self._nested.batches, {name: column for name, column in known.items() if name in there})
+        found = count_columns(self._nested.batches, {name: column for name, column in known.items() if name in there})
         self._columns = written_columns(found, known)
         held = {*self._columns, *(("polygon",) if "polygon" not in known else ())}
         self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
