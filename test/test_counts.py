@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import sys
+import threading
 
 import edgefirst_ros.counts as module
-from edgefirst_ros.counts import LOSS, NO_LOSS, Counts
+from edgefirst_ros.counts import DAMAGED, LOSS, NO_LOSS, PART_REASONS, Counts
 
 
 def test_counts_are_kept_by_topic_and_reason():
@@ -32,8 +34,9 @@ def test_what_is_lost_is_told_from_what_is_only_counted():
 
 def test_no_reason_is_both_and_every_reason_of_the_module_is_one():
     assert not LOSS & NO_LOSS
+    assert not (LOSS | NO_LOSS) & PART_REASONS
     reasons = {value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
-    assert reasons == LOSS | NO_LOSS
+    assert reasons == LOSS | NO_LOSS | PART_REASONS
 
 
 def test_the_counts_of_recordings_add_up():
@@ -50,3 +53,25 @@ def test_the_counts_of_recordings_add_up():
         "/b": {"seen": 1, "written": 0, "dropped": {}},
     }
     assert second.plain()["/a"]["dropped"] == {"x": 2, "y": 1}
+
+
+def test_threads_may_count_at_the_same_time():
+    counts, switching = Counts(), sys.getswitchinterval()
+
+    def count():
+        for _ in range(2000):
+            counts.see("a")
+            counts.write("a")
+            counts.drop("a", DAMAGED)
+            counts.plain()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=count) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switching)
+    assert counts.plain() == {"a": {"seen": 8_000, "written": 8_000, "dropped": {DAMAGED: 8_000}}}
