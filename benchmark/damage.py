@@ -22,10 +22,10 @@ import av
 import numpy as np
 
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.bitstream import H264Headers, H265Headers
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.decoder import BEYOND, HARMFUL, HARMLESS
-from edgefirst_ros.sensors.tracker import H264Tracker, H265Tracker
+from edgefirst_ros.sensors.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.video_message import codec_of
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import VIDEO

@@ -198,6 +198,7 @@ class _Run:
             writer,
             group_of=self._group_of(),
             overlapping=found.overlapping,
+            preceded=found.preceded,
             numbered=found.numbered,
         ) as output:
             try:

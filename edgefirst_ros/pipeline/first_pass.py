@@ -76,6 +76,8 @@ class FirstPass:
     calibration: Calibration
     overlapping: set[int]
     """Segments of the reference clock that share a time with another, or come within the largest tolerance of it."""
+    preceded: dict[int, int]
+    """Segments that begin within `max_gap` behind one recorded later, and up to which stamp that matters."""
     segments: int
     numbered: bool
     """A step other than 1 in the reference topic's sequence numbers means a loss."""
@@ -196,6 +198,7 @@ class Walked:
             base,
             calibration,
             segments.overlapping(_largest_tolerance(settings, roles)),
+            segments.preceded(nanoseconds(settings.max_gap)),
             len(segments.spans),
             sequence.numbered(),
             (walk.first or 0, walk.last),

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from edgefirst_ros.config import Settings, nanoseconds
@@ -44,7 +45,7 @@ class FrameBuilder:
     """Aligns messages pushed in recorded order.
 
     `hand_on` gets every message of the reference topic at once, as `CameraMessage`, and its `Frame` when nothing that
-    is still to come can change it. `overlapping` and `numbered`: as for `Timeline`.
+    is still to come can change it. `overlapping`, `preceded`, `numbered`: as for `Timeline`.
 
     Owns: everything here belongs to the thread that pushes messages, in which `hand_on` is called too.
     """
@@ -58,6 +59,7 @@ class FrameBuilder:
         *,
         group_of: GroupOf,
         overlapping: Collection[int] | None = None,
+        preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
     ) -> None:
         self._settings = settings
@@ -79,7 +81,7 @@ class FrameBuilder:
         self._results = ModelResults(tolerance, self._lookahead)
         self._navigation = Navigation(nanoseconds(settings.max_gap))
         self._parser = ReferenceParser()
-        self._timeline = Timeline(overlapping, numbered=numbered)
+        self._timeline = Timeline(overlapping, preceded, numbered=numbered)
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
         self._map_labels()
@@ -184,6 +186,9 @@ class FrameBuilder:
             return False
         if aligned.arrived + self._lookahead > now:
             return False  # whatever the tracks have
+        if self._timeline.may_need_later(aligned.item.segment, aligned.stamp):
+            wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or what waits would have no bound
+            return aligned.arrived + wait + self._lookahead <= now
         horizon = self._navigation.horizon(aligned.stamp, aligned.epoch)
         return aligned.arrived + horizon - aligned.stamp + self._lookahead <= now
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from edgefirst_ros import streams
@@ -70,10 +70,11 @@ class SequenceOutput:
         *,
         group_of: GroupOf,
         overlapping: Collection[int] | None = None,
+        preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
         start_lag: float | None = None,
     ) -> None:
-        """`group_of`: gives the group of a stamp; `overlapping`, `numbered`: as for `Timeline`.
+        """`group_of`: gives the group of a stamp; `overlapping`, `preceded`, `numbered`: as for `Timeline`.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
         """
@@ -100,6 +101,7 @@ class SequenceOutput:
             self._samples.put,
             group_of=group_of,
             overlapping=overlapping,
+            preceded=preceded,
             numbered=numbered,
         )
 

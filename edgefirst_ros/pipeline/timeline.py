@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sync.clock import RunningClock, Segments
@@ -13,12 +14,20 @@ class Timeline:
     """Numbers the messages of the reference topic, and tells stretches of time apart where its clock was set.
 
     `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
-    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `numbered`: a step
-    other than 1 in the reference topic's sequence numbers means a loss.
+    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `preceded`: as
+    `Segments.preceded` gives it. `numbered`: a step other than 1 in the reference topic's sequence numbers means a
+    loss.
     """
 
-    def __init__(self, overlapping: Collection[int] | None, *, numbered: bool) -> None:
+    def __init__(
+        self,
+        overlapping: Collection[int] | None,
+        preceded: Mapping[int, int] = MappingProxyType({}),
+        *,
+        numbered: bool,
+    ) -> None:
         self._overlapping = overlapping
+        self._preceded = {n: end for n, end in preceded.items() if overlapping is not None and n not in overlapping}
         self._numbered = numbered
         self._clock = RunningClock()
         self._segments = Segments()
@@ -38,6 +47,10 @@ class Timeline:
     def segment(self, stamp: int) -> int:
         """Return the segment of the next reference message that can be decoded; its stamp in ns."""
         return self._segments.add(stamp)
+
+    def may_need_later(self, segment: int, stamp: int) -> bool:
+        """Whether the position at a stamp of a segment may hang on a fix recorded in a later one."""
+        return segment in self._preceded and stamp <= self._preceded[segment]
 
     @property
     def epoch(self) -> int:

@@ -35,6 +35,8 @@ class SliceHeader:
     """Besides, nothing that is shown behind it refers to anything before it."""
     reference: bool
     """Other pictures may depend on it."""
+    leaves_traces: bool
+    """Damage to it may show in the next picture, whether that depends on it or not."""
     sequence_set: bytes | None
     """The sequence parameter set it uses, as it was sent; None where that is not known."""
 

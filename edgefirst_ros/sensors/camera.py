@@ -243,7 +243,7 @@ class VideoReader:
         if flight is None or flight.state is not _State.DECODING:
             return
         self._settle(number, flight, DAMAGED)
-        if flight.unit.reference and not flight.unit.leading:
+        if flight.unit.leaves_traces or (flight.unit.reference and not flight.unit.leading):
             self._references = _References.LOST
         elif flight.unit.leading and self._references is _References.INTACT:
             self._references = _References.LEADING_LOST

@@ -53,7 +53,7 @@ class H264Headers(HeaderReader):
 
     def __init__(self) -> None:
         self._sequence_sets: dict[int, _SequenceSet] = {}
-        self._picture_sets: dict[int, int] = {}
+        self._picture_sets: dict[int, tuple[int, bool]] = {}  # the sequence parameter set, and whether it is CAVLC
         self._recovery = False
 
     def _begin(self) -> None:
@@ -69,7 +69,7 @@ class H264Headers(HeaderReader):
         elif kind == 8:
             bits = Bits(nal_head(data, begin, HEADER_BYTES)[1:])
             number = bits.golomb()
-            self._picture_sets[number] = bits.golomb()
+            self._picture_sets[number] = bits.golomb(), not bits.read(1)
         elif kind == 6:
             self._recovery = self._recovery or _recovers_at_once(nal_head(data, begin, PARAMETER_BYTES))
         elif kind in self.pictures:
@@ -80,7 +80,8 @@ class H264Headers(HeaderReader):
         bits = Bits(nal[1:])
         bits.golomb()
         bits.golomb()
-        values = self._sequence_sets[self._picture_sets[bits.golomb()]]
+        sequence_set, cavlc = self._picture_sets[bits.golomb()]
+        values = self._sequence_sets[sequence_set]
         if values.separate_planes:
             bits.read(2)
         frame_number = bits.read(values.frame_number_bits)
@@ -94,6 +95,7 @@ class H264Headers(HeaderReader):
             entry=idr or self._recovery,
             closed=idr,
             reference=bool(nal[0] & 0x60),
+            leaves_traces=cavlc,  # libavcodec takes coefficients of a broken block over into the next one
             sequence_set=values.nal,
             recovery=self._recovery,
             field=field,

@@ -69,6 +69,7 @@ class H265Headers(HeaderReader):
             entry=16 <= kind <= 23,
             closed=16 <= kind <= 20,
             reference=not unused,
+            leaves_traces=False,
             sequence_set=self._set_in_use(nal, kind),
             kind=kind,
             ends_sequence=ends,

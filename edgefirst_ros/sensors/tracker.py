@@ -33,6 +33,8 @@ class AccessUnit:
     """Shown before the last entry; may need what came before that one."""
     reference: bool = True
     """Other pictures may depend on it."""
+    leaves_traces: bool = False
+    """Damage to it may show in the next picture, whether that depends on it or not."""
 
     def without_bytes(self) -> AccessUnit:
         """The unit once nobody needs its bytes any more."""
@@ -73,6 +75,7 @@ class Tracker:
             picture.closed,
             leading,
             picture.reference,
+            picture.leaves_traces,
         )
 
     def _contradicts(self, picture: SliceHeader) -> bool:

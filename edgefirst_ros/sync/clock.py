@@ -184,6 +184,18 @@ class Segments:
                 holder = n
         return found
 
+    def preceded(self, gap: int) -> dict[int, int]:
+        """Segments that begin within `gap` ns behind one recorded later, each with its stamp up to which that matters.
+
+        What lies between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
+        """
+        found: dict[int, int] = {}
+        for n, (first, _) in enumerate(self.spans):
+            ends = [last for _, last in self.spans[n + 1 :] if last < first <= last + gap]
+            if ends:
+                found[n] = max(ends) + gap
+        return found
+
 
 class RunningClock:
     """Time that runs on with the recording: the sum of the steps of `log_time`, without jumps of the clock.

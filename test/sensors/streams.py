@@ -39,6 +39,7 @@ KINDS: dict[str, tuple[str, str, dict]] = {
     "h264-endless": ("h264", "keyint=infinite:scenecut=0:threads=1:" + B264, {}),
     "h264-zerolatency": ("h264", X264 + "bframes=0", {"tune": "zerolatency"}),
     "h264-baseline": ("h264", X264 + "bframes=0:cabac=0:8x8dct=0", {"profile": "baseline"}),
+    "h264-cavlc-b": ("h264", X264 + B264 + "cabac=0", {}),
     "h264-422-10": ("h264", X264 + B264, {"form": "yuv422p10le"}),
     "h264-odd": ("h264", X264 + B264, {"form": "yuv444p", "size": (131, 99)}),
     "h265": ("hevc", X265 + "bframes=0", {}),

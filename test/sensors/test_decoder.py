@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damage that libavcodec by itself says little or nothing of."""
 
+import itertools
+
 import pytest
 from streams import KINDS, encode, read, stream
 
@@ -16,6 +18,17 @@ def test_what_is_left_of_a_broken_block_shows_nowhere():
         assert [n for n in range(40) if found[n] != made.pictures[n]] == [8, 9, 10, 11]
         assert isinstance(found[8], str)
         assert found[11] == AFTER_LOSS
+
+
+def test_what_is_left_of_a_broken_block_shows_nowhere_even_where_nothing_refers_to_it():
+    made = stream("h264-cavlc-b")
+    alone = [n for n in range(1, 11) if not made.units[n][4] & 0x60]  # nal_ref_idc behind a long start code
+    for number, cut in itertools.product(alone, range(16, 60, 2)):
+        unit = made.units[number]
+        messages = {**dict(enumerate(made.units)), number: unit[:cut] + bytes(max(0, len(unit) - cut))}
+        found = read(VideoReader("h264"), messages, made.shown)
+        if isinstance(found.pop(number), str):  # else the decoder cannot tell
+            assert all(isinstance(picture, str) or picture == made.pictures[n] for n, picture in found.items())
 
 
 @pytest.mark.parametrize(
