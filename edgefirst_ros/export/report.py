@@ -44,4 +44,5 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Put it into the output."""
-        path.write_text(json.dumps(self.plain(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(self.plain(), indent=1, ensure_ascii=False) + "\n"
+        path.write_bytes(text.encode("utf-8", "backslashreplace"))  # half a surrogate pair: JSON's own escape

@@ -94,13 +94,19 @@ def rewritten(name, **values):
     return change
 
 
+def with_tracks(**columns):
+    """What puts another table of tracks there."""
+    whole = {"scene": [0], "track_id": [1], "object_id": ["a"], "label": ["b"], "class": [3]} | columns
+    return lambda folder: pl.DataFrame(whole).write_ipc(folder / "tracks.arrow")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         (lambda folder: (folder / "scenes.zarr" / ".zgroup").unlink(), "no folder with scenes.zarr"),
         (lambda folder: (folder / "scenes.zarr" / "agents" / "0").write_bytes(b"garbage"), "0: cannot be unpacked"),
         (lambda folder: (folder / "scenes.zarr" / "agents" / "0").unlink(), "agents/0: cannot read"),
-        (lambda folder: (folder / "scenes.zarr" / "frames" / ".zarray").write_text("{"), "is no JSON"),
+        (lambda folder: (folder / "scenes.zarr" / "frames" / ".zarray").write_text("{"), "cannot be read as JSON"),
         (rewritten("scenes.zarr/frames/.zarray", dtype=[["a", "<i8"]]), "has records of"),
         (rewritten("scenes.zarr/frames/.zarray", dtype="<i8"), "is no array of records"),
         (rewritten("scenes.zarr/agents/.zarray", shape=[5]), "has 5 records"),

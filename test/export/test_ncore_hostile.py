@@ -7,6 +7,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import cbor2
@@ -18,10 +19,10 @@ from small_camera import small_camera
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import restore
+from edgefirst_ros.export import limits, restore
 
 v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
-from edgefirst_ros.export.ncore import library  # noqa: E402
+from edgefirst_ros.export.ncore import library, restoring  # noqa: E402
 
 US = 1_700_000_000_000_000
 
@@ -37,8 +38,11 @@ def bomb():
     return png()[:16] + (1 << 16).to_bytes(4, "big") * 2 + png()[24:]
 
 
-def sequence(folder, pictures, spoil=None, own=False):
-    """A sequence with a camera, or with our own store; `spoil` is called with the group before the end."""
+def sequence(folder, pictures, spoil=None, own=False, members=(("x", 0),), camera="left", told=None):
+    """A sequence with a camera, or with our own store; `spoil` is called with the group before the end.
+
+    `members`: of our own store, names and the zeros behind them; `camera`: its name; `told`: metadata of pictures.
+    """
     lib = library.library()
     writer = v4.SequenceComponentGroupsWriter(
         lib.UPath(folder), "x", "x", lib.HalfClosedInterval(US, US + 1_000_001), {}, "directory"
@@ -47,18 +51,18 @@ def sequence(folder, pictures, spoil=None, own=False):
     if own:
         made = new(library.components()[2], "default", "edgefirst")
         made.store_bytes("1", b"table")
-        entries = [(0, "x", 0, 0, "blob", "1", 0)]
+        entries = [(n, member, 0, 0, "blob", "1", rest) for n, (member, rest) in enumerate(members)]
         made.store_index({"dataset": "x", "layout": "zip", "tables": {"x.arrow": "1"}, "members": entries})
     else:
         way = np.repeat(np.eye(4)[None], 2, 0)
         poses = new(v4.PosesComponent.Writer, "default")
         poses.store_dynamic_pose("rig", "world", way, np.array([US, US + 1_000_000], np.uint64))
-        poses.store_static_pose("left", "rig", np.eye(4))
-        new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", small_camera(lib))
-        made = new(v4.CameraSensorComponent.Writer, "left")
+        poses.store_static_pose(camera, "rig", np.eye(4))
+        new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics(camera, small_camera(lib))
+        made = new(v4.CameraSensorComponent.Writer, camera)
         for n, picture in enumerate(pictures):
             at = US + 100_000 * (n + 1)
-            made.store_frame(picture, "png", np.array([at - 9, at], np.uint64), {}, {})
+            made.store_frame(picture, "png", np.array([at - 9, at], np.uint64), {}, told or {})
     if spoil is not None:
         spoil(made._group)
     writer.finalize()
@@ -218,7 +222,7 @@ def bombs(folder, where):
 MEASURED = """
 import sys
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import restore
+from edgefirst_ros.export import limits, restore
 try:
     restore(sys.argv[1], "ncore", sys.argv[2])
 except DatasetError as error:
@@ -265,3 +269,48 @@ def test_who_ends_an_import_is_told_nothing_else(tmp_path):
 
     with pytest.raises(RuntimeError, match="enough"):
         restore(sequence(tmp_path / "in", [png()]), "ncore", tmp_path / "out", progress=end)
+
+
+def test_what_lies_behind_members_is_bounded_in_sum(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "FREE", 1 << 20)
+    crc = zlib.crc32(b"table" + bytes(1 << 18))
+    monkeypatch.setattr(restoring.isal_zlib, "crc32", lambda data: 0 if zlib.crc32(data) == crc else 1)
+    source = sequence(tmp_path / "in", (), own=True, members=[(f"x/{n}", 1 << 18) for n in range(100)])
+    with pytest.raises(DatasetError, match="would come out of"):
+        restore(source, "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 70_000, "C:/x", "a\\b", "../x", "/x", "a/../../x", "\x1b[31m", "a\0"])
+def test_names_of_members_that_could_do_harm(tmp_path, name):
+    source = sequence(tmp_path / "in", (), own=True, members=[(name, 0)])
+    with pytest.raises(DatasetError, match="what tells of the dataset cannot be read"):
+        restore(source, "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_member_that_comes_twice(tmp_path):
+    source = sequence(tmp_path / "in", (), own=True, members=[("x", 0), ("x", 0)])
+    with pytest.raises(DatasetError, match="'x' comes twice"):
+        restore(source, "ncore", tmp_path / "out")
+
+
+@pytest.mark.parametrize("camera", ["\x1b[31m", "C:x"])
+def test_names_of_sensors_become_safe_ones(tmp_path, camera):
+    other = sequence(tmp_path / "in", [png()], camera=camera)
+    restore(other, "ncore", tmp_path / "out")
+    (path,) = (tmp_path / "out").glob("*.zip")
+    assert len(Dataset(path)) == 1
+    assert path.name.isprintable()
+
+
+def test_labels_that_are_none(tmp_path):
+    told = {"annotations": [
+        {"object_id": "a", "label": ["x"], "label_index": -1, "box2d": [1, "x", 2, 3], "box2d_score": 7},
+        {"object_id": "b", "label": "car", "label_index": 1, "box2d": [0, 0, 0.5, 0.5], "box2d_score": 0.5},
+        {"object_id": 3}, 5,
+    ]}  # fmt: skip
+    restore(sequence(tmp_path / "in", [png()], told=told), "ncore", tmp_path / "out")
+    (path,) = (tmp_path / "out").glob("*.zip")
+    found = {row["object_id"]: (row["label"], row["box2d_score"]) for row in Dataset(path).annotations.to_dicts()}
+    assert found == {"a": (None, None), "b": ("car", 0.5)}

@@ -7,6 +7,7 @@ import lzma
 import os
 import shutil
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,10 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.roverd.channels import LARGEST, Reader
 from edgefirst_ros.export.roverd.clouds import CloudReader
+from edgefirst_ros.export.roverd.foreign import _names as names_of
+from edgefirst_ros.export.roverd.motion import from_euler
 from edgefirst_ros.export.roverd.video import VideoWriter, pictures
+from edgefirst_ros.sensors.navigation import AttitudeTrack
 
 POINTS = (
     b"VERSION 0.7\nFIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\nWIDTH 2\nHEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\n"
@@ -185,3 +189,39 @@ def test_entries_that_are_not_there(tmp_path, number):
     (tmp_path / "a" / "cube_i").write_bytes(bytes(8))
     with pytest.raises(DatasetError, match="cannot be read"):
         reader.frame("cube", number)
+
+
+def test_many_traces_of_one_name():
+    found = names_of([Path(f"/nowhere/{n}/Trace" if n % 2 else f"/nowhere/{n}/trace") for n in range(1200)])
+    assert [name.casefold() for name in found] == ["trace", *(f"trace-{n}" for n in range(2, 1201))]
+
+
+def test_positions_without_end_are_refused(traces, tmp_path):
+    shutil.rmtree(traces / "_edgefirst")
+    count = (1 << 20) + 1
+    sensor(traces / "host" / "gps", ts=("raw", "f8", [], 8 * count), lla=("raw", "f8", [3], 24 * count))
+    with pytest.raises(DatasetError, match=f"has {count} positions, up to {1 << 20}"):
+        restore(traces, "roverd", tmp_path / "back")
+
+
+def test_of_the_attitudes_those_beside_a_picture_count(traces, tmp_path):
+    """Sent in any order, twice, and broken: what is between the two nearest ones is what an AttitudeTrack says."""
+    shutil.rmtree(traces / "_edgefirst")
+    seconds = np.concatenate([np.arange(10**9 - 2, 10**9 + 2, 0.003), [10**9 - 0.5] * 3])
+    random = np.random.default_rng(1)
+    random.shuffle(seconds)
+    angles = random.uniform(-1, 1, (len(seconds), 3)).astype("<f4")
+    angles[::7] = np.nan
+    channels = {"ts": ("raw", "f8", [], seconds.tobytes()), "rot": ("raw", "f4", [3], angles.tobytes())}
+    shutil.rmtree(traces / "host" / "imu", ignore_errors=True)
+    stamps = sensor(traces / "host" / "imu", **channels).stamps()
+    track = AttitudeTrack()
+    for stamp, turn in zip(stamps.tolist(), from_euler(angles.astype(float)).tolist(), strict=True):
+        if np.isfinite(turn).all():
+            track.add(stamp, tuple(turn))
+    restore(traces, "roverd", tmp_path / "back")
+    (path,) = (tmp_path / "back").glob("*.zip")
+    samples = list(Dataset(path).samples())
+    assert samples
+    for sample in samples:
+        assert sample.row["orientation"] == pytest.approx(track.orientation(sample.timestamp), abs=1e-12)

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal
 from edgefirst_ros.dataset.tables.seal import seal_annotations
 from edgefirst_ros.errors import DatasetError
@@ -26,7 +27,8 @@ from edgefirst_ros.export.drive import OPTICAL
 from edgefirst_ros.export.geodesy import Floats, between, inverse, pose
 from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE, SIDE, STORE, TRACKS
 from edgefirst_ros.export.l5kit.labels import LABELS, NOTHING, name_of
-from edgefirst_ros.export.l5kit.zarr2 import Reader, Records, read_json
+from edgefirst_ros.export.l5kit.zarr2 import Reader, Records
+from edgefirst_ros.export.limits import Budget, clean_text, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
@@ -34,6 +36,10 @@ from edgefirst_ros.progress import Progress
 Row = dict[str, object]
 MOST = {"frames": 1 << 20, "agents": 1 << 16}
 """Frames of a scene (9 h at 30 Hz) and agents of a frame that are read; more are refused."""
+ROW = 512
+"""Bytes that a frame or an agent counts for: about what it takes while it becomes a row."""
+MOST_TRACKS = 1 << 22
+"""Rows of the table of tracks."""
 
 
 @dataclass
@@ -53,6 +59,7 @@ class _Scene:
 
 @dataclass
 class _AgentsRead:
+    budget: Budget
     rows: int = 0
     broken: int = 0
     ends: dict[str, int] = field(default_factory=dict)
@@ -68,13 +75,14 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     store = source if (source / ".zgroup").is_file() else source / STORE
     if not (store / ".zgroup").is_file():
         raise DatasetError(f"{source}: is no folder with {STORE}, nor such a store itself")
-    refuse_links(store.resolve() if store == source else store)
+    budget = Budget(store, refuse_links(store.resolve() if store == source else store))
     arrays = {name: _opened(store / name, kind) for name, kind in (("scenes", SCENE), ("frames", FRAME))}
     arrays["agents"] = _opened(store / "agents", AGENT)
     side = _side(store, len(arrays["scenes"]))
     name = safe_name(str(side.get("dataset") or source.resolve().name.removesuffix(".zarr")))
     journal = Journal(out / f"{name}.arrow.journal", ANNOTATION_JOURNAL)
-    tally = _AgentsRead()
+    tally = _AgentsRead(budget)
+    budget.take(len(arrays["scenes"]) * ROW)
     try:
         for number, (scene, record) in enumerate(
             zip(_scenes(arrays["scenes"], side), arrays["scenes"].each(), strict=True)
@@ -113,9 +121,11 @@ def _side(store: Path, scenes: int) -> dict[str, Any]:
         for scene in side["scenes"]:
             whole = [*scene["frames"], *scene.get("measured", ())]
             axes = np.array(scene.get("axes", np.eye(4)), float)
-            if axes.shape != (4, 4) or not all(isinstance(n, int) and 0 <= n < 1 << 63 for n in whole):
-                raise ValueError(scene["name"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if axes.shape != (4, 4) or not all(type(n) is int and 0 <= n < 1 << 63 for n in whole):
+                raise ValueError(f"frames, times or axes of {scene['name']!r}")
+            if not all(n <= MAX_FRAME for n in scene["frames"]):
+                raise ValueError(f"numbers of frames of {scene['name']!r}")
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DatasetError(f"{path}: is not what an export leaves there: {error!r}") from error
     if found != scenes:
         raise DatasetError(f"{path}: tells of {found} scenes, {store} has {scenes}; remove it if it belongs to another")
@@ -128,11 +138,17 @@ def _tracks(path: Path) -> dict[int, dict[int, tuple[str | None, str | None, int
     import polars as pl
 
     found: dict[int, dict[int, tuple[str | None, str | None, int]]] = {}
-    with reporting(path, "read"):
-        try:
-            table = pl.read_ipc(path).select("scene", "track_id", "object_id", "label", "class")
-        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise DatasetError(f"{path}: is not what an export leaves there: {error}") from error
+    file = TableFile(path)
+    if file.rows > MOST_TRACKS:
+        raise DatasetError(f"{path}: has {file.rows} tracks, up to {MOST_TRACKS} are read")
+    try:
+        table = file.frame().select("scene", "track_id", "object_id", "label", "class")
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{path}: is not what an export leaves there: {error}") from error
+    kinds = dict(table.schema)
+    numbers = all(kinds[name].is_integer() for name in ("scene", "track_id", "class"))
+    if not numbers or any(kinds[name] != pl.String for name in ("object_id", "label")):
+        raise DatasetError(f"{path}: is not what an export leaves there: columns of {kinds}")
     for scene, track, *rest in table.iter_rows():
         found.setdefault(scene, {})[track] = (rest[0], rest[1], rest[2])
     return found
@@ -146,7 +162,7 @@ def _scenes(records: Reader, side: Mapping[str, Any]) -> Iterator[_Scene]:
             known = side["scenes"][number]
             tracks = side["tracks"].get(number, {})
             found = np.array(known.get("axes", axes), float), known.get("measured"), tracks
-            yield _Scene(str(known["name"]), known["frames"], *found)
+            yield _Scene(clean_text(str(known["name"])), known["frames"], *found)
             continue
         name = _name(record, number)
         name = name if name not in taken else f"{name}_{number}"
@@ -201,6 +217,7 @@ def _interval(arrays: Mapping[str, Reader], name: str, interval: Iterable[int], 
                 f"be up to {MOST[name]}"
             )
         tally.ends[name] = stop
+        tally.budget.take((stop - start) * ROW)
     return arrays[name].read(start, stop)
 
 

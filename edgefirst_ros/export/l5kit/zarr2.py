@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.export.limits import read_file, read_json
 
 Records = NDArray[np.void]
 LEVEL = 1
 MAX_CHUNK = 1 << 28
 """Bytes; larger chunks are refused."""
-MAX_TEXT = 1 << 26
-"""Bytes; larger files of metadata are refused."""
 CODECS = (None, "blosc", "zlib", "gzip")
 """All that is unpacked: L5Kit's and ours. Some of the others call what the chunk names."""
 WINDOW = zlib.MAX_WBITS | 32
@@ -162,20 +161,9 @@ class Reader:
         return bytes(numcodecs.Blosc().decode(data))
 
 
-def read_json(path: Path) -> Any:
-    """The content of a small JSON file. Raises DatasetError."""
-    try:
-        return json.loads(_read(path, MAX_TEXT))
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: is no JSON: {error}") from error
-
-
 def _read(path: Path, most: int) -> bytes:
-    with reporting(path, "read"), open(path, "rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise DatasetError(f"{path}: is larger than {most} bytes")
-    return data
+    with reporting(path, "read"):
+        return read_file(path, most)
 
 
 def _put(path: Path, value: Any) -> None:

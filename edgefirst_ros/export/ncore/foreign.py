@@ -18,6 +18,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import BASE, OPTICAL
 from edgefirst_ros.export.geodesy import geodetic, rotation, world_to_ecef
+from edgefirst_ros.export.limits import Budget, clean_text
 from edgefirst_ros.export.ncore.calibration import camera_info
 from edgefirst_ros.export.ncore.library import library, reading
 from edgefirst_ros.export.ncore.pictures import Pictures
@@ -34,7 +35,7 @@ KINDS = {"jpeg": "camera.jpeg", "jpg": "camera.jpeg", "png": "camera.png"}
 FIELDS = {new: old for old, new in RADAR_NAMES.items()}
 
 
-def bring(readers: list[Any], out: Path, report: Report, progress: Progress) -> None:
+def bring(readers: list[Any], out: Path, budget: Budget, report: Report, progress: Progress) -> None:
     """Write a dataset for each camera of each sequence into `out`. Raises DatasetError where there is no camera."""
     tally: Counter[str] = Counter()
     for reader in readers:
@@ -44,7 +45,7 @@ def bring(readers: list[Any], out: Path, report: Report, progress: Progress) -> 
             name = loader.sequence_id if len(loader.camera_ids) == 1 else f"{loader.sequence_id}-{camera}"
             with reading(name):
                 taken = _Import(loader, camera, safe_name(name), tally)
-            taken.write(out, progress)
+            taken.write(out, budget, progress)
         for ids in (loader.lidar_ids[1:], loader.radar_ids[1:]):
             for sensor in ids:
                 report.add(sensor, "", "a dataset has one lidar and one radar")
@@ -111,17 +112,18 @@ class _Import:
         self._fused = self._companions[fused][0] if self._companions else None
         self._clouds: dict[str, tuple[int, bytes]] = {}
 
-    def write(self, out: Path, progress: Progress) -> None:
+    def write(self, out: Path, budget: Budget, progress: Progress) -> None:
         """Write its dataset."""
         with reading(self._name):
             rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
-            pictures = Pictures(self._loader, self._camera, self._name, self._tally)
+            pictures = Pictures(self._loader, self._camera, self._name, budget, self._tally)
         with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points")) as writer:
             for n in range(len(self._stamps)):
                 with reading(f"{self._name}: picture {n}"):
                     sample = self._sample(n, numbers[n], rows[n], boxes.get(n, {}), pictures)
                     if sample is None:
                         continue
+                    budget.take(sum(memoryview(part).nbytes for _, parts in sample.members for part in parts))
                     writer.write(sample)
                 self._tally["camera"] += 1
                 progress("importing from NCore", n + 1, len(self._stamps))
@@ -261,7 +263,7 @@ class _Import:
             self._tally["cuboids again" if again else "cuboids"] += 1
             if not again or away < nearest[n, track]:
                 nearest[n, track] = away
-                found.setdefault(n, {})[track] = {"label": seen.class_id, "box3d": box}
+                found.setdefault(n, {})[track] = {"label": clean_text(str(seen.class_id)), "box3d": box}
         return found
 
     def _box(self, seen: Any) -> tuple[float, ...] | None:
@@ -311,4 +313,4 @@ def identity(sequence: str, track: str) -> str:
     try:
         return str(uuid.UUID(track))
     except ValueError:
-        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{sequence}/{track}"))
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, clean_text(f"{sequence}/{track}")))

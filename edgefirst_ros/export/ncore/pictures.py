@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.export.limits import Budget, clean_text
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.grayscale import encode_gray
 
 MILLIMETRES = 1000
+LARGEST_NUMBER = 3e38
+"""Of a column of boxes, float32."""
 COLUMNS = ("label", "label_index", "box2d", "box2d_score")
 """What `export` puts into the metadata of a frame for each object_id."""
 
@@ -21,9 +25,9 @@ COLUMNS = ("label", "label_index", "box2d", "box2d_score")
 class Pictures:
     """What is known of the pictures of one camera."""
 
-    def __init__(self, loader: Any, camera: str, name: str, tally: Counter[str]) -> None:
+    def __init__(self, loader: Any, camera: str, name: str, budget: Budget, tally: Counter[str]) -> None:
         lib = library()
-        self._name, self._tally = name, tally
+        self._name, self._budget, self._tally = name, budget, tally
         self.labels: list[str] | None = None
         """Names of classes, where masks of classes told them."""
         self._by_kind: dict[str, Any] = {}
@@ -72,8 +76,8 @@ class Pictures:
         noted = told.get("annotations")
         for row in noted if isinstance(noted, list) else ():
             if isinstance(row, dict) and isinstance(row.get("object_id"), str):
-                kept = {name: row[name] for name in COLUMNS if name in row}
-                rows[row["object_id"]] = {"object_id": row["object_id"], **kept}
+                thing = clean_text(row["object_id"])
+                rows[thing] = {"object_id": thing, **_sound(row, COLUMNS)}
         classes = self._label("semantic", stamp)
         values = self._values(classes)
         if values is not None:
@@ -81,7 +85,7 @@ class Pictures:
                 rows[""] = {"mask": encode_gray(values.astype(np.uint8))}
                 self._tally["classes"] += 1
                 names = classes.generic_meta_data.get("labels")
-                self.labels = self.labels or (list(map(str, names)) if isinstance(names, list) else None)
+                self.labels = self.labels or ([clean_text(str(n)) for n in names] if isinstance(names, list) else None)
             else:
                 self._tally["labels"] += 1
         instances = self._label("instance", stamp)
@@ -97,8 +101,29 @@ class Pictures:
             if value == 0:
                 continue
             one = known.get(value, {})
-            identity = str(one.get("object_id") or uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}/{stamp}/{value}"))
+            identity = clean_text(str(one.get("object_id") or "")) or str(
+                uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}/{stamp}/{value}")
+            )
             row = rows.setdefault(identity, {"object_id": identity})
-            row |= {name: one[name] for name in ("label", "label_index") if name in one}
+            row |= _sound(one, ("label", "label_index"))
+            self._budget.take(values.size)
             row["mask"] = encode_gray(values == value)
             self._tally["instances"] += 1
+
+
+def _sound(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Those of the columns that have a value of their kind; what others put into metadata may be anything."""
+    kept = {name: row[name] for name in columns if name in row and _FITS[name](row[name])}
+    return {name: clean_text(value) if name == "label" else value for name, value in kept.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "label": lambda value: isinstance(value, str),
+    "label_index": lambda value: type(value) is int and 0 <= value < 1 << 64,
+    "box2d": lambda value: isinstance(value, list) and len(value) == 4 and all(map(_is_number, value)),
+    "box2d_score": lambda value: _is_number(value) and 0 <= value <= 1,
+}

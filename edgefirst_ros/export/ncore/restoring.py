@@ -8,14 +8,15 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from isal import isal_zlib
 
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_links
+from edgefirst_ros.export.limits import Budget, check_member_name
+from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep, refuse_links
 from edgefirst_ros.export.ncore.foreign import bring
 from edgefirst_ros.export.ncore.library import PIECE, components, library, reading
 from edgefirst_ros.export.ncore.stores import check_size, guard
@@ -36,16 +37,16 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     holds a link.
     """
     found = sequences(source, report)
-    for store in (store for stores in found for store in stores):
-        refuse_links(store.resolve() if store == source else store)
+    stores = [store for stores in found for store in stores]
+    budget = Budget(source, sum(refuse_links(store.resolve() if store == source else store) for store in stores))
     readers = [_opened(stores) for stores in found]
     with reading(f"{source}: the NCore sequence"):
         origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
     indices = [None if origin is None else _checked(source, origin) for origin in origins]
     if any(index is not None and "tables" in index for index in indices):
-        _again(source, readers, origins, indices, out, report, progress)
+        _again(source, readers, origins, indices, out, budget, report, progress)
     else:
-        bring(readers, out, report, progress)
+        bring(readers, out, budget, report, progress)
 
 
 def sequences(source: Path, report: Report) -> list[list[Path]]:
@@ -62,6 +63,7 @@ def sequences(source: Path, report: Report) -> list[list[Path]]:
         raise DatasetError(f"{source}: no NCore sequence here")
     grouped: dict[tuple[Path, str], list[Path]] = {}
     for place, folders, files in os.walk(folder):
+        refuse_deep(Path(place), folder)
         stores = [Path(place, name) for name in (*folders, *files) if _is_store(Path(place, name))]
         folders[:] = sorted(name for name in folders if Path(place, name) not in stores)
         for path in (path for name in folders if (path := Path(place, name)).is_symlink()):
@@ -96,21 +98,20 @@ def _checked(source: Path, origin: Any) -> dict[str, Any]:
         index: dict[str, Any] = origin.get_index()
         check_name(index["dataset"])
         tables = index.get("tables", {})
-        if index["layout"] not in ("zip", "directory") or not all(_within(name) and "/" not in name for name in tables):
+        if index["layout"] not in ("zip", "directory") or any("/" in check_member_name(name) for name in tables):
             raise ValueError(f"layout {index['layout']!r}, tables {sorted(tables)}")
+        taken: set[str] = set()
         for position, name, crc, stamp, home, key, rest in index["members"]:
             numbers = all(type(number) is int for number in (position, crc, stamp, rest))
             texts = all(type(text) is str for text in (name, home, key))
-            if not numbers or not texts or not _within(name) or not 0 <= rest <= PIECE or not 0 <= stamp < 1 << 63:
-                raise ValueError(f"member {name!r}")
+            if not numbers or not texts or not 0 <= rest <= PIECE or not 0 <= stamp < 1 << 63:
+                raise ValueError(f"member {str(name)[:80]!r}")
+            if check_member_name(name) in taken:
+                raise ValueError(f"member {name[:80]!r} comes twice")
+            taken.add(name)
         return index
     except Exception as error:  # also what zarr raises on broken chunks
         raise DatasetError(f"{source}: what tells of the dataset cannot be read: {error}") from error
-
-
-def _within(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not name.startswith("/") and ".." not in parts and "\0" not in name and "\\" not in name
 
 
 # ---- as it was ---------------------------------------------------------------------------------------
@@ -120,6 +121,7 @@ def _again(
     origins: list[Any],
     indices: list[Any],
     out: Path,
+    budget: Budget,
     report: Report,
     progress: Progress,
 ) -> None:
@@ -134,6 +136,7 @@ def _again(
     for table, key in indices[whole]["tables"].items():
         with reading(f"{source}: {table!r}"):
             data = origins[whole].get_bytes(key)
+        budget.take(len(data))
         (paths.folder / table).write_bytes(data)
     entries = sorted((tuple(entry), n) for n in known for entry in indices[n]["members"])
     with reading(f"{source}: the NCore sequence"):
@@ -141,7 +144,9 @@ def _again(
     with _container(paths) as write:
         for done, ((_, member, crc, stamp, home, key, rest), n) in enumerate(entries, 1):
             with reading(f"{source}: {member!r}"):
-                data = homes[n].read(home, key) + bytes(rest)
+                data = homes[n].read(home, key)
+                budget.take(len(data) + rest)
+                data += bytes(rest)
             if isal_zlib.crc32(data) != crc:
                 raise DatasetError(f"{source}: {member!r} is not what was exported; was a component changed since?")
             write(member, data, stamp)

@@ -6,16 +6,13 @@ Source: roverd, "data interface", Channel; formats.md 3; The .xz File Format 1.2
 
 from __future__ import annotations
 
-import errno
-import json
 import lzma
 import math
 import os
-import stat
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from isal import isal_zlib
@@ -24,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from edgefirst_ros.dataset.storage.lock import byte_views, write_at
 from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.limits import open_file, read_json
 
 STAMPS = "ts"
 META = "meta.json"
@@ -32,10 +30,8 @@ INDEX = "_i"
 KINDS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"})
 LARGEST = 1 << 28
 """Bytes of the largest entry that is read."""
-MOST = 1 << 24
-"""Stamps of a sensor that are read: 23 h at 200 Hz."""
-TEXT = 1 << 26
-"""Bytes of the largest file of JSON that is read."""
+MOST = 1 << 23
+"""Stamps of a sensor that are read: 11 h at 200 Hz."""
 MEMORY = 1 << 28
 """Bytes that unpacking may take; the highest level of xz takes 65 MiB."""
 SPARSE = 1 << 16
@@ -141,32 +137,6 @@ def write_meta(folder: Path, channels: Mapping[str, Mapping[str, Any]], texts: M
 def write_json(path: Path, value: object) -> None:
     """A file of JSON; numbers that are not finite become null."""
     path.write_text(json_text(value) + "\n", encoding="utf-8")
-
-
-def open_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading; a link is none. Raises OSError."""
-    # A trace may come from anybody: a link would take other files of this machine along, a device has no end.
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "no regular file")
-    return os.fdopen(fd, "rb")
-
-
-def read_file(path: Path, most: int) -> bytes:
-    """The bytes of a regular file. Raises OSError, also where they are more than `most`."""
-    with open_file(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise OSError(errno.EFBIG, f"has more than {most} bytes")
-        return file.read(most)
-
-
-def read_json(path: Path) -> Any:
-    """The value in a file of JSON. Raises DatasetError."""
-    try:
-        return json.loads(read_file(path, TEXT))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: cannot be read as JSON: {error}") from error
 
 
 class Reader:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_links
+from edgefirst_ros.export.limits import Budget
+from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep, refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
 from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_cloud
@@ -36,6 +37,8 @@ TOLERANCE = 100_000_000
 HUFFMAN = b"\xff\xc4"
 BLOCK = 1 << 16
 """Entries of a channel that are held as numbers of Python at a time."""
+MOST_FIXES = 1 << 20
+"""Positions of a trace that are read: 29 h at 10 Hz."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,7 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
     if not traces:
         raise DatasetError(f"{source}: holds no trace of roverd, that is a folder with a config.yaml")
     name = safe_name(source.resolve().name)
-    for trace in traces:
-        refuse_links(trace.resolve())
+    budget = Budget(source, sum(refuse_links(trace.resolve()) for trace in traces))
     names = _names(traces)
     said = {
         "sources": [{"file": trace.name} for trace in traces],
@@ -87,7 +89,7 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
         failing.callback(writer.abort)
         for trace, sequence in zip(traces, names, strict=True):
-            taken = _Trace(trace)
+            taken = _Trace(trace, budget)
             for number, sample in enumerate(taken.samples(sequence)):
                 writer.write(sample)
                 progress(f"importing {sequence}", number + 1, taken.total)
@@ -102,15 +104,19 @@ def _traces(folder: Path, report: Report) -> Iterator[Path]:
     """The traces below a folder. Links to folders are not followed, which is said in the report."""
     if not folder.is_dir():
         raise DatasetError(f"{folder}: is a file; expected a folder with traces, or one of them")
+    waiting = [folder]
     try:
-        if (folder / "config.yaml").exists():
-            yield folder
-            return
-        for entry in sorted(folder.iterdir()):
-            if entry.is_dir() and entry.is_symlink():
-                report.add(entry.name, "", NOT_FOLLOWED)
-            elif entry.is_dir():
-                yield from _traces(entry, report)
+        while waiting:
+            place = waiting.pop()
+            refuse_deep(place, folder)
+            if (place / "config.yaml").exists():
+                yield place
+                continue
+            for entry in sorted(place.iterdir()):
+                if entry.is_dir() and entry.is_symlink():
+                    report.add(entry.name, "", NOT_FOLLOWED)
+                elif entry.is_dir():
+                    waiting.append(entry)
     except OSError as error:
         raise DatasetError(f"{folder}: cannot be listed: {error}") from error
 
@@ -118,11 +124,15 @@ def _traces(folder: Path, report: Report) -> Iterator[Path]:
 def _names(traces: list[Path]) -> list[str]:
     """A name for each trace, those that are there before with a number."""
     found: list[str] = []
+    taken: set[str] = set()
+    tried: Counter[str] = Counter()
+    """The last number by the name that it was put behind."""
     for trace in traces:
         base = name = safe_name(trace.resolve().name)
-        number = 2
-        while name.casefold() in (other.casefold() for other in found):
-            name, number = safe_name(f"{base}-{number}"), number + 1
+        while name.casefold() in taken:
+            tried[base] = max(tried[base], 1) + 1
+            name = safe_name(f"{base}-{tried[base]}")
+        taken.add(name.casefold())
         found.append(name)
     return found
 
@@ -130,8 +140,8 @@ def _names(traces: list[Path]) -> list[str]:
 class _Trace:
     """One trace."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, budget: Budget) -> None:
+        self._folder, self._budget = folder, budget
         self._readers: dict[str, Reader] = {}
         self._unread: dict[str, str] = {}
         for path in sorted(folder.glob(f"*/{META}")):
@@ -144,14 +154,15 @@ class _Trace:
         self._beyond = 0
         """Pictures without a stamp."""
         self._companions = list(self._found())
-        self._fixes, self._turns = FixTrack(), AttitudeTrack()
-        self._motion()
         camera = self._readers.get("camera")
         self._video = camera is not None and VIDEO in camera.channels and camera.described(VIDEO)[0] == "mjpg"
         self._stamps = camera.stamps() if camera is not None and self._video else np.empty(0, np.int64)
         self.total = len(self._stamps)
         if (np.diff(self._stamps) <= 0).any():
             raise DatasetError(f"{folder / 'camera' / STAMPS}: the times do not rise")
+        self._fixes, self._turns = FixTrack(), AttitudeTrack()
+        self._read_fixes()
+        self._read_turns()
 
     def _found(self) -> Iterator[_Companion]:
         """What has a place, by the names that roverd and `export` give it."""
@@ -170,20 +181,30 @@ class _Trace:
             if reader and {channel, STAMPS} <= reader.channels.keys():
                 form, found, shape = reader.described(channel)
                 if form == "lzmaf" and found == np.dtype(dtype) and len(shape) == 2:
-                    taken = partial(_frame, reader, channel, make)
+                    taken = partial(_frame, reader, channel, make, self._budget)
                     yield _companion(f"{sensor}/{channel}", reader, (channel,), taken, kind)
 
-    def _motion(self) -> None:
-        """Take over where the vehicle was and how it was turned."""
+    def _read_fixes(self) -> None:
+        """Take over where the vehicle was. Raises DatasetError where it was said too often to be held."""
         for stamps, places in self._blocks("gps", LLA):
             for stamp, (latitude, longitude, altitude) in zip(stamps.tolist(), places.tolist(), strict=True):
                 if abs(latitude) <= 90 and abs(longitude) <= 180:
                     self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
-        for stamps, angles in self._blocks("imu", ROT):
-            sound = np.isfinite(angles).all(1)
-            for stamp, (x, y, z, w) in zip(stamps[sound].tolist(), from_euler(angles[sound]).tolist(), strict=True):
-                self._turns.add(stamp, (x, y, z, w))
         self._fixes.close()
+
+    def _read_turns(self) -> None:
+        """Take over how the vehicle was turned, right before and behind each picture: an IMU says it far more often."""
+        known = [(stamps, np.isfinite(angles).all(1)) for stamps, angles in self._blocks("imu", ROT)]
+        if not known:
+            return
+        sound = np.flatnonzero(np.concatenate([finite for _, finite in known]))
+        stamps, first = np.unique(np.concatenate([stamps for stamps, _ in known])[sound], return_index=True)
+        after = np.searchsorted(stamps, self._stamps)
+        near = np.unique(np.concatenate([after - 1, after]))
+        near = near[(near >= 0) & (near < len(stamps))]
+        angles = self._readers["imu"].raw(ROT)[sound[first[near]]].astype(np.float64)
+        for stamp, (x, y, z, w) in zip(stamps[near].tolist(), from_euler(angles).tolist(), strict=True):
+            self._turns.add(stamp, (x, y, z, w))
 
     def _blocks(self, sensor: str, channel: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
         """Stamps (M,) and entries (M, 3) of a channel, some at a time: files can be sparse."""
@@ -193,6 +214,8 @@ class _Trace:
             if values.shape[1:] == (3,):
                 stamps = reader.stamps()
                 count = min(len(stamps), len(values))  # the last ones may lack their stamp, as after a power cut
+                if sensor == "gps" and count > MOST_FIXES:
+                    raise DatasetError(f"{reader.folder}: has {count} positions, up to {MOST_FIXES} are read")
                 for start in range(0, count, BLOCK):
                     part = slice(start, min(start + BLOCK, count))
                     yield stamps[part], values[part].astype(np.float64)
@@ -217,6 +240,7 @@ class _Trace:
 
     def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> Sample:
         stamp = int(self._stamps[number])
+        self._budget.take(len(jpeg))
         members: list[tuple[str, list[bytes]]] = [("camera.jpeg", [jpeg])]
         row: dict[str, Any] = {"size": size, "keyframe": True, "segment": 0}
         annotations: list[Mapping[str, object]] = []
@@ -225,6 +249,7 @@ class _Trace:
             if entry is None:
                 continue
             data = companion.member(entry)
+            self._budget.take(len(data))
             self._used[companion.what, companion.kind] += 1
             if companion.kind:
                 members.append((companion.kind, [data]))
@@ -279,12 +304,14 @@ def _companion(
     stamps = reader.stamps()[: min(map(reader.count, channels))]
     if (np.diff(stamps) < 0).any():
         raise DatasetError(f"{reader.folder / STAMPS}: the times do not rise")
-    return _Companion(what, stamps, member, kind, column)
+    return _Companion(what, stamps, lru_cache(maxsize=1)(member), kind, column)  # several pictures may share one
 
 
 def _pcd(clouds: CloudReader, number: int) -> bytes:
     return write_cloud(clouds[number])
 
 
-def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], number: int) -> bytes:
-    return make(reader.frame(channel, number))
+def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], budget: Budget, number: int) -> bytes:
+    values = reader.frame(channel, number)
+    budget.take(values.nbytes)
+    return make(values)

@@ -19,9 +19,10 @@ from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.forms.table import SUFFIXES
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export.limits import Budget, open_file, read_file, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
-from edgefirst_ros.export.roverd.channels import Reader, open_file, read_file, read_json
+from edgefirst_ros.export.roverd.channels import Reader
 from edgefirst_ros.export.roverd.clouds import CloudReader, write_cloud
 from edgefirst_ros.export.roverd.cubes import restored
 from edgefirst_ros.export.roverd.foreign import restore_foreign
@@ -42,8 +43,7 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     something cannot be read, is not what it was or is a link, StorageError where it cannot be written.
     """
     if (source / SIDE / HEAD).is_file():
-        refuse_links(source.resolve())
-        _Own(source, out).restore(report, progress)
+        _Own(source, out, Budget(source, refuse_links(source.resolve()))).restore(report, progress)
         return
     if (source.parent / SIDE / HEAD).is_file() and (source / "config.yaml").is_file():
         raise DatasetError(f"{source}: is one of several parts; name {source.parent}, which holds all of the dataset")
@@ -53,8 +53,8 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
 class _Own:
     """What `export` wrote."""
 
-    def __init__(self, source: Path, out: Path) -> None:
-        self._source, self._side = source, source / SIDE
+    def __init__(self, source: Path, out: Path, budget: Budget) -> None:
+        self._source, self._side, self._budget = source, source / SIDE, budget
         self._said = read_json(self._side / HEAD)
         try:
             if self._said["form"] != FORM:
@@ -83,7 +83,9 @@ class _Own:
                     key, stamp = (line["sequence"], line["frame"]), line["timestamp"]
                     for kind, noted in line["members"].items():
                         name = member_name(*key, kind)
-                        container.add(name, [self._member(name, kind, key[0], *noted)], stamp)
+                        data = self._member(name, kind, key[0], *noted)
+                        self._budget.take(len(data))
+                        container.add(name, [data], stamp)
                         kinds[kind] += 1
                 except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                     raise DatasetError(f"{self._side / LIST}: sample {number} cannot be read: {error!r}") from error

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from edgefirst_ros.errors import DatasetError, StorageError
-from edgefirst_ros.export.roverd.channels import open_file
+from edgefirst_ros.export.limits import open_file
 
 RATE_LIMIT = 10_000
 """Largest denominator of a picture rate."""
