@@ -76,6 +76,18 @@ class Limits(Model):
     picture_pixels: int = Field(1 << 25, ge=1, le=1 << 28, description="Largest picture, pixels")
     cube_values: int = Field(1 << 24, ge=1, le=1 << 30, description="Largest radar cube, values")
     cloud_points: int = Field(1 << 22, ge=1, le=1 << 30, description="Largest point cloud, points")
+    table_rows: int = Field(
+        1 << 20,
+        ge=1,
+        le=1 << 40,
+        description="Most rows of a table of a dataset; one for every two bytes of its file are read in any case",
+    )
+    unpacked_bytes: int = Field(
+        1 << 28,
+        ge=1 << 20,
+        le=1 << 40,
+        description="Most bytes that a table or all members of a ZIP unpack to; 16 times the file are read in any case",
+    )
 
 
 DEFAULT_LIMITS = Limits()

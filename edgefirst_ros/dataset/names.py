@@ -220,15 +220,20 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     given = Path(os.path.abspath(text))
     candidates = [candidate for candidate in _candidates(given) if candidate.name]
     for candidate in candidates:
-        if os.path.isfile(candidate.container) if candidate.layout == "zip" else os.path.isdir(candidate.members):
+        if _is_file(candidate.container) if candidate.layout == "zip" else os.path.isdir(candidate.members):
             return candidate
     for candidate in candidates:  # tables that lost their container
-        if os.path.isfile(candidate.arrow) or os.path.isfile(candidate.frames):
+        if _is_file(candidate.arrow) or _is_file(candidate.frames):
             return candidate
     tried = dict.fromkeys(str(c.container if c.layout == "zip" else c.members) for c in candidates)
     unfinished = any(os.path.lexists(c.members_partial) for c in candidates)
     hint = f"; there is an unfinished one: edgefirst-ros recover {text} completes it" if unfinished else ""
     raise DatasetError(f"{text}: no dataset here; looked for {', '.join(tried)}{hint}")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether something is there that is no folder; what is no regular file is refused by name when it is opened."""
+    return os.path.lexists(path) and not os.path.isdir(path)
 
 
 def _candidates(given: Path) -> list[DatasetPaths]:

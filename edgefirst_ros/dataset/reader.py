@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
-from edgefirst_ros.dataset.storage.access import Container, open_container
+from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
@@ -58,17 +59,21 @@ class Dataset:
 
     Datasets of other tools open too: without frames or annotations, with other padding of the frame numbers, with
     NAME.parquet or NAME.json, with other types of columns.  Threads may share a Dataset, and it can be pickled.
-    Raises DatasetError naming file and member wherever something cannot be read.
+    Raises DatasetError naming file and member wherever something cannot be read, is a link or no regular file, overlaps
+    with another member, or unpacks to more than `limits` let it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.paths = find(path)
-        if not self.paths.members.exists():
+    def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.paths, self.limits = find(path), limits
+        if not os.path.lexists(self.paths.members):
             raise DatasetError(f"{self.paths.members}: not there; the tables alone are no dataset")
-        self.container: Container = open_container(self.paths.members)
+        self.container: Container = open_container(self.paths.members, limits)
+        if isinstance(self.container, Archive):
+            self.container.refuse_overlaps()
         found = annotation_path(self.paths.arrow)
-        self._annotation_file = open_annotations(found) if found else None
-        self._frames_file = TableFile(self.paths.frames) if self.paths.frames.exists() else None
+        self._annotation_file = open_annotations(found, limits) if found else None
+        there = os.path.lexists(self.paths.frames)
+        self._frames_file = TableFile(self.paths.frames, limits) if there else None
         self._members: dict[Key, dict[str, str]] = {}
         for name in self.container.names:
             member = member_of(name)
@@ -76,8 +81,9 @@ class Dataset:
                 self._members.setdefault(member[0], {}).setdefault(member[1], name)
         self._order = self._ordered()
 
-    def __reduce__(self) -> tuple[type[Dataset], tuple[Path]]:
-        return Dataset, (self.paths.container if self.paths.layout == "zip" else self.paths.folder,)
+    def __reduce__(self) -> tuple[partial[Dataset], tuple[Path]]:
+        path = self.paths.container if self.paths.layout == "zip" else self.paths.folder
+        return partial(Dataset, limits=self.limits), (path,)
 
     def __len__(self) -> int:
         """Samples that have at least one member."""

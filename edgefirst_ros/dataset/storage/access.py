@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import struct
 import zipfile
 import zlib
@@ -14,7 +13,10 @@ from typing import Protocol
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.storage.zipformat import LOCAL, LOCAL_MARK
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.dataset.storage.opening import check_kind, open_file, open_folder
+from edgefirst_ros.dataset.storage.zipformat import LOCAL, LOCAL_MARK, UTF8
 from edgefirst_ros.errors import DatasetError
 
 LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one
@@ -42,20 +44,20 @@ class Container(Protocol):
         """At most `size` bytes a member begins with, not checked. Raises DatasetError."""
 
 
-def open_container(path: Path) -> Container:
+def open_container(path: Path, limits: Limits = DEFAULT_LIMITS) -> Container:
     """The ZIP or folder at `path`. Raises DatasetError."""
-    return Folder(path) if path.is_dir() else Archive(path)
+    return Folder(path) if path.is_dir() else Archive(path, limits)
 
 
 class Archive:
-    """A ZIP, indexed once; members are read with `pread`, so threads can share it, and it can be pickled."""
+    """A ZIP, indexed once; members are read with `pread`, so threads can share it, and it can be pickled.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except (OSError, ValueError) as error:
-            raise DatasetError(f"{path}: cannot be opened: {error}") from error
+    Raises DatasetError, also where the members together unpack to more than `limits` let them.
+    """
+
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.path, self._limits = path, limits
+        self._fd = open_file(path)
         try:
             with os.fdopen(os.dup(self._fd), "rb") as handle, zipfile.ZipFile(handle) as archive:
                 everything = archive.infolist()
@@ -68,9 +70,10 @@ class Archive:
         self.file_size = os.fstat(self._fd).st_size
         self.names = [entry.filename for entry in self.entries]
         self._index = dict(zip(self.names, self.entries, strict=True))
+        Budget(path, self.file_size, limits).take(unpacked=sum(entry.file_size for entry in everything))
 
-    def __reduce__(self) -> tuple[type[Archive], tuple[Path]]:
-        return Archive, (self.path,)
+    def __reduce__(self) -> tuple[type[Archive], tuple[Path, Limits]]:
+        return Archive, (self.path, self._limits)
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):
@@ -109,6 +112,20 @@ class Archive:
             raise DatasetError(f"{place}: CRC is {crc:08x}, must be {entry.CRC:08x}")
         return data
 
+    def refuse_overlaps(self) -> None:
+        """Raise DatasetError where the bytes of two members overlap: one of them is not what it says."""
+        end, last = 0, ""
+        for entry in sorted([*self.entries, *self.folders], key=lambda item: item.header_offset):
+            if entry.header_offset < end:
+                raise DatasetError(
+                    f"{self.path}: {entry.filename!r} begins at {entry.header_offset} within {last!r}, which ends at "
+                    f"{end} or later; see edgefirst-ros validate"
+                )
+            # The least that it takes: the extra field of its local header may be longer than none.
+            end, last = entry.header_offset + LOCAL.size + _name_size(entry) + entry.compress_size, entry.filename
+        if end > self.directory_start:
+            raise DatasetError(f"{self.path}: {last!r} reaches to {end}, into the directory at {self.directory_start}")
+
     def damaged(self) -> Iterator[tuple[zipfile.ZipInfo, str]]:
         """The members that cannot be read whole, and why."""
         for entry in self.entries:
@@ -137,6 +154,10 @@ class Archive:
             raise DatasetError(f"{self.path}: has no member {name!r}") from None
 
 
+def _name_size(entry: zipfile.ZipInfo) -> int:
+    return len(entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437"))
+
+
 def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
     if entry.flag_bits & 1:
         raise DatasetError("is encrypted")
@@ -155,15 +176,23 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
 
 
 class Folder:
-    """Members as files: FOLDER/SEQUENCE/FILE."""
+    """Members as files: FOLDER/SEQUENCE/FILE. Raises DatasetError where one is a link, a pipe or a device."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._root = open_folder(path)
         try:
-            self._sizes = dict(_files(path, ""))
+            self._sizes = dict(_files(path, self._root, ""))
         except OSError as error:
             raise DatasetError(f"{path}: cannot be listed: {error}") from error
         self.names = list(self._sizes)
+
+    def __reduce__(self) -> tuple[type[Folder], tuple[Path]]:
+        return Folder, (self.path,)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_root"):
+            os.close(self._root)
 
     def size(self, name: str) -> int:
         """Bytes of a member."""
@@ -182,22 +211,33 @@ class Folder:
 
     def head(self, name: str, size: int) -> bytes:
         """At most `size` bytes a member begins with. Raises DatasetError."""
+        self.size(name)
+        folder, _, file = name.rpartition("/")
+        within = open_folder(self.path / folder, name=folder, within=self._root) if folder else self._root
         try:
-            with open(self.path / name, "rb") as handle:
+            with os.fdopen(open_file(self.path / name, name=file, within=within), "rb") as handle:
                 return handle.read(size)
         except OSError as error:
             raise DatasetError(f"{self.path}: {name!r}: {error}") from error
+        finally:
+            if folder:
+                os.close(within)
 
 
-def _files(path: Path, prefix: str) -> list[tuple[str, int]]:
-    """(name, size) of the regular files here and one level below, in order of name; devices are no members."""
+def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
+    """(name, size) of the files here and one level below, in order of name."""
     found: list[tuple[str, int]] = []
-    with os.scandir(path) as entries:
+    with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda item: item.name):
-            if entry.is_dir():
-                found += _files(path / entry.name, f"{entry.name}/") if not prefix else []
-            elif entry.is_file():
-                status = entry.stat()
-                if stat.S_ISREG(status.st_mode):
-                    found.append((prefix + entry.name, status.st_size))
+            if entry.is_dir(follow_symlinks=False):
+                if not prefix:
+                    below = open_folder(path / entry.name, name=entry.name, within=folder)
+                    try:
+                        found += _files(path / entry.name, below, f"{entry.name}/")
+                    finally:
+                        os.close(below)
+                continue
+            status = entry.stat(follow_symlinks=False)
+            check_kind(path / entry.name, status.st_mode)
+            found.append((prefix + entry.name, status.st_size))
     return found

@@ -3,13 +3,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.ipc
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.tables.expanded import expanded_bytes
+from edgefirst_ros.dataset.tables.ipc_sizes import count_batches
+from edgefirst_ros.dataset.tables.parquet_sizes import count_pages
 from edgefirst_ros.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -23,28 +30,27 @@ ROWS = 65536
 class TableFile:
     """An open table: `schema` (Arrow, without metadata), `metadata` (text by key), rows batch by batch.
 
-    Raises DatasetError where the file is no table, or its rows are broken.
+    The file is read, never mapped: another process that cuts it gives an error, and no death. Raises DatasetError where
+    the file is no table, a link or no regular file, its rows are broken, or it states that it unpacks to more than
+    `limits` let it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path = path
         self._checked = False
+        self._limits = limits
+        self._at_once = ROWS
+        handle = os.fdopen(open_file(path), "rb")
         try:
-            with path.open("rb") as handle:
-                start = handle.read(len(ARROW_MAGIC))
-            if start == ARROW_MAGIC:
-                self._file: Any = pa.ipc.open_file(pa.memory_map(str(path)))
-                self._parquet = False
+            start = handle.read(len(ARROW_MAGIC))
+            self._size = os.fstat(handle.fileno()).st_size
+            self._parquet = start != ARROW_MAGIC
+            if not self._parquet:
+                count_batches(handle.fileno(), self._size, self._budget())
+                self._file: Any = pa.ipc.open_file(handle)
                 schema = self._file.schema
             elif start.startswith(PARQUET_MAGIC):
-                from pyarrow.parquet import ParquetFile
-
-                self._file = ParquetFile(path)
-                self._parquet = True
-                # polars leaves the metadata of the file out of the Arrow schema that it stores in it
-                stored = dict(self._file.metadata.metadata or {})
-                stored.pop(b"ARROW:schema", None)
-                schema = self._file.schema_arrow.with_metadata(stored)
+                schema = self._open_parquet(handle)
             else:
                 stream = "; an Arrow IPC stream?" if start[:4] == b"\xff\xff\xff\xff" else ""
                 raise DatasetError(f"{path}: begins with {start!r}, expected {ARROW_MAGIC!r} (Arrow IPC file){stream}")
@@ -57,6 +63,21 @@ class TableFile:
             for key, value in (schema.metadata or {}).items()
         }
 
+    def _open_parquet(self, handle: BinaryIO) -> Any:
+        from pyarrow.parquet import ParquetFile
+
+        self._file = ParquetFile(handle)
+        budget = self._budget()
+        longest = count_pages(handle.fileno(), self._file.metadata, budget)
+        self._at_once = max(1, min(ROWS, budget.unpacked // max(1, longest)))
+        # polars leaves the metadata of the file out of the Arrow schema that it stores in it
+        stored = dict(self._file.metadata.metadata or {})
+        stored.pop(b"ARROW:schema", None)
+        return self._file.schema_arrow.with_metadata(stored)
+
+    def _budget(self) -> Budget:
+        return Budget(self.path, self._size, self._limits)
+
     @property
     def rows(self) -> int:
         """How many rows there are."""
@@ -66,10 +87,13 @@ class TableFile:
 
     def batches(self) -> Iterator[Any]:
         """The record batches, on the first pass checked whole: lengths, offsets, UTF-8 and dictionary indices."""
+        budget = self._budget()
         try:
             for batch in self._stored():
                 if not self._checked:
                     batch.validate(full=True)
+                    budget.take(rows=batch.num_rows, unpacked=sum(map(expanded_bytes, batch.columns)))
+                    budget.take(unpacked=batch.nbytes if self._parquet else 0)
                 yield batch
             self._checked = True
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -90,7 +114,7 @@ class TableFile:
 
     def _stored(self) -> Iterator[Any]:
         if self._parquet:
-            yield from self._file.iter_batches(ROWS)
+            yield from self._file.iter_batches(self._at_once)
         else:
             for number in range(self._file.num_record_batches):
                 yield self._file.get_batch(number)

@@ -50,7 +50,7 @@ class Subject:
 
     def __init__(self, paths: DatasetPaths) -> None:
         self.paths = paths
-        if not os.path.exists(paths.members):
+        if not os.path.lexists(paths.members):
             raise DatasetError(f"{paths.members}: not there; the tables alone are no dataset")
         self.container: Container = open_container(paths.members)
         self.members = [(name, member_of(name)) for name in self.container.names]
@@ -61,7 +61,7 @@ class Subject:
         self.table_faults: list[tuple[str, str]] = []
         found = annotation_path(paths.arrow)
         self.annotations = self._open(open_annotations, found) if found else None
-        self.frames = self._open(TableFile, paths.frames) if os.path.exists(paths.frames) else None
+        self.frames = self._open(TableFile, paths.frames) if os.path.lexists(paths.frames) else None
         self.rows = self._frame_rows()
         self.view: View | None = None
         """The member under the eyes of the member rules."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.dataset.tables.forms.flatten import Flattener
 from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.errors import DatasetError
@@ -30,16 +32,17 @@ BLANK = " \t\n\r"
 
 
 class NestedFile:
-    """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`; `bare`: a mere array.
+    """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`; `size` in bytes.
 
-    The text is read in pieces; what is kept are the columns. Raises DatasetError naming the sample that is wrong.
+    `bare`: a mere array. The text is read in pieces; what is kept are the columns. Raises DatasetError naming the sample that is wrong.
     """
 
     def __init__(self, path: Path, tally: Tally) -> None:
         self.path = path
         rows = Flattener(path, tally)
         try:
-            with path.open(encoding="utf-8-sig", newline="") as file, _without_collector():
+            with open(open_file(path), encoding="utf-8-sig", newline="") as file, _without_collector():
+                self.size = os.fstat(file.fileno()).st_size
                 document = _Document(file, rows)
                 document.read()
         except (OSError, ValueError, RecursionError) as error:

@@ -11,6 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
@@ -52,13 +53,19 @@ class Annotations:
     Boxes stay as `layout` and `normalised` say; `location` is [latitude, longitude], `pose` [yaw, pitch, roll].
     """
 
-    def __init__(self, path: Path, location_order: str | None = None, pose_order: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        location_order: str | None = None,
+        pose_order: str | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         _check_order(location_order, LOCATION_ORDERS, "location order")
         _check_order(pose_order, POSE_ORDERS, "pose order")
         self.path = path
         self.tally = Tally()
         self.nested = path.suffix.lower() == JSON_SUFFIX
-        self._file: Source = nested.NestedFile(path, self.tally) if self.nested else TableFile(path)
+        self._file: Source = nested.NestedFile(path, self.tally) if self.nested else TableFile(path, limits)
         self.metadata = dict(self._file.metadata)
         self.version = self._version()
         near = schema.nearest(self.version)
@@ -174,14 +181,19 @@ class Annotations:
         return array
 
 
-def read_annotations(path: Path | str, location_order: str | None = None, pose_order: str | None = None) -> Annotations:
+def read_annotations(
+    path: Path | str,
+    location_order: str | None = None,
+    pose_order: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Annotations:
     """Open NAME.arrow, NAME.parquet or NAME.json (the suffix .json says which it is; the others begin differently).
 
     `location_order` ("lat-lon", "lon-lat") and `pose_order` ("yaw-pitch-roll", "roll-pitch-yaw") state the orders in
     a file that differs from its version. Raises DatasetError for a file that holds no annotations, UsageError for an
     order that is none.
     """
-    return Annotations(Path(path), location_order, pose_order)
+    return Annotations(Path(path), location_order, pose_order, limits)
 
 
 def _check_order(said: str | None, known: Mapping[str, tuple[str, ...]], what: str) -> None:

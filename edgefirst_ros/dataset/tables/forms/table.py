@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.nested import LAYOUT, NestedFile
@@ -25,10 +27,13 @@ class NestedTable(TableFile):
     DatasetError as NestedFile does.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path = path
         self._checked = False
+        self._limits = limits
+        self._parquet = False
         self._nested = NestedFile(path, Tally())
+        self._size = self._nested.size
         there = {field.name: field.type for field in self._nested.schema}
         self.metadata = dict(self._nested.metadata)
         if not self._nested.bare or "mask" in there:
@@ -58,9 +63,9 @@ class NestedTable(TableFile):
 def annotation_path(arrow: Path) -> Path | None:
     """NAME.arrow, else NAME.parquet or NAME.json beside it; None where there is none of them."""
     paths = (arrow.with_name(arrow.name.removesuffix(SUFFIXES[0]) + suffix) for suffix in SUFFIXES)
-    return next((path for path in paths if path.exists()), None)
+    return next((path for path in paths if os.path.lexists(path)), None)
 
 
-def open_annotations(path: Path) -> TableFile:
+def open_annotations(path: Path, limits: Limits = DEFAULT_LIMITS) -> TableFile:
     """Annotations of any form as a table. Raises DatasetError when they are none."""
-    return NestedTable(path) if path.suffix == SUFFIXES[-1] else TableFile(path)
+    return NestedTable(path, limits) if path.suffix == SUFFIXES[-1] else TableFile(path, limits)
