@@ -70,7 +70,7 @@ class Archive:
         self.file_size = os.fstat(self._fd).st_size
         self.names = [entry.filename for entry in self.entries]
         self._index = dict(zip(self.names, self.entries, strict=True))
-        Budget(path, self.file_size, limits).take(unpacked=sum(entry.file_size for entry in everything))
+        Budget(path, self.file_size, limits).take(unpacked=sum(self._takes(entry) for entry in everything))
 
     def __reduce__(self) -> tuple[type[Archive], tuple[Path, Limits]]:
         return Archive, (self.path, self._limits)
@@ -111,6 +111,11 @@ class Archive:
         if crc != entry.CRC:
             raise DatasetError(f"{place}: CRC is {crc:08x}, must be {entry.CRC:08x}")
         return data
+
+    def _takes(self, entry: zipfile.ZipInfo) -> int:
+        """Bytes that it takes to read a member; none for one that is refused by its own sizes."""
+        most = _most_inflated(entry.compress_size) if entry.compress_type == DEFLATED else entry.compress_size
+        return entry.file_size if entry.compress_size <= self.file_size and entry.file_size <= most else 0
 
     def refuse_overlaps(self) -> None:
         """Raise DatasetError where the bytes of two members overlap: one of them is not what it says."""
@@ -154,6 +159,10 @@ class Archive:
             raise DatasetError(f"{self.path}: has no member {name!r}") from None
 
 
+def _most_inflated(packed: int) -> int:
+    return min(LARGEST_INFLATED, packed * DEFLATE_LIMIT)
+
+
 def _name_size(entry: zipfile.ZipInfo) -> int:
     return len(entry.orig_filename.encode("utf-8" if entry.flag_bits & UTF8 else "cp437"))
 
@@ -167,7 +176,7 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
         return packed
     if entry.compress_type != DEFLATED:
         raise DatasetError(f"packed by method {entry.compress_type}, expected stored (0) or deflated (8)")
-    if entry.file_size > min(LARGEST_INFLATED, len(packed) * DEFLATE_LIMIT):
+    if entry.file_size > _most_inflated(len(packed)):
         raise DatasetError(f"{len(packed)} bytes said to unpack to {entry.file_size}")
     data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.file_size + 1)
     if len(data) != entry.file_size:

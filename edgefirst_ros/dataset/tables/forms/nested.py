@@ -34,7 +34,8 @@ BLANK = " \t\n\r"
 class NestedFile:
     """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`; `size` in bytes.
 
-    `bare`: a mere array. The text is read in pieces; what is kept are the columns. Raises DatasetError naming the sample that is wrong.
+    `bare`: a mere array. The text is read in pieces; what is kept are the columns.
+    Raises DatasetError naming the sample that is wrong.
     """
 
     def __init__(self, path: Path, tally: Tally) -> None:
