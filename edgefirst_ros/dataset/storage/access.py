@@ -127,7 +127,9 @@ class Archive:
                     f"{end} or later; see edgefirst-ros validate"
                 )
             # The least that it takes: the extra field of its local header may be longer than none.
-            end, last = entry.header_offset + LOCAL.size + _name_size(entry) + entry.compress_size, entry.filename
+            stop = entry.header_offset + LOCAL.size + _name_size(entry) + entry.compress_size
+            if stop <= self.file_size:  # else it is refused by itself
+                end, last = stop, entry.filename
         if end > self.directory_start:
             raise DatasetError(f"{self.path}: {last!r} reaches to {end}, into the directory at {self.directory_start}")
 
