@@ -152,7 +152,7 @@ def test_calls_fail(runs, shim, layout, number):
     for at, reason in zip(range(1 + number, calls + 1, step), itertools.cycle(REASONS), strict=False):
         code = disk.convert(layout, log=os.fspath(disk.log), at=at, number=number, errno=reason)
         if code == 0:  # what failed was not needed: there was nothing to be removed, or another way was found
-            assert number == 1
+            assert sum(outcome == "refused" for outcome, _, _ in disk.calls()) <= 1  # a quick run makes fewer calls
             assert_begins_like(whole, disk.out, layout, len(whole[1][0]))
         else:
             judge(disk, code, whole, layout, committed(disk, whole, layout), os.strerror(reason))
