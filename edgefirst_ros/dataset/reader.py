@@ -6,7 +6,6 @@ Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schem
 
 from __future__ import annotations
 
-import io
 import json
 import operator
 import os
@@ -25,6 +24,7 @@ from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
 from edgefirst_ros.dataset.names import DatasetPaths, locate
+from edgefirst_ros.dataset.pictures import decode_image
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -39,11 +39,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HEIGHT = re.compile(rb"^HEIGHT\s+(\d+)", re.MULTILINE)
-MAX_PIXELS = 1 << 26
-"""Pictures of more pixels are refused (an 8K picture has 2**25)."""
-MAX_SCANNED = 1 << 30
-"""A JPEG of more pixels times scans is refused: a scan of a few bytes goes over all of them."""
-START_OF_SCAN = b"\xff\xda"
 
 
 class Position(NamedTuple):
@@ -323,28 +318,6 @@ def find(path: str | os.PathLike[str]) -> DatasetPaths:
         return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
     except OSError as error:
         raise DatasetError(f"{given}: cannot be looked at: {error}") from error
-
-
-def decode_image(data: bytes) -> NDArray[np.uint8]:
-    """(height, width, 3) uint8 RGB of a JPEG or PNG. Raises DatasetError."""
-    import simplejpeg
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
-            width, height = picture.size
-            if width * height > MAX_PIXELS:
-                raise DatasetError(f"{width} x {height} pixels, more than {MAX_PIXELS}")
-            if picture.format == "JPEG" and data.count(START_OF_SCAN) * width * height > MAX_SCANNED:
-                raise DatasetError(f"{data.count(START_OF_SCAN)} scans of {width} x {height} pixels")
-            if picture.format == "JPEG" and picture.mode in ("RGB", "L"):
-                pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, colorspace="RGB")
-                return pixels
-            return np.asarray(picture.convert("RGB"))
-    except DatasetError:
-        raise
-    except Exception as error:  # whatever the libraries raise on bad bytes
-        raise DatasetError(f"no readable picture: {error}") from error
 
 
 def parsed(text: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefirst_ros.dataset import reader
+from edgefirst_ros.dataset import pictures
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.cube import decode_cube
 
@@ -32,17 +32,17 @@ def test_a_profile_without_an_end_is_a_dataset_error():
     """Pillow looks behind the name of the profile without asking whether there is anything."""
     for body in (b"iCCP", b"iCCPname"):
         with pytest.raises(DatasetError):
-            reader.decode_image(png("RGB", body))
+            pictures.decode_image(png("RGB", body))
         with pytest.raises(DatasetError):
             decode_cube(png("I;16", body))
     assert decode_cube(png("I;16")).values.shape == (1, 3, 1, 4)
 
 
 def test_a_picture_of_too_many_pixels_is_refused(monkeypatch):
-    assert reader.decode_image(png("RGB")).shape == (3, 4, 3)
-    monkeypatch.setattr(reader, "MAX_PIXELS", 11)
+    assert pictures.decode_image(png("RGB")).shape == (3, 4, 3)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 11)
     with pytest.raises(DatasetError, match="4 x 3 pixels"):
-        reader.decode_image(png("RGB"))
+        pictures.decode_image(png("RGB"))
 
 
 def jpeg(side, scans):
@@ -57,9 +57,9 @@ def jpeg(side, scans):
 
 def test_many_scans_over_many_pixels_are_refused():
     """A few kilobytes that would keep a decoder busy for minutes; a comment may say what it likes."""
-    assert reader.decode_image(jpeg(16, 1)).shape == (16, 16, 3)
+    assert pictures.decode_image(jpeg(16, 1)).shape == (16, 16, 3)
     with pytest.raises(DatasetError, match="100 scans of 8000 x 8000 pixels"):
-        reader.decode_image(jpeg(8000, 100))
+        pictures.decode_image(jpeg(8000, 100))
     noted = jpeg(16, 1)
     comment = b"\xff\xfe" + struct.pack(">H", 2 + 20_000) + b"\xff\xda" * 10_000
-    assert reader.decode_image(noted[:2] + comment + noted[2:]).shape == (16, 16, 3)
+    assert pictures.decode_image(noted[:2] + comment + noted[2:]).shape == (16, 16, 3)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from edgefirst_ros.dataset.reader import MAX_PIXELS
+from edgefirst_ros.dataset.pictures import MAX_PIXELS
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.export.roverd.channels import STAMPS, FramesWriter, RawWriter, stored, write_json, write_meta
 from edgefirst_ros.export.roverd.clouds import TEXTS, CloudWriter, channelled, has_channels, read_cloud
