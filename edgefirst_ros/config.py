@@ -37,6 +37,15 @@ def _no_switch(value: Any) -> Any:
     return value
 
 
+def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a map as ROS parameters and the command line have it: train=0.8,val=0.2."""
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"expected {expected}, got {part!r}")
+        yield key.strip(), value.strip()
+
+
 Share = Annotated[float, BeforeValidator(_no_switch)]
 Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
 
@@ -165,7 +174,14 @@ class Settings(Model):
         le=3600,
         description="Samples nearer than this to a block of another group have no group, s",
     )
-    split_seed: int = Field(0, ge=0, description="Another seed gives another split")
+    stable: bool = Field(
+        False, description="A sequence's group by split depends on its name alone, and stays when others are added"
+    )
+    group: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Groups of sequences by name, such as test: night*; these take no part in split",
+        examples=["test=night*"],
+    )
     jobs: int = Field(
         0,
         ge=0,
@@ -198,38 +214,45 @@ class Settings(Model):
     @field_validator("split", mode="before")
     @classmethod
     def _shares_of_text(cls, value: Any) -> Any:
-        """ROS parameters and the command line have no maps: train=0.8,val=0.2."""
         if not isinstance(value, str):
             return value
         shares: dict[str, float] = {}
-        for part in filter(None, value.split(",")):
-            group, _, share = part.partition("=")
+        for group, share in _pairs(value, "GROUP=SHARE such as train=0.8"):
             try:
-                shares[group.strip()] = float(share)
+                shares[group] = float(share)
             except ValueError:
-                raise ValueError(f"expected GROUP=SHARE such as train=0.8, got {part!r}") from None
+                raise ValueError(f"expected a share such as {group}=0.8, got {share!r}") from None
         return shares
 
     @field_validator("label_map", mode="before")
     @classmethod
     def _names_of_text(cls, value: Any) -> Any:
-        """ROS parameters have no maps: car=vehicle,bus=vehicle."""
+        return dict(_pairs(value, "LABEL=NAME such as car=vehicle")) if isinstance(value, str) else value
+
+    @field_validator("group", mode="before")
+    @classmethod
+    def _globs_of_text(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {group: [globs] if isinstance(globs, str) else globs for group, globs in value.items()}
         if not isinstance(value, str):
             return value
-        names: dict[str, str] = {}
-        for part in filter(None, value.split(",")):
-            label, equals, name = part.partition("=")
-            if not equals:
-                raise ValueError(f"expected LABEL=NAME such as car=vehicle, got {part!r}")
-            names[label.strip()] = name.strip()
-        return names
+        found: dict[str, list[str]] = {}
+        for group, glob in _pairs(value, "GROUP=GLOB such as test=night*"):
+            found.setdefault(group, []).append(glob)
+        return found
+
+    @field_validator("split", "group")
+    @classmethod
+    def _group_names(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for group in value:
+            if not re.fullmatch(r"[\w.-]{1,64}", group):
+                raise ValueError(f"expected a group name of letters, digits, dots and dashes, got {group!r}")
+        return value
 
     @field_validator("split")
     @classmethod
     def _shares(cls, value: dict[str, float]) -> dict[str, float]:
         for group, share in value.items():
-            if not re.fullmatch(r"[\w.-]{1,64}", group):
-                raise ValueError(f"expected a group name of letters, digits, dots and dashes, got {group!r}")
             if not 0 < share <= 1:
                 raise ValueError(f"expected a share above 0, at most 1, for {group}, got {share}")
         if value and abs(sum(value.values()) - 1) > 1e-6:
@@ -245,6 +268,8 @@ class Settings(Model):
                 f"split_gap is {self.split_gap:g} and split_block {self.split_block:g}: no sample would have a group, "
                 "make the gap less than half of the block"
             )
+        if self.stable and not self.split:
+            raise ValueError("stable needs split: it says how the sequences are shared out")
         for key in self.require:
             name, value = streams.of_key(key).setting or ("", None)
             if name and getattr(self, name) != value:

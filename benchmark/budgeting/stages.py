@@ -122,7 +122,7 @@ def aligning(path, settings):
     def run(n):
         facts = SequenceFacts("drive", found.roles, found.base, found.calibration, Counts())
         usage = Usage(facts.counts, facts.roles)
-        frames = FrameBuilder(settings, facts, usage, lambda item: None, group_of=lambda _: None)
+        frames = FrameBuilder(settings, facts, usage, lambda item: None)
         for message in messages:
             if message.publish_time < START + n * 1_000_000_000:
                 frames.push(message)

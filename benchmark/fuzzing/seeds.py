@@ -46,7 +46,7 @@ YAML = (
     "/**:\n  ros__parameters:\n    rate: 2.5\n    require: [radar.cube]\n    limits: {picture_pixels: 1000000}\n",
     "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b]\nrate: *c\n",
     "rate: !!python/object/apply:os.system ['true']\nsplit: !!set {a, b}\njobs: !!int '0b1010'\n",
-    "base: &base {rate: 1.0}\n<<: *base\nsplit_seed: 190:20:30\nschema_version: 2026.10\ntolerance: .inf\n",
+    "base: &base {rate: 1.0}\n<<: *base\njpeg_quality: 190:20:30\nschema_version: 2026.10\ntolerance: .inf\n",
     "? [complex, key]\n: value\nstreams: !!omap [a: 1]\nreference_topic: !!binary aGVsbG8=\ngps_topic: 2001-12-14\n",
 )
 

@@ -21,9 +21,10 @@ from edgefirst_ros.cli import (
     recover,
     replay,
     restore,
+    split,
     validate,
 )
-from edgefirst_ros.cli.options import SettingsCommand
+from edgefirst_ros.cli.options import GroupCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.cli.text import say
 from edgefirst_ros.errors import TRACEBACK
@@ -40,7 +41,8 @@ app.command("convert", cls=SettingsCommand)(convert.convert)
 app.command("info")(info.info)
 app.command("migrate")(migrate.migrate)
 app.command("recover")(recover.recover)
-app.command("merge")(merge.merge)
+app.command("merge", cls=GroupCommand)(merge.merge)
+app.command("split", cls=GroupCommand)(split.split)
 app.command("validate")(validate.validate)
 app.command("export")(export.export)
 app.command("import")(restore.restore)

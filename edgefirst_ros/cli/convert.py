@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgefirst_ros import streams
+from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
@@ -68,11 +68,10 @@ def convert(
         )
         raise typer.Exit(130) from None
     outcome.notes[:0] = notes
-    groups = _groups(outcome, settings.split)
     if as_json:
-        say(json.dumps(_as_json(outcome) | {"groups": groups}, indent=1))
+        say(json.dumps(_as_json(outcome), indent=1))
     else:
-        print_outcome(outcome, groups)
+        print_outcome(outcome)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -94,6 +93,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "counts": outcome.counts.plain(),
         "samples_with": _present(outcome),
         "skew_ms": {sensor: _skew(values) for sensor, values in outcome.skews.items()},
+        "groups": {} if outcome.groups is None else outcome.groups.plain,
         "notes": outcome.notes,
         "duration_s": outcome.duration,
         "seconds": outcome.seconds,
@@ -114,22 +114,7 @@ def _present(outcome: Outcome) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _groups(outcome: Outcome, shares: Mapping[str, float]) -> dict[str, int]:
-    """How many samples each group of a split has, also when it has none."""
-    if not shares:
-        return {}
-    import polars as pl
-
-    from edgefirst_ros.cli.info import samples_by_group
-    from edgefirst_ros.dataset.tables.arrow_file import TableFile
-
-    if "group" not in TableFile(outcome.paths.arrow).schema.names:
-        return dict.fromkeys(shares, 0)
-    rows = pl.read_ipc(outcome.paths.arrow, columns=["name", "frame", "group"])
-    return dict.fromkeys(shares, 0) | samples_by_group(rows)
-
-
-def print_outcome(outcome: Outcome, groups: Mapping[str, int] | None = None) -> None:
+def print_outcome(outcome: Outcome) -> None:
     """Say what became of a conversion."""
     rows = []
     for topic, count in sorted(outcome.counts.topics.items()):
@@ -146,9 +131,9 @@ def print_outcome(outcome: Outcome, groups: Mapping[str, int] | None = None) -> 
     skews = {sensor: [f"{v:.1f}" for v in _skew(values).values()] for sensor, values in outcome.skews.items()}
     present = [(name, str(number), *skews.get(name, [""] * 3)) for name, number in _present(outcome).items()]
     table(("samples with", "number", "skew, ms: p50", "p95", "max"), present)
-    if groups:
+    if outcome.groups is not None:
         say("")
-        table(("group", "samples"), [(name, str(number)) for name, number in groups.items()])
+        print_groups(outcome.groups)
     say("")
     bases = sorted({base["base"] for base in outcome.time_bases.values()})
     say(f"time base: {', '.join(bases)}")

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefirst_ros.cli.groups import print_groups, rule_of
 from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.options import SET_GROUPING
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def merge(
+    context: typer.Context,
     datasets: Annotated[
         list[Path],
         typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each."),
@@ -30,18 +33,21 @@ def merge(
     layout: Annotated[
         str, typer.Option(metavar="zip|directory", help="One ZIP, or the same members as files.")
     ] = "zip",
+    assignments: Annotated[list[str] | None, SET_GROUPING] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Merge datasets to one.
 
-    Members stay as they are, tables are joined, labels united.
+    Members stay as they are, tables are joined, labels united. Samples keep their groups, unless --split or --group
+    gives new ones.
 
     Exit codes: 0 all there, 1 nothing written, 2 wrong usage (sequences of one name without --rename, too), 3 something
     could not be taken over (the notes say what).
     """
     from edgefirst_ros.dataset.merge import merge as run
 
+    rule = rule_of(context, assignments or ())
     with explained(*datasets), progress(quiet=as_json) as report:
         merged = run(
             datasets,
@@ -50,6 +56,7 @@ def merge(
             rename=rename,
             layout=layout,  # type: ignore[arg-type]  # the writer names those it knows
             overwrite=overwrite,
+            group_rule=rule,
             progress=report,
         )
     if as_json:
@@ -66,6 +73,7 @@ def _as_json(merged: Merged) -> dict[str, Any]:
         "frames": str(merged.paths.frames),
         "samples": merged.samples,
         "sequences": merged.sequences,
+        "groups": {} if merged.groups is None else merged.groups.plain,
         "notes": merged.notes,
         "loss": merged.loss,
         "exit_code": merged.exit_code,
@@ -77,6 +85,9 @@ def _print(merged: Merged) -> None:
     for dataset, sequences in merged.sequences.items():
         for old, new in sequences.items():
             say(f"{dataset}: {old}" + (f" is now {new}" if new != old else ""))
+    if merged.groups is not None:
+        say("")
+        print_groups(merged.groups)
     for note in merged.notes:
         say(f"note: {note}")
     if merged.loss:

@@ -7,9 +7,9 @@ The model is imported when the verb runs or is asked for help, not for the list 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
 import typer.main
@@ -25,6 +25,8 @@ class Option(NamedTuple):
     """None: the choices."""
     name: str | None = None
     """None: that of the setting."""
+    repeated: bool = False
+    """True if it may be given several times."""
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -37,23 +39,31 @@ OPTIONS: Mapping[str, Option] = {
     "tolerance": Option("S"),
     "time_base": Option(),
     "split": Option("train=0.8,val=0.2"),
+    "group": Option("NAME=GLOB", repeated=True),
+    "stable": Option(),
     "reference_topic": Option("T"),
     "radar_fields": Option(),
     "jobs": Option("N"),
 }
 """The settings with an option of their own; every other one is given by --set NAME=VALUE."""
 SET = typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as streams.radar.cube.tolerance=0.05.")
-CHOSEN = "edgefirst_ros.settings"
+SET_GROUPING = typer.Option("--set", metavar="NAME=VALUE", help="split_block or split_gap, s.")
+CHOSEN, SETTABLE = "edgefirst_ros.settings", "edgefirst_ros.settable"
 
 
 class SettingsCommand(TyperCommand):
-    """A verb that has the options of the settings besides its own, behind `--config`."""
+    """A verb that has the options of the settings besides its own, before `--set`."""
+
+    options: ClassVar[Sequence[str]] = tuple(OPTIONS)
+    """Settings with an option of their own."""
+    settable: ClassVar[Collection[str] | None] = None
+    """Settings that the verb has use for; None: all."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its own parameters and those of the settings."""
         own = super().get_params(ctx)
-        place = [parameter.name for parameter in own].index("config") + 1
-        return [*own[:place], *_parameters(), *own[place:]]
+        place = [parameter.name for parameter in own].index("assignments")
+        return [*own[:place], *(one for one in _parameters() if one.name in self.options), *own[place:]]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As usual; of an unknown option that is a setting, say how to give it."""
@@ -62,14 +72,22 @@ class SettingsCommand(TyperCommand):
         except Exception as error:
             given = str(getattr(error, "option_name", ""))
             name = given.lstrip("-").replace("-", "_")
-            if type(error).__name__ == "NoSuchOption" and (setting := _setting(name)):
+            if type(error).__name__ == "NoSuchOption" and (setting := _setting(name, self.settable)):
                 raise UsageError(f"no option {given}, but a setting has that name: --set {setting}=...") from None
             raise
 
     def invoke(self, ctx: Any) -> Any:
         """Call the verb without the settings; it gets them by `texts_of`."""
-        ctx.meta[CHOSEN] = {name: ctx.params.pop(name) for name in OPTIONS}
+        ctx.meta[CHOSEN] = {name: ctx.params.pop(name) for name in self.options}
+        ctx.meta[SETTABLE] = self.settable
         return super().invoke(ctx)
+
+
+class GroupCommand(SettingsCommand):
+    """A verb that gives samples their groups."""
+
+    options = ("split", "group", "stable")
+    settable = (*options, "split_block", "split_gap")
 
 
 def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, str]:
@@ -77,15 +95,19 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
 
     Raises UsageError where one is no NAME=VALUE, or has an option beside it.
     """
-    chosen: Mapping[str, str | bool | None] = context.meta[CHOSEN]
+    chosen: Mapping[str, str | bool | Sequence[str] | None] = context.meta[CHOSEN]
     texts = {
-        name: "true" if value is True else str(value) for name, value in chosen.items() if value not in (None, False)
+        name: "true" if value is True else value if isinstance(value, str) else ",".join(value)
+        for name, value in chosen.items()
+        if value or value == ""
     }
     own = dict(texts)
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
+        if context.meta[SETTABLE] is not None and name not in context.meta[SETTABLE]:
+            raise UsageError(f"--set: expected one of {', '.join(context.meta[SETTABLE])}, got {name!r}")
         if name in own:
             raise UsageError(f"{_flag(name)} and --set {name} exclude each other: give one of them")
         texts[name] = text
@@ -96,12 +118,12 @@ def _flag(name: str) -> str:
     return OPTIONS[name].name or f"--{name.replace('_', '-')}"
 
 
-def _setting(name: str) -> str | None:
+def _setting(name: str, settable: Collection[str] | None) -> str | None:
     """The setting of a name; of one that has settings in it, the first of them."""
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config_file import setting_fields
 
-    known = setting_fields(Settings)
+    known = [one for one in setting_fields(Settings) if settable is None or one in settable]
     return name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
 
 
@@ -120,7 +142,7 @@ def _parameters() -> Sequence[Any]:
         metavar = option.metavar or "|".join(field.schema.get("enum", ())) or None
         switch = field.type is bool
         given = typer.Option(_flag(name), metavar=metavar, help=f"{field.schema['description']}{shown}.")
-        kind = Annotated[bool if switch else str | None, given]  # type: ignore[valid-type]
+        kind = Annotated[bool if switch else list[str] | None if option.repeated else str | None, given]  # type: ignore[valid-type]
         made.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=kind)
         )

@@ -16,6 +16,8 @@ from typing import Any
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.group_counts import GroupCounts
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.merge_labels import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
@@ -46,6 +48,8 @@ class Merged:
     notes: list[str] = field(default_factory=list)
     """What the user should know."""
     loss: bool = False
+    groups: GroupCounts | None = None
+    """What each group has; None where samples keep those they had."""
 
     @property
     def exit_code(self) -> int:
@@ -61,19 +65,23 @@ def merge(
     rename: bool = False,
     layout: Layout = "zip",
     overwrite: bool = False,
+    group_rule: GroupRule | None = None,
     progress: Progress | None = None,
 ) -> Merged:
     """Merge datasets, of either layout, to one in the folder `out`, called `name` (by default as the folder).
 
     Members keep their bytes, and in a ZIP those that are deflated stay so; their checksums are compared. With `rename`
     sequences whose name is taken get another one, and with it their pictures' EXIF. Rows get the newest schema version
-    there is. Raises DatasetError or UsageError; then nothing is left of it.
+    there is. With `group_rule` all samples get new groups, by the names that sequences have in the merged dataset.
+    Raises DatasetError or UsageError; then nothing is left of it.
     """
     if not datasets:
         raise UsageError("no dataset is given")
     name = check_name(name) if name is not None else safe_name(Path(os.path.abspath(out)).name)
     opened = [Dataset(path) for path in datasets]
     parts = [Part(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)]
+    if group_rule is not None:
+        group_rule.check([new for part in parts for new in part.sequences.values()])
     notes: list[str] = []
     labels = unite_labels(parts)
     if any(part.indices for part in parts):
@@ -90,6 +98,7 @@ def merge(
         companions=companions,
         overwrite=overwrite,
         describe=lambda: {**metadata, "labels": labels},
+        group_rule=group_rule,
     )
     total, lost = sum(map(len, opened)), sum(part.lost for part in parts)
     with writer, ExitStack() as failing:
@@ -109,9 +118,10 @@ def merge(
             raise DatasetError("the datasets have no samples with rows of frames, nothing is written")
         failing.pop_all()  # from here on all is there, and can be completed later
         paths = writer.finish(metadata, labels, categories)
-    notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes]
+    groups = None if group_rule is None else GroupCounts.of([paths], group_rule.names)
+    notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes, *(groups.notes if groups else ())]
     sequences = {os.fspath(part.dataset.paths.container): dict(part.sequences) for part in parts}
-    return Merged(paths, writer.samples, sequences, notes, bool(lost))
+    return Merged(paths, writer.samples, sequences, notes, bool(lost), groups)
 
 
 # ---- names ---------------------------------------------------------------------------------------

@@ -1,51 +1,139 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of samples, such as train and val: by sequence, or by blocks of time in a single one."""
+"""Groups, such as train and val, by their shares: of whole sequences, or of blocks of time.
+
+Source: dataset.md 10, "Groups".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from fractions import Fraction
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Literal, NamedTuple
 
-GOLDEN = Fraction("0.6180339887498948482")
-GroupOf = Callable[[int], str | None]
-"""Gives the group of a stamp in ns."""
+
+class Kind(NamedTuple):
+    """What is counted: samples, samples that have a sensor, rows of a label."""
+
+    what: Literal["samples", "sensor", "label"]
+    name: str = ""
 
 
-class Splitter:
-    """Gives each block of samples a group.
+SAMPLES = Kind("samples")
+Tally = Mapping[Kind, int]
+MOST_TRIES = 50_000
+"""Moves and exchanges that are tried to improve a first assignment; with thousands of units that one is near enough."""
+NOISE = 1e-9
+"""What rounding may do to parts of the whole."""
 
-    Blocks follow one another along the golden ratio, so that any number of them comes as near to the shares as
-    whole blocks can, without knowing how many there will be. Another seed gives another split.
+
+def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[str, str]:
+    """Return the group of each unit (a sequence, a block of time), whatever the order of `tallies`.
+
+    The `shares` add up to 1. Largest first, each unit goes to the group that is furthest from its share, counted over
+    samples, sensors and labels. No group's samples differ from its share by more than the largest unit, and none stays
+    empty while there are as many units as groups. Equal on every processor and version of Python.
     """
-
-    def __init__(self, shares: Mapping[str, float], block: int, seed: int) -> None:
-        """`shares` add up to 1; `block` is the length of a block of time in ns."""
-        self._shares = dict(shares)
-        self._block = block
-        self._offset = Fraction(seed) * Fraction("0.7548776662466927600")  # another irrational, so that seeds differ
-
-    def of_number(self, number: int) -> str | None:
-        """Group of the block (or sequence) with a number; None without shares."""
-        place = float((self._offset + number * GOLDEN) % 1)
-        for group, share in self._shares.items():
-            if place < share:
-                return group
-            place -= share
-        return next(reversed(self._shares), None)
-
-    def of_time(self, stamp: int) -> str | None:
-        """Group of the block of time that holds a stamp, ns since the epoch."""
-        return self.of_number(stamp // self._block) if self._shares else None
+    names = sorted(shares, key=lambda group: (-shares[group], group))
+    balance = _Balance(tallies, {group: shares[group] for group in names})
+    units = sorted(tallies, key=lambda unit: (-balance.size(unit), unit))
+    for number, unit in enumerate(units):
+        balance.put(unit, balance.choose(unit, len(units) - number))
+    balance.refine(units)
+    return dict(balance.group_of)
 
 
-def guarded(group_of: GroupOf, gap: int) -> GroupOf:
-    """The same groups, but none for stamps nearer than `gap` ns to another one; `gap` is less than half a block.
+def stable_group(sequence: str, shares: Mapping[str, float]) -> str:
+    """Return the group of a sequence by the hash of its name alone: it stays, whatever other sequences there are."""
+    place = int.from_bytes(hashlib.sha256(sequence.encode()).digest()[:8], "big") / 2**64
+    for group, share in shares.items():
+        if place < share:
+            return group
+        place -= share
+    return [*shares][-1]
 
-    Neighbouring samples are next to equal: where one was trained with, the other is no test.
-    """
 
-    def group(stamp: int) -> str | None:
-        own = group_of(stamp)
-        return own if own == group_of(stamp - gap) == group_of(stamp + gap) else None
+class _Balance:
+    """What each group lacks of its share, in parts of what there is of each kind."""
 
-    return group if gap else group_of
+    def __init__(self, tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> None:
+        totals: Counter[Kind] = Counter()
+        for tally in tallies.values():
+            totals.update(tally)
+        kinds = sorted((kind for kind in totals if totals[kind]), key=lambda kind: (kind != SAMPLES, kind))
+        self._parts = {unit: [tally.get(kind, 0) / totals[kind] for kind in kinds] for unit, tally in tallies.items()}
+        self._shares = shares
+        self._lack = {group: [share] * len(kinds) for group, share in shares.items()}
+        """Of each group and kind, samples first."""
+        self._units = dict.fromkeys(shares, 0)
+        self._largest = max((parts[0] for parts in self._parts.values() if parts), default=0.0) + NOISE
+        self.group_of: dict[str, str] = {}
+
+    def size(self, unit: str) -> float:
+        """Return how large a unit is: the mean of its parts of each kind."""
+        parts = self._parts[unit]
+        return fsum(parts) / len(parts) if parts else 0.0
+
+    def put(self, unit: str, group: str) -> None:
+        """Give a unit to a group, taking it from the one that has it."""
+        before = self.group_of.get(unit)
+        if before is not None:
+            self._units[before] -= 1
+            self._lack[before] = [lack + part for lack, part in zip(self._lack[before], self._parts[unit], strict=True)]
+        self._units[group] += 1
+        self._lack[group] = [lack - part for lack, part in zip(self._lack[group], self._parts[unit], strict=True)]
+        self.group_of[unit] = group
+
+    def choose(self, unit: str, left: int) -> str:
+        """Return the group for a unit, where `left` are still to be given, it included."""
+        parts = self._parts[unit]
+        groups = [group for group, units in self._units.items() if not units]
+        if left > len(groups):  # else every one of them is needed where there is none yet
+            groups = list(self._units)
+        if not parts:
+            return groups[0]
+        roomy = [group for group in groups if self._lack[group][0] >= parts[0] - NOISE]
+        if roomy:
+            return max(roomy, key=lambda group: self._gain(group, parts))
+        return max(groups, key=lambda group: self._lack[group][0])
+
+    def _gain(self, group: str, parts: Sequence[float]) -> float:
+        """By how much parts bring a group nearer to its share: the squares of what it lacks, relative to the share."""
+        nearer = fsum(part * (2 * lack - part) for lack, part in zip(self._lack[group], parts, strict=True))
+        return nearer / self._shares[group]
+
+    def refine(self, units: Sequence[str]) -> None:
+        """Move and exchange units while that brings the groups nearer to their shares."""
+        tries, better = 0, True
+        while better:
+            better = False
+            for one, other in itertools.combinations((None, *units), 2):
+                tries += 1
+                if tries > MOST_TRIES:
+                    return
+                if other is not None and self._improve(one, other):
+                    better = True
+
+    def _improve(self, one: str | None, other: str) -> bool:
+        """Exchange two units, or move one to the group that gains most, where that is for the better."""
+        home, parts = self.group_of[other], self._parts[other]
+        if one is None:
+            away = [group for group in self._units if group != home]
+            if not away or self._units[home] == 1:
+                return False
+            group = max(away, key=lambda group: self._gain(group, parts))
+        else:
+            group = self.group_of[one]
+            parts = [b - a for a, b in zip(self._parts[one], parts, strict=True)]
+        if group == home or not parts:
+            return False
+        gain = self._gain(group, parts) + self._gain(home, [-part for part in parts])
+        samples = self._lack[group][0] - parts[0], self._lack[home][0] + parts[0]
+        if gain <= NOISE or any(abs(lack) > self._largest for lack in samples):
+            return False
+        self.put(other, group)
+        if one is not None:
+            self.put(one, home)
+        return True

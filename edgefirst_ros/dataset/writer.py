@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
 from edgefirst_ros.dataset.pace import CommitPace
 from edgefirst_ros.dataset.publish import create_members, place, refuse_existing, remove_if_possible, remove_unfinished
@@ -23,7 +24,7 @@ from edgefirst_ros.dataset.storage.lock import give_back
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.journal import Row, read_journal
 from edgefirst_ros.dataset.tables.rowlog import RowLog
-from edgefirst_ros.dataset.tables.rows import RowJournals
+from edgefirst_ros.dataset.tables.rows import GROUPING, RowJournals
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class _Options:
     overwrite: bool
     fsync: bool
     describe: Describe
+    group_rule: GroupRule | None
 
 
 class _Earlier:
@@ -93,7 +95,7 @@ class Sample:
     annotations: Sequence[Mapping[str, object]] = ()
     """One row of NAME.arrow each; none: one row without label and geometry."""
     common: Mapping[str, object] = field(default_factory=dict)
-    """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll], group."""
+    """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll]."""
 
 
 class DatasetWriter:
@@ -120,13 +122,15 @@ class DatasetWriter:
         fsync: bool = False,
         flush_interval: float = 1.0,
         describe: Describe | None = None,
+        group_rule: GroupRule | None = None,
         unfinished: UnfinishedDataset | None = None,
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
         `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
-        `topics`), for the case that it is never finished. `unfinished`: a dataset to go on with; the
-        samples it has must be written again, and only those behind them reach the disk.
+        `topics`), for the case that it is never finished. `group_rule`: gives all samples their groups when the tables
+        are sealed; without it rows keep theirs. `unfinished`: a dataset to go on with; the samples it has must be
+        written again, and only those behind them reach the disk.
         """
         if layout not in ("zip", "directory"):
             raise UsageError(f"layout {layout!r}; known are zip, directory")
@@ -139,7 +143,7 @@ class DatasetWriter:
         self.samples = 0
         self.committed = 0
         """Samples that survive the end of the process, and with `fsync` a power cut."""
-        self._options = _Options(schema, overwrite, fsync, describe or dict)
+        self._options = _Options(schema, overwrite, fsync, describe or dict, group_rule)
         self._pace = CommitPace(flush_interval)
         self._earlier: _Earlier | None = None
         columns = schemas.frames_columns(companions)
@@ -255,7 +259,9 @@ class DatasetWriter:
     def _commit(self, size: int) -> None:
         """Hand over the rows, the container being `size` bytes long."""
         options = self._options
-        self._rows.commit(size, {**options.describe(), "schema_version": options.schema}, sync=options.fsync)
+        own = {"schema_version": options.schema}
+        grouping = {} if options.group_rule is None else {GROUPING: options.group_rule.plain}
+        self._rows.commit(size, {**options.describe(), **own, **grouping}, sync=options.fsync)
         tables = self._rows.bytes
         self._reserve.hold(tables + tables // 4 + self._members.closing_bytes)
 
@@ -286,7 +292,8 @@ class DatasetWriter:
             self._members.flush(sync=False)  # is it still there?
             self._reserve.release()
             self._log.close()
-            self._rows.seal(self._options.schema, frames_metadata, labels, category_metadata)
+            options = self._options
+            self._rows.seal(options.schema, frames_metadata, labels, category_metadata, options.group_rule)
             self._members.close()
             if self._earlier is None:
                 refuse_existing(paths, overwrite=self._options.overwrite)

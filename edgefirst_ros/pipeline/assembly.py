@@ -31,8 +31,6 @@ def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) ->
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
     _add_navigation(frame, row, common)
-    if frame.group is not None:
-        common["group"] = frame.group
     if frame.own is not None and frame.own[1].encoded is not None:
         members.append((streams.of_key(frame.own[0]).kind, frame.own[1].encoded.result()))
     for sensor, (stamp, message) in frame.companions.items():

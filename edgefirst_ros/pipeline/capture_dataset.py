@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
+from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
-from edgefirst_ros.dataset.split import Splitter
 from edgefirst_ros.errors import describe_error
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
@@ -67,10 +66,7 @@ class CaptureDataset:
         facts = SequenceFacts(sequence, roles, base, calibration, self._counts)
         self._facts.begin(facts)
         self._writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._facts.describe, live=live)
-        splitter = Splitter(settings.split, nanoseconds(settings.split_block), settings.split_seed)
-        self._output = SequenceOutput(
-            settings, facts, self._writer, group_of=splitter.of_time, numbered=True, start_lag=start_lag
-        )
+        self._output = SequenceOutput(settings, facts, self._writer, numbered=True, start_lag=start_lag)
 
     @property
     def samples(self) -> int:

@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.config import SECOND, Settings, nanoseconds
+from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.group_counts import GroupCounts
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.split import GroupOf, Splitter
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
@@ -47,6 +48,8 @@ class Outcome:
     """Length of the recordings, s."""
     seconds: float
     """Time the conversion took, s."""
+    groups: GroupCounts | None = None
+    """What each group has; None where samples were given none."""
 
     @property
     def exit_code(self) -> int:
@@ -83,6 +86,9 @@ def convert(
     elif options or config is not None:
         raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
     sequences = _sequences(paths)
+    rule = GroupRule.of(settings)
+    if rule is not None:
+        rule.check(sequences)
     name = check_name(name) if name is not None else _default_name(sequences, Path(out))
     if resume and overwrite:
         raise UsageError("resume and overwrite exclude each other: choose one of them")
@@ -127,8 +133,6 @@ class _Run:
         self._loss = False
         self._duration = 0.0
         self._refused: StorageError | None = None
-        shares = settings.split
-        self._splitter = Splitter(shares, nanoseconds(settings.split_block), settings.split_seed)
 
     def recording(self, path: Path, sequence: str) -> None:
         """Convert one recording; with several, one that cannot be used is a loss and no error."""
@@ -196,7 +200,6 @@ class _Run:
             self._settings,
             facts,
             writer,
-            group_of=self._group_of(),
             overlapping=found.overlapping,
             preceded=found.preceded,
             numbered=found.numbered,
@@ -217,11 +220,6 @@ class _Run:
             self._skews.setdefault(sensor, Skews()).merge(skews)
         self._duration += (found.span[1] - found.span[0]) / SECOND
 
-    def _group_of(self) -> GroupOf:
-        """Groups by sequence where there are several, else by blocks of time."""
-        number = self._number
-        return self._splitter.of_time if self._total == 1 else lambda _: self._splitter.of_number(number)
-
     def finish(self) -> Outcome:
         """Complete the dataset."""
         writer = self._writer
@@ -230,6 +228,7 @@ class _Run:
         if self._refused is not None:
             self._notes.append(f"ends early: {self._refused}")
         paths = writer.finish(self._facts.metadata(), self._facts.labels)
+        groups = _count_groups(paths, self._settings, self._notes)
         return Outcome(
             paths,
             writer.samples,
@@ -240,6 +239,7 @@ class _Run:
             self._skews,
             self._duration,
             time.monotonic() - self._began,
+            groups,
         )
 
     def _nothing(self) -> str:
@@ -255,7 +255,16 @@ def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Setting
     """What became of a conversion that is finished already; raises DatasetError if it was another one."""
     samples, counts, time_bases = finished(paths, recordings, settings)
     notes = [*notes, "it was finished already; nothing was done"]
-    return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0)
+    groups = _count_groups(paths, settings, notes)
+    return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0, groups)
+
+
+def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> GroupCounts | None:
+    """Count what each group has, and note what one lacks; None where samples were given none."""
+    rule = GroupRule.of(settings)
+    counts = None if rule is None else GroupCounts.of([paths], rule.names)
+    notes += [] if counts is None else counts.notes
+    return counts
 
 
 def _source(found: FirstPass) -> dict[str, Any]:

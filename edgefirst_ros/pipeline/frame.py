@@ -51,7 +51,6 @@ class Frame:
     """Model or Detect message of this frame."""
     boxes3d: SensorMessage | None = None
     """Nearest message of boxes in space."""
-    group: str | None = None
     since: float = field(default_factory=time.monotonic)
     """When it was complete, s of time.monotonic()."""
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import NO_ATTITUDE, NO_FIX
-from edgefirst_ros.dataset.split import GroupOf, guarded
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
@@ -57,7 +56,6 @@ class FrameBuilder:
         usage: Usage,
         hand_on: Callable[[CameraMessage | Frame], None],
         *,
-        group_of: GroupOf,
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
@@ -66,7 +64,6 @@ class FrameBuilder:
         self._facts = facts
         self._usage = usage
         self._hand_on = hand_on
-        self._group_of = guarded(group_of, nanoseconds(settings.split_gap))
         self._lookahead = nanoseconds(settings.lookahead) + facts.base.spread
         self._sensors: dict[str, list[str]] = {}
         """Topic -> the companion sensors it serves."""
@@ -205,7 +202,6 @@ class FrameBuilder:
         frame.result = self._results.take(anchor.join)
         boxes3d = aligned.nearest.get(BOXES3D)
         frame.boxes3d = boxes3d.item if boxes3d is not None else None
-        frame.group = self._group_of(aligned.stamp)
         return frame
 
     def _forget(self, now: int) -> None:

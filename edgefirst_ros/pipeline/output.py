@@ -12,8 +12,8 @@ from typing import Self
 from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.split import GroupOf
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.errors import StorageError
@@ -51,6 +51,7 @@ def open_writer(
         fsync=live is not None and live.fsync,
         flush_interval=live.flush_interval if live is not None else 1.0,
         describe=describe,
+        group_rule=GroupRule.of(settings),
         unfinished=unfinished,
     )
 
@@ -68,13 +69,12 @@ class SequenceOutput:
         facts: SequenceFacts,
         writer: DatasetWriter,
         *,
-        group_of: GroupOf,
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
         start_lag: float | None = None,
     ) -> None:
-        """`group_of`: gives the group of a stamp; `overlapping`, `preceded`, `numbered`: as for `Timeline`.
+        """`overlapping`, `preceded`, `numbered`: as for `Timeline`.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
         """
@@ -99,7 +99,6 @@ class SequenceOutput:
             facts,
             self._usage,
             self._samples.put,
-            group_of=group_of,
             overlapping=overlapping,
             preceded=preceded,
             numbered=numbered,

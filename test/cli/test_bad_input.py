@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -254,19 +255,21 @@ def test_info_says_the_groups(run, recording):
     groups = json.loads(run("info", "out/split", "--json").stdout)["groups"]
     assert set(groups) == {"train", "val"}
     assert 0 < sum(groups.values()) < 90
-    shown = f"train  {groups['train']:>7}\nval    {groups['val']:>7}\n"
-    assert shown in run("info", "out/split").stdout
-    assert shown in done.stdout
+    assert f"train  {groups['train']:>7}\nval    {groups['val']:>7}\n" in run("info", "out/split").stdout
+    assert re.search(rf"^group +train +val\nsamples +{groups['train']} +{groups['val']}\n", done.stdout, re.MULTILINE)
+    assert f"without a group: {90 - sum(groups.values())} samples" in done.stdout
 
 
 def test_a_group_that_got_nothing_is_shown(run, recording):
     path = recording(**SMALL)
     done = run("convert", path, "-o", "out", "--split", "train=0.8,val=0.2", "--json")
-    groups = json.loads(done.stdout)["groups"]  # one block: all or nothing
-    assert list(groups) == ["train", "val"]
-    assert sorted(groups.values()) == [0, 30]
+    told = json.loads(done.stdout)  # one block: all or nothing
+    assert {group: counts["samples"] for group, counts in told["groups"].items()} == {"train": 30, "val": 0}
+    empty = "group val is empty: it needs more sequences, or a shorter split_block"
+    assert empty in told["notes"]
     done = run("convert", path, "-o", "out", "--split", "train=0.8,val=0.2", "--overwrite")
-    assert f"group  samples\ntrain  {groups['train']:>7}\nval    {groups['val']:>7}\n" in done.stdout
+    assert re.search(r"^group +train  val\nsamples +30    0\n", done.stdout, re.MULTILINE)
+    assert f"note: {empty}\n" in done.stdout
 
 
 def test_info_of_a_recording_without_messages(run, recording):

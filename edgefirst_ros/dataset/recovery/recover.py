@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.members import Found
@@ -27,7 +28,9 @@ from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
+from edgefirst_ros.dataset.tables.rows import GROUPING
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
 
@@ -228,7 +231,9 @@ class _Recoverer:
         labels = described.get("labels")
         labels = labels if isinstance(labels, list) and all(isinstance(label, str) for label in labels) else None
         if not self._is_kept(paths.arrow):
-            seal_annotations(partial(self._annotations, annotations), paths.arrow_partial, version, labels)
+            rule, rows = GroupRule.of_plain(described.get(GROUPING)), partial(self._annotations, annotations)
+            grouped = with_groups(rule, partial(self._frames, frames), rows)
+            seal_annotations(grouped, paths.arrow_partial, version, labels)
         if not self._is_kept(paths.frames):
             columns = schema.frames_columns(self._journals.companions)
             seal_frames(partial(self._frames, frames), paths.frames_partial, columns, self._metadata())

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -99,12 +99,13 @@ class TableFile:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
 
-    def frame(self) -> pl.DataFrame:
-        """All rows. Raises DatasetError, also for types that polars does not have."""
+    def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """All rows, of some columns or all. Raises DatasetError, also for types that polars does not have."""
         import polars as pl
 
         try:
-            table = pa.Table.from_batches(list(self.batches()), self.schema).unify_dictionaries()
+            table = pa.Table.from_batches(list(self.batches()), self.schema)
+            table = (table if columns is None else table.select(list(columns))).unify_dictionaries()
             frame = pl.from_arrow(table)
         except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
             raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error

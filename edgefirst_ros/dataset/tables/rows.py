@@ -9,13 +9,18 @@ from contextlib import ExitStack, suppress
 from functools import partial
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.batches import Batches
+from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, Row, read_journal, remade_path
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
 from edgefirst_ros.errors import StorageError
+
+GROUPING = "grouping"
+"""Key of the description of an unfinished dataset: how its samples get their groups."""
 
 
 class RowJournals:
@@ -111,13 +116,14 @@ class RowJournals:
         frames_metadata: Mapping[str, object],
         labels: Sequence[str] | None,
         category_metadata: Mapping[str, object] | None,
+        group_rule: GroupRule | None,
     ) -> None:
         """Close the journals and write both tables beside them, `version` being the schema's. Raises StorageError."""
         paths = self._paths
         self._annotations.close()
         self._frames.close()
-        annotations = partial(read_journal, paths.arrow_journal)
         frames = partial(read_journal, paths.frames_journal)
+        annotations = with_groups(group_rule, frames, partial(read_journal, paths.arrow_journal))
         sealed = seal_annotations(annotations, paths.arrow_partial, version, labels, category_metadata)
         _compare(self._annotations, sealed)
         sealed = seal_frames(frames, paths.frames_partial, self._columns, frames_metadata)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What groups have, as a table; the rule that gives them, from options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from edgefirst_ros.cli.options import texts_of
+from edgefirst_ros.cli.text import say, table
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.group_counts import GroupCounts
+    from edgefirst_ros.dataset.grouping import GroupRule
+
+
+def rule_of(context: typer.Context, assignments: Sequence[str]) -> GroupRule | None:
+    """Return the rule that options and --set give; None where they give none. Raises UsageError."""
+    from edgefirst_ros.config_file import load
+    from edgefirst_ros.dataset.grouping import GroupRule
+
+    return GroupRule.of(load(None, texts=texts_of(context, assignments)))
+
+
+def print_groups(counts: GroupCounts) -> None:
+    """Say what each group has."""
+    rows = [
+        (f"{kind.what} {kind.name}".rstrip(), *(str(tally.get(kind, 0)) for tally in counts.groups.values()))
+        for kind in counts.kinds
+    ]
+    table(("group", *counts.groups), rows)
+    if counts.without:
+        say(f"without a group: {counts.without} samples")

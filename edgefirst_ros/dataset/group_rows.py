@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of a finished dataset as far as groups go."""
+
+from __future__ import annotations
+
+import os
+
+import polars as pl
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.errors import DatasetError
+
+KEY = ["name", "frame"]
+ANNOTATIONS = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64, "label": pl.String, "group": pl.String}
+FRAMES = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64} | {
+    f"{column}_timestamp": pl.Int64 for column in schema.COMPANIONS
+}
+
+
+class GroupRows:
+    """Reads the tables of a dataset. Raises DatasetError where they cannot be read.
+
+    `annotations`: name, frame, timestamp, label and group of every row, in the order of the file; `samples`: name,
+    frame, timestamp and the stamps of companions of every sample. Frame and stamp (ns) are null where nothing says
+    them; stamps are those of the table of frames, where it has the sample.
+    """
+
+    def __init__(self, paths: DatasetPaths) -> None:
+        found = annotation_path(paths.arrow)
+        own = _columns(open_annotations(found), ANNOTATIONS) if found is not None else pl.DataFrame(schema=ANNOTATIONS)
+        there = os.path.lexists(paths.frames)
+        frames = _columns(TableFile(paths.frames), FRAMES) if there else pl.DataFrame(schema=FRAMES)
+        known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
+        joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+        self.annotations = joined.with_columns(pl.coalesce("stamp", "timestamp").alias("timestamp")).drop("stamp")
+        further = self.annotations.join(known, on=KEY, how="anti", nulls_equal=True).select(*KEY, "timestamp")
+        self.samples = pl.concat([frames, further.unique(KEY, keep="first", maintain_order=True)], how="diagonal")
+
+
+def _columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    """Some columns of a table, null where it lacks one."""
+    frame = table.frame([name for name in wanted if name in table.schema.names])
+    if "name" not in frame.columns:
+        raise DatasetError(f"{table.path}: has no column 'name'")
+    try:
+        columns = [
+            (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
+            for name, kind in wanted.items()
+        ]
+        found = frame.select(columns)
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{table.path}: columns {', '.join(frame.columns)} cannot be read: {error}") from error
+    if found["name"].null_count():
+        raise DatasetError(f"{table.path}: column 'name' is null in a row; it must not be")
+    return found

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finished datasets with other groups: the tables of annotations alone change, all at once or not at all."""
+
+import os
+import shutil
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.group_counts import GroupCounts
+from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.regroup import split
+from edgefirst_ros.dataset.split import SAMPLES, Kind
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import DatasetError, StorageError, UsageError
+from edgefirst_ros.synthetic import Recipe, write_recording
+
+SMALL = {"size": (160, 96), "codec": "jpeg", "fps": 10.0, "cube_shape": (1, 8, 2, 8), "lidar_points": 50}
+SHARES = {"train": 0.8, "val": 0.2}
+BLOCKS = GroupRule(SHARES, block=250_000_000, gap=100_000_000)
+CAMERA = {"camera", "model/boxes2d", "model/info"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Datasets monday, tuesday (files instead of a ZIP) and night (without radar and lidar), and their recordings."""
+    place = tmp_path_factory.mktemp("made")
+    for seed, (name, seconds) in enumerate((("monday", 2.0), ("tuesday", 1.0), ("night", 1.0))):
+        topics = {"topics": CAMERA} if name == "night" else {}
+        write_recording(place / f"{name}.mcap", Recipe(seed=seed, seconds=seconds, **SMALL, **topics))
+        convert(place / f"{name}.mcap", place / "out", layout="directory" if name == "tuesday" else "zip")
+    return place
+
+
+@pytest.fixture
+def desk(made, tmp_path):
+    return shutil.copytree(made / "out", tmp_path / "out")
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def groups(*datasets):
+    """Groups of each sequence, without those of no sample."""
+    rows = pl.concat([Dataset(path).annotations for path in datasets], how="diagonal_relaxed")
+    return {name: set(part["group"].cast(str)) for (name,), part in rows.group_by("name")}
+
+
+def test_only_the_annotations_change_and_they_are_those_of_a_conversion_with_the_split(made, desk, tmp_path):
+    before = files(desk)
+    split([desk / "monday.zip"], BLOCKS)
+    after = files(desk)
+    assert {path for path in after if after[path] != before.get(path)} == {(desk / "monday.arrow").relative_to(desk)}
+    options = {"split": SHARES, "split_block": 0.25, "split_gap": 0.1}
+    whole = convert(made / "monday.mcap", tmp_path / "whole", **options)
+    assert after[(desk / "monday.arrow").relative_to(desk)] == whole.paths.arrow.read_bytes()
+    assert pl.read_ipc(whole.paths.arrow)["group"].null_count() > 0
+
+
+def test_it_can_be_done_again_and_undone(desk):
+    before = files(desk)
+    for rule in (BLOCKS, GroupRule(named={"test": ("mon*",)}), GroupRule(named={"test": ("*",)})):
+        split([desk / "monday"], rule)
+    assert groups(desk / "monday") == {"monday": {"test"}}
+    assert validate(desk / "monday", strict=True).ok
+    split([desk / "monday", desk / "tuesday"], GroupRule(named={"test": ("tue*",)}))
+    assert (desk / "monday.arrow").read_bytes() == before[(desk / "monday.arrow").relative_to(desk)]
+
+
+def test_several_datasets_are_one_set_of_sequences(desk):
+    done = split([desk / "night.zip", desk / "tuesday", desk / "monday.arrow"], GroupRule({"a": 0.5, "b": 0.5}))
+    found = groups(desk / "night", desk / "tuesday", desk / "monday")
+    assert sorted(map(len, found.values())) == [1, 1, 1]
+    assert found["monday"] != found["tuesday"] == found["night"]  # 20 samples, 10 and 10
+    assert {group: tally[SAMPLES] for group, tally in done.counts.groups.items()} == {"a": 20, "b": 20}
+    again = split([desk / "monday", desk / "night", desk / "tuesday"], GroupRule({"b": 0.5, "a": 0.5}))
+    assert groups(desk / "night", desk / "tuesday", desk / "monday") == found
+    assert again.counts.plain == {group: done.counts.plain[group] for group in ("b", "a")}
+
+
+def test_what_a_group_lacks_is_said(desk):
+    done = split([desk / "night", desk / "monday"], GroupRule(named={"test": ("night",), "train": ("mon*",)}))
+    assert done.counts.groups["train"][Kind("sensor", "radar.cube")] == 20
+    lacks = "group test lacks the sensors lidar.points, radar.cube, radar.targets, which another group has"
+    assert lacks in done.counts.notes
+    done = split([desk / "night"], GroupRule(SHARES, block=10**18))
+    assert done.counts.notes == ["group val is empty: it needs more sequences, or a shorter split_block"]
+    assert done.counts.plain["val"] == {"samples": 0, "sensors": {}, "labels": {}}
+
+
+def test_merge_gives_groups_by_the_names_that_sequences_have(desk, tmp_path):
+    twins = [desk / "monday", shutil.copytree(desk, tmp_path / "again") / "monday", desk / "night"]
+    rule = GroupRule.of(Settings(split={"a": 0.5, "b": 0.5}, group={"test": "monday-2"}))
+    merged = merge(twins, tmp_path, name="all", rename=True, group_rule=rule)
+    found = groups(merged.paths.container)
+    assert found["monday-2"] == {"test"}
+    assert {*found["monday"], *found["night"]} == {"a", "b"}
+    assert {group: tally[SAMPLES] for group, tally in merged.groups.groups.items()} == {"a": 20, "b": 10, "test": 20}
+    assert "group b lacks the sensors lidar.points, radar.cube, radar.targets, which another group has" in merged.notes
+    with pytest.raises(UsageError, match="matches no sequence; there are monday-2, monday, night"):
+        merge(twins, tmp_path, name="no", rename=True, group_rule=GroupRule(named={"test": ("monday-3",)}))
+    plain = merge([merged.paths.container], tmp_path, name="kept")
+    assert groups(plain.paths.container) == found
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+def test_nothing_changes_where_one_of_them_is_refused(made, desk):
+    (desk / "night.zip").rename(desk / "night.zip.partial")
+    before = files(desk)
+    for refused, says in (
+        (desk / "night", "not finished"),
+        (desk / "none", "no dataset"),
+        (made / "x.mcap", "no data"),
+    ):
+        with pytest.raises(DatasetError, match=says):
+            split([desk / "monday", refused], BLOCKS)
+    with pytest.raises(UsageError, match="given twice"):
+        split([desk / "monday", desk / "monday.zip"], BLOCKS)
+    with pytest.raises(UsageError, match=r"test=sun\* matches no sequence; there are monday, tuesday"):
+        split([desk / "tuesday", desk / "monday"], GroupRule(named={"test": ("sun*",)}))
+    assert files(desk) == before
+
+
+def test_a_disk_that_refuses_leaves_all_as_it_was(desk, monkeypatch):
+    before, count = files(desk), iter(range(9))
+
+    def fsync(_):
+        if next(count) == 1:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(StorageError, match=r"tuesday\.arrow: cannot write it anew"):
+        split([desk / "monday", desk / "tuesday"], BLOCKS)
+    assert files(desk) == before
+
+
+def test_tables_that_are_none_are_named(desk):
+    arrow = desk / "monday.arrow"
+    arrow.rename(desk / "kept")
+    with pytest.raises(DatasetError, match=r"monday\.arrow: not there"):
+        split([desk / "monday"], BLOCKS)
+    arrow.symlink_to("kept")
+    with pytest.raises(DatasetError, match="no regular file"):
+        split([desk / "monday"], BLOCKS)
+    arrow.unlink()
+    pl.read_ipc(desk / "kept").write_parquet(arrow)
+    with pytest.raises(DatasetError, match="expected an Arrow IPC file; make one with edgefirst-ros migrate"):
+        split([desk / "monday"], BLOCKS)
+    arrow.unlink()
+    pl.read_ipc(desk / "kept").write_parquet(desk / "monday.parquet")
+    with pytest.raises(DatasetError, match=r"make it from monday\.parquet with edgefirst-ros migrate"):
+        split([desk / "monday"], BLOCKS)
+
+
+# ---- tables of other tools -----------------------------------------------------------------------
+def test_tables_of_polars_keep_their_columns_and_metadata(desk):
+    """Categories, a column that nobody knows, no stamps: stamps come from the table of frames."""
+    rows = pl.read_ipc(desk / "monday.arrow").drop("timestamp")
+    rows = rows.with_columns(pl.col("name").cast(pl.Categorical), pl.lit(7).alias("ours"))
+    table = rows.to_arrow().replace_schema_metadata({"schema_version": "2026.04", "labels": '["car"]', "x": "y"})
+    with pa.ipc.new_file(desk / "monday.arrow", table.schema) as writer:
+        writer.write_table(table)
+    split([desk / "monday"], GroupRule(SHARES, block=BLOCKS.block))
+    with pa.ipc.open_file(desk / "monday.arrow") as file:
+        assert file.schema.metadata == {b"schema_version": b"2026.04", b"labels": b'["car"]', b"x": b"y"}
+    found = pl.read_ipc(desk / "monday.arrow")
+    assert found.drop("group").equals(rows)
+    assert set(found["group"].drop_nulls().cast(str)) == {"train", "val"}
+
+
+def test_samples_without_a_stamp_cannot_be_cut_by_time(desk):
+    (desk / "monday.frames.arrow").unlink()
+    rows = pl.read_ipc(desk / "monday.arrow").drop("timestamp")
+    rows.write_ipc(desk / "monday.arrow")
+    before = files(desk)
+    with pytest.raises(DatasetError, match="samples of monday have no stamp"):
+        split([desk / "monday"], BLOCKS)
+    assert files(desk) == before
+    split([desk / "monday", desk / "tuesday"], GroupRule({"a": 0.5, "b": 0.5}))
+    assert sorted(map(len, groups(desk / "monday", desk / "tuesday").values())) == [1, 1]
+    counts = GroupCounts.of([Dataset(desk / "monday").paths])
+    assert [tally[SAMPLES] for tally in counts.groups.values()] == [20]
