@@ -3,7 +3,7 @@
 
 import polars as pl
 import pytest
-from leftovers import sample, vanish
+from unfinished_datasets import sample, vanish
 
 from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.grouping import GroupRule
