@@ -7,6 +7,12 @@ TRACEBACK = "EDGEFIRST_TRACEBACK"
 """Environment variable: if it is set, the command shows errors with their traceback."""
 
 
+LONGEST = 200
+"""Characters of what a library says of memory."""
+_NO_ROOM = ("failed to map segment", "cannot allocate", "cannot map", "out of memory")
+"""What the loader of libraries says, in small letters."""
+
+
 class EdgeFirstError(Exception):
     """Base of all errors raised on purpose; `exit_code` is that of the command line."""
 
@@ -18,9 +24,23 @@ def describe_foreign(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
         return f"the system refuses: {text}"
-    if isinstance(error, MemoryError):
-        return f"out of memory{': ' if text else ''}{text}"
+    if is_out_of_memory(error):
+        return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb says where"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True if there was no memory for something, also for a library that was being loaded."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, ImportError) and any(sign in str(error).lower() for sign in _NO_ROOM)
+    )
+
+
+def printable(text: str) -> str:
+    """Return text with what could steer a terminal, or turn the text around, as escapes: names may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class UsageError(EdgeFirstError):

@@ -14,7 +14,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, say, table
+from edgefirst_ros.cli.text import counted, one_line, say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.pipeline.conversion import Outcome
@@ -141,6 +141,6 @@ def print_outcome(outcome: Outcome) -> None:
         speed = outcome.duration / outcome.seconds
         say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
     for note in outcome.notes:
-        say(f"note: {note}")
+        say(one_line(f"note: {note}"))
     if outcome.loss:
         say("finished with loss: see the notes and the column `not used` above")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from edgefirst_ros.cli.text import plain
+from edgefirst_ros.cli.text import one_line
 
 EVERY = 0.1
 LINE_EVERY = 10.0
@@ -36,7 +36,7 @@ def _lines() -> Report:
         if now - last["time"] >= LINE_EVERY:
             last["time"] = now
             with suppress(OSError):  # nobody may read it any more; the work goes on
-                print(plain(f"{what}: {100 * done // max(of, 1)} %"), file=sys.stderr, flush=True)
+                print(one_line(f"{what}: {100 * done // max(of, 1)} %"), file=sys.stderr, flush=True)
 
     return report
 
@@ -60,7 +60,7 @@ def _bar() -> Iterator[Report]:
             if what not in tasks:
                 for task in tasks.values():
                     bar.update(task, visible=False)
-                tasks[what], began[what] = bar.add_task(plain(what).replace("[", "\\["), rate=""), now
+                tasks[what], began[what] = bar.add_task(one_line(what).replace("[", "\\["), rate=""), now
             share = done / max(of, 1) / max(now - began[what], 1e-3)
             rate = f"{done / max(now - began[what], 1e-3):,.0f}/s" if share else ""
             bar.update(tasks[what], completed=done, total=of, rate=rate)

@@ -7,6 +7,8 @@ import os
 import sys
 from contextlib import suppress
 
+from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_foreign, is_out_of_memory, printable
+
 
 def main() -> None:
     """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss (dataset.md 8)."""
@@ -26,16 +28,15 @@ def main() -> None:
 
 def _report(error: BaseException) -> int:
     """Say on standard error what ended the command, in a line for a foreign error; returns the exit code."""
-    from edgefirst_ros.cli.text import plain
-    from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_foreign
-
     if os.environ.get(TRACEBACK):
         import traceback
 
         traceback.print_exception(error)
     told = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
     with suppress(OSError):  # nobody may read it any more
-        print(plain(f"edgefirst-ros: {told}"), file=sys.stderr)
+        print(printable(f"edgefirst-ros: {told}"), file=sys.stderr, flush=True)
+    if is_out_of_memory(error):
+        os._exit(1)  # libraries that are half loaded may crash at the end
     return error.exit_code if isinstance(error, EdgeFirstError) else 1
 
 

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import EdgeFirstError, printable
 
 
-def plain(text: str) -> str:
-    """The text without control characters, which a recording's names may hold."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+def one_line(text: str) -> str:
+    """Return text as it is printed, with its line ends as escapes: a name must not begin a line of its own."""
+    return printable(text).replace("\n", "\\n")
 
 
 def say(text: str) -> None:
@@ -22,7 +22,7 @@ def say(text: str) -> None:
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        print(plain(text).encode(encoding, "replace").decode(encoding), flush=True)
+        print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
     except BrokenPipeError:
         _discard()
     except OSError as error:
@@ -43,7 +43,7 @@ def counted(number: int, noun: str) -> str:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns: the first and the last one from the left, numbers from the right."""
-    cleaned = [[plain(cell) for cell in row] for row in (head, *rows)]
+    cleaned = [[one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[n]) for row in cleaned) for n in range(len(head))]
     for row in cleaned:
         cells = [

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.instead import explained, instead
-from edgefirst_ros.cli.text import plain, say
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import printable
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.validate.fix import Fix
@@ -44,7 +45,7 @@ def validate(
         _print(done)
         say(report.to_text())
         if not report.ok and (hint := instead(dataset)):
-            print(plain(hint), file=sys.stderr)
+            print(printable(hint), file=sys.stderr)
     raise typer.Exit(0 if report.ok else 1)
 
 

@@ -28,7 +28,7 @@ from std_srvs.srv import Trigger
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
@@ -178,7 +178,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         node = _node(sys.argv if argv is None else argv)
     except EdgeFirstError as error:
-        print(f"edgefirst-ros capture: {error}", file=sys.stderr)  # noqa: T201  there is no node to log it
+        print(printable(f"edgefirst-ros capture: {error}"), file=sys.stderr)  # noqa: T201  there is no node to log it
         rclpy.try_shutdown()
         return error.exit_code
     executor = SingleThreadedExecutor()

@@ -23,7 +23,7 @@ from rclpy.utilities import remove_ros_args
 from rosgraph_msgs.msg import Clock
 
 from edgefirst_ros.config import SECOND, Model, nanoseconds
-from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.errors import RecordingError, UsageError, printable
 from edgefirst_ros.nodes.outlets import Outlets
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.playback import LATE, NAP, Lateness, Pace, Timeline, ahead
@@ -150,7 +150,7 @@ class _Player:
             if self._stopped():
                 return
         for damage in recording.damage:
-            self._log.warning(_plain(f"{recording.path}: damage at byte {damage.offset}: {damage.what}"))
+            self._log.warning(printable(f"{recording.path}: damage at byte {damage.offset}: {damage.what}"))
         if timeline is None:
             raise RecordingError(f"{recording.path}: there is no message in it that ROS could publish")
         if timeline.steps:
@@ -162,13 +162,13 @@ class _Player:
             )
         self._outlets.open(recording.channels.values(), self._settings.topics, own_clock=self._clock is not None)
         for topic, why in self._outlets.skipped.items():
-            text = _plain(f"{topic} is not published, {why}")
+            text = printable(f"{topic} is not published, {why}")
             if topic in self._outlets.lacking:
                 self._log.warning(text)
             else:  # a logger's line keeps its level
                 self._log.info(text)
         for topic, name in self._outlets.renamed.items():
-            self._log.info(_plain(f"{topic} is published as {name}"))
+            self._log.info(printable(f"{topic} is published as {name}"))
 
     def wait_for_subscribers(self) -> None:
         """Until enough topics have subscribers and no more come, or the time is over."""
@@ -282,16 +282,11 @@ class _Player:
             level=DiagnosticStatus.WARN if outlets.lacking or late.late > self._told_late else DiagnosticStatus.OK,
             name=f"{self._node.get_fully_qualified_name()}: playback",
             message=words,
-            hardware_id=_plain(self._recording.path.name),
-            values=[KeyValue(key=_plain(key), value=_plain(str(value))) for key, value in values.items()],
+            hardware_id=printable(self._recording.path.name),
+            values=[KeyValue(key=printable(key), value=printable(str(value))) for key, value in values.items()],
         )
         array = DiagnosticArray(status=[status])
         array.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(array)
         self._told_late = late.late
         return words
-
-
-def _plain(text: str) -> str:
-    """The text without what cannot be printed or sent: names in a recording may hold anything."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

@@ -19,7 +19,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 
@@ -75,22 +75,22 @@ class _Report:
         self._publish(DiagnosticStatus.OK, text, facts)
         if now - self._logged >= LOG_EVERY:
             self._logged = now
-            self._node.get_logger().info(_plain(text))
+            self._node.get_logger().info(printable(text))
 
     def finished(self, outcome: Outcome) -> None:
         """Say what became of it."""
         log = self._node.get_logger()
         speed = outcome.duration / max(outcome.seconds, 1e-9)
         text = f"{outcome.samples} samples in {outcome.paths.container}"
-        log.info(_plain(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
+        log.info(printable(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
         for topic, count in sorted(outcome.counts.topics.items()):
             reasons = "".join(f", {n} {reason}" for reason, n in sorted(count.dropped.items()))
-            log.info(_plain(f"{topic}: {count.seen} seen, {count.written} used{reasons}"))
+            log.info(printable(f"{topic}: {count.seen} seen, {count.written} used{reasons}"))
         for note in outcome.notes:
-            log.warning(_plain(note))
+            log.warning(printable(note))
         if outcome.loss:
             text = f"finished with loss: {text}"
-            log.warning(_plain(text))
+            log.warning(printable(text))
         facts = {"step": "finished", "percent": "100.0", "samples": str(outcome.samples)}
         facts |= {"dataset": str(outcome.paths.container), "times_real_time": f"{speed:.2f}"}
         facts |= {f"note {n}": note for n, note in enumerate(outcome.notes[:MOST_NOTES], 1)}
@@ -105,9 +105,9 @@ class _Report:
 
     def _publish(self, level: bytes, text: str, facts: dict[str, str]) -> None:
         name = f"{self._node.get_fully_qualified_name()}: conversion"
-        values = [KeyValue(key=key, value=_plain(value)) for key, value in facts.items()]
+        values = [KeyValue(key=key, value=printable(value)) for key, value in facts.items()]
         message = DiagnosticArray(
-            status=[DiagnosticStatus(level=level, name=name, message=_plain(text), values=values)]
+            status=[DiagnosticStatus(level=level, name=name, message=printable(text), values=values)]
         )
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._publisher.publish(message)
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str]) -> int:
 def _replay(node: Node, caught: list[int]) -> int:
     ignored = declare(node, *MODELS, ignored=LiveSettings)
     if ignored:
-        node.get_logger().info(_plain(f"only for a capture, ignored here: {', '.join(ignored)}"))
+        node.get_logger().info(printable(f"only for a capture, ignored here: {', '.join(ignored)}"))
     own, settings = read(node, ReplaySettings), read(node, Settings)
     node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, MODELS, ()))
     report = _Report(node, len(own.recordings))
@@ -166,7 +166,7 @@ def _replay(node: Node, caught: list[int]) -> int:
         outcome = running.result()
     except _Stopped:
         text = f"stopped; what was written to {own.out} so far has names ending in .partial or .journal"
-        node.get_logger().warning(_plain(text))
+        node.get_logger().warning(printable(text))
         report.last(DiagnosticStatus.WARN, text, {"step": "stopped"})
         return 128 + caught[0]
     except EdgeFirstError as error:
@@ -174,8 +174,3 @@ def _replay(node: Node, caught: list[int]) -> int:
         raise
     report.finished(outcome)
     return outcome.exit_code
-
-
-def _plain(text: str) -> str:
-    """The text without what cannot be printed or sent: control characters, parts of names that are no UTF-8."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)

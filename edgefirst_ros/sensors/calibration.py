@@ -6,7 +6,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgefirst_ros.counts import CANNOT_BE_STORED
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
+
+MOST_TRANSFORMS, MOST_COEFFICIENTS, MOST_LABELS = 4096, 64, 65_536
+"""Of a vehicle, of a camera's distortion, of a model; they go into the metadata of the dataset."""
+LONGEST_NAME = 4096
+"""Characters of a frame_id, a distortion model, a label."""
 
 
 class Calibration:
@@ -32,9 +39,11 @@ class Calibration:
         return round(focal) if math.isfinite(focal) and 0.5 <= focal <= 65535 else None
 
     def take(self, schema: str, content: Any) -> None:
-        """Take a decoded message."""
+        """Take a decoded message. Raises MessageError where it says more than any vehicle has."""
         if schema == "sensor_msgs/msg/CameraInfo":
             if self.camera_info is None:
+                _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
+                _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
                 self.camera_info = {
                     "frame_id": content.frame_id,
                     "width": content.width,
@@ -44,7 +53,10 @@ class Calibration:
                 }
         elif schema == "edgefirst_msgs/msg/ModelInfo":
             if self.labels is None:
-                self.labels = list(content.labels)
+                labels = list(content.labels)
+                _check("labels", len(labels), MOST_LABELS)
+                _check("characters of a name", max(map(len, labels), default=0))
+                self.labels = labels
         elif schema == TRANSFORM:
             self._transform(content, content.frame_id)
         elif schema == TF_MESSAGE:
@@ -60,6 +72,9 @@ class Calibration:
     def _transform(self, message: Any, parent: str) -> None:
         moved, turned = message.transform.translation, message.transform.rotation
         child = str(message.child_frame_id)
+        _check("characters of a name", max(len(parent), len(child)))
+        if (str(parent), child) not in self._transforms:
+            _check("static transforms", len(self._transforms) + 1, MOST_TRANSFORMS)
         self._transforms.setdefault(
             (str(parent), child),
             {
@@ -69,3 +84,8 @@ class Calibration:
                 "rotation": [float(turned.x), float(turned.y), float(turned.z), float(turned.w)],
             },
         )
+
+
+def _check(what: str, number: int, most: int = LONGEST_NAME) -> None:
+    if number > most:
+        raise MessageError(CANNOT_BE_STORED, f"{number} {what}, up to {most} are taken")

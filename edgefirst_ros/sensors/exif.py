@@ -33,6 +33,10 @@ MAKE = "EdgeFirst"
 BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED = 1, 2, 3, 4, 5, 7
 SIZES = {BYTE: 1, ASCII: 1, SHORT: 2, LONG: 4, RATIONAL: 8, UNDEFINED: 1}
 MAIN, GPS = 0x8769, 0x8825
+WANTED = frozenset({MAIN, GPS, 0x9003, 0x9011, 0x9286, 0x9291, *range(1, 7)})
+"""Tags that are read; all others are passed over, so that many that share one long value cost nothing."""
+LONGEST_EXIF, MOST_NUMBERS = 0xFFFF, 3
+"""Bytes of EXIF, in PNG too: JPEG has no room for more; numbers of a tag that is read."""
 ENTRY = struct.Struct(">HHI4s")
 FINE = 10_000_000
 """Denominator of arc seconds and seconds: 60 of them still fit into 32 bits."""
@@ -168,6 +172,8 @@ def read_exif(picture: Buffer) -> ExifFound:
     payload = _payload(memoryview(picture).cast("B"))
     if payload is None:
         return ExifFound(None, None, None, None, None, None)
+    if len(payload) > LONGEST_EXIF:
+        raise MessageError(UNDECODABLE, f"EXIF of {len(payload)} bytes, expected at most {LONGEST_EXIF}")
     try:
         main = _read_directory(payload, struct.unpack_from(_order(payload) + "I", payload, 4)[0])
         exif = _read_directory(payload, main[MAIN][0]) if MAIN in main else {}
@@ -275,6 +281,10 @@ def _read_directory(tiff: bytes, at: int) -> dict[int, Any]:
     for n in range(struct.unpack_from(order + "H", tiff, at)[0]):
         place = at + 2 + 12 * n
         tag, kind, count = struct.unpack_from(order + "HHI", tiff, place)
+        if tag not in WANTED or tag in found:
+            continue
+        if kind in (SHORT, LONG, RATIONAL) and count > MOST_NUMBERS:
+            raise ValueError(f"tag {tag:04x} has {count} numbers")
         size = SIZES.get(kind, 0) * count
         start = struct.unpack_from(order + "I", tiff, place + 8)[0] if size > 4 else place + 8
         if start + size > len(tiff):

@@ -140,6 +140,21 @@ def test_names_do_not_steer_the_terminal(run):
     assert "\x1b" not in run("demo", "-o", "\x1b[31mred", "--seconds", "1").stdout
 
 
+def test_topics_do_not_steer_the_terminal_nor_begin_lines(run, recording):
+    path = recording(**SMALL, prefix="/\x1b[31m\nnote: \u202e/", drop_video={5})
+    assert run("convert", path, "-o", "out", "--name", "drive").returncode == 3
+    for arguments in (
+        ["info", path],
+        ["info", "out/drive.zip"],
+        ["validate", "out/drive.zip"],
+        ["info", path, "--json"],
+    ):
+        done = run(*arguments)
+        assert done.returncode == 0
+        assert all(character.isprintable() or character == "\n" for character in done.stdout + done.stderr)
+    assert r"/\x1b[31m\nnote: \u202e/camera/h264" in run("info", path).stdout
+
+
 def test_spaces_in_a_list_of_sensors(run, recording):
     required = "radar.cube, lidar.points"
     done = run("convert", recording(**SMALL), "-o", "out", "--rate", "5", "--require", required)

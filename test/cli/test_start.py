@@ -2,6 +2,7 @@
 """The way in and out of the command: errors nobody foresaw, Ctrl-C while libraries load, streams that are closed."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ FAULTS = {
     "ValueError('two\\nlines')": "unexpected ValueError: two lines; --traceback before the verb says where",
     "ZeroDivisionError()": "unexpected ZeroDivisionError; --traceback before the verb says where",
     "BaseException('a panic')": "unexpected BaseException: a panic; --traceback before the verb says where",
-    "MemoryError()": "out of memory",
+    "MemoryError()": "out of memory: raise its limit (ulimit -v) or free some",
+    "ImportError('libx.so: failed to map segment from shared object')": (
+        "out of memory: raise its limit (ulimit -v) or free some; libx.so: failed to map segment from shared object"
+    ),
     "OSError(28, 'No space left on device', 'some/file')": (
         "the system refuses: [Errno 28] No space left on device: 'some/file'"
     ),
@@ -71,6 +75,18 @@ def test_an_interrupt_while_libraries_load_is_no_traceback(library, tmp_path):
     done = call(code, "convert", "drive.mcap", "-o", "out", cwd=tmp_path)
     assert done.returncode == 128 + signal.SIGINT
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("megabytes", [30, 100])
+def test_a_limit_on_memory_while_libraries_load_is_one_line(tmp_path, megabytes):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+
+    arguments = [sys.executable, "-m", "edgefirst_ros.cli", "convert", "none.mcap", "-o", "out"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=limit)
+    assert done.returncode == 1
+    assert done.stderr.startswith("edgefirst-ros: out of memory: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("closed", [(1,), (2,), (1, 2), (0, 1, 2)], ids=str)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
 
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
@@ -92,3 +93,31 @@ def test_merge_keeps_what_is_known():
     other.take(CAMERA_INFO, camera(name="late"))
     first.merge(other)
     assert first.camera_info["frame_id"] == "camera"
+
+
+# ---- made to harm ------------------------------------------------------------------------------
+def test_more_than_any_vehicle_has_is_refused():
+    known = Calibration()
+    for n in range(4096):
+        known.take(TRANSFORM, transform(f"frame{n}", n))
+    known.take(TRANSFORM, transform("frame7", 99))
+    with pytest.raises(MessageError, match="4097 static transforms"):
+        known.take(TRANSFORM, transform("one more", 1))
+    with pytest.raises(MessageError, match="5000 characters of a name"):
+        Calibration().take(TRANSFORM, transform("x" * 5000, 1))
+    with pytest.raises(MessageError, match="65537 labels"):
+        known.take(MODEL_INFO, types.SimpleNamespace(labels=["x"] * 65_537))
+    far = types.SimpleNamespace(frame_id="a", distortion_model="", d=[0.0] * 65)
+    with pytest.raises(MessageError, match="65 coefficients"):
+        known.take(CAMERA_INFO, far)
+    assert (len(known.static_transforms), known.labels, known.camera_info) == (4096, None, None)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0])
+def test_a_camera_without_a_focal_length(value):
+    known = Calibration()
+    known.take(CAMERA_INFO, camera(fx=value))
+    assert known.focal_35mm is None
+    known = Calibration()
+    known.take(CAMERA_INFO, camera(width=0))
+    assert known.focal_35mm is None

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -199,3 +200,59 @@ def test_damage_is_a_message_error_or_nothing(data):
             reader(bytes(source))
         except MessageError:
             continue
+
+
+# ---- made to harm ------------------------------------------------------------------------------
+def tiff_of(entries, heap=b""):
+    """A big-endian TIFF of one directory: (tag, type, count, 4 bytes of value or offset). TIFF 6.0, section 2."""
+    directory = struct.pack(">H", len(entries)) + b"".join(struct.pack(">HHI4s", *entry) for entry in entries)
+    return b"MM\0\x2a\0\0\0\x08" + directory + bytes(4) + heap
+
+
+def pointed(entries, heap):
+    """The same, where a value of None lies in the heap."""
+    at = (8 + 2 + 12 * len(entries) + 4).to_bytes(4, "big")
+    return tiff_of([(*entry[:3], at if entry[3] is None else entry[3]) for entry in entries], heap)
+
+
+def test_many_tags_of_one_long_value_are_passed_over():
+    """2,000 tags in 60 KB, each of 5,000 rationals: they would be ten million numbers."""
+    payload = pointed([(1000 + n, 5, 5000, None) for n in range(2000)], bytes(40_000))
+    assert len(payload) <= 0xFFFF
+    hostile = b"".join(insert_jpeg(jpeg(), payload))
+    tracemalloc.start()
+    assert read_exif(hostile).stamp is None
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        tiff_of([(0x8825, 4, 1, b"\0\0\0\x08")]),  # a directory of positions that is this one
+        tiff_of([(0x8825, 4, 1, b"\xff\xff\xff\xff")]),
+        pointed([(0x8825, 4, 5000, None)], bytes(20_000)),
+        b"MM\0\x2a",
+        b"XX\0\x2a\0\0\0\x08",
+        bytes(0x10000),
+    ],
+)
+def test_exif_that_is_broken(payload):
+    hostile = b"".join(insert_png(png(), payload))
+    try:
+        found = read_exif(hostile)
+    except MessageError:
+        return
+    assert (found.latitude, found.longitude, found.stamp) == (None, None, None)
+
+
+@pytest.mark.parametrize("stamp", [0, 1, -1, -(10**9), 2**63 - 1, -(2**62), (1 << 64) // 5])
+def test_extreme_stamps(stamp):
+    """1970, before it, and 2262, the last that 64 bits of nanoseconds have."""
+    try:
+        exif = encode_exif(ExifInfo("s", 1, stamp, "host", "software"))
+    except DatasetError:
+        assert stamp < -(10**9)
+        return
+    assert read_exif(b"".join(insert_png(png(), exif))).stamp == stamp

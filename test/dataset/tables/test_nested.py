@@ -190,6 +190,11 @@ HOSTILE = {
     "[" * 100_000: "",
     '[{"name": ' + "[" * 100_000: "",
     '{"samples": [], "box2d_format": "round"}': "box2d_format",
+    r'[{"name": "a", "\ud800": 1}]': "surrogates",
+    r'[{"name": "a", "annotations": [{"\ud800": 1}]}]': "surrogates",
+    r'[{"name": "\udfff", "annotations": []}]': "surrogates",
+    r'{"schema_version": "2026.04", "\ud800": 1, "samples": [{"name": "a"}]}': "surrogates",
+    r'{"schema_version": "2026.04", "x": "\ud800", "samples": [{"name": "a"}]}': "surrogates",
     '[{"name": "a", "annotations": [{"polygon": [[1, 2, 3]]}]}]': "sample 0 .* polygon",
 }
 

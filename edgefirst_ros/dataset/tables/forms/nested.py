@@ -46,13 +46,14 @@ class NestedFile:
                 self.size = os.fstat(file.fileno()).st_size
                 document = _Document(file, rows)
                 document.read()
+            self.bare = document.bare
+            self.metadata: dict[str, str] = (
+                {} if self.bare else {k: _text(value) for k, value in document.beside.items() if value is not None}
+            )
+            "".join(part for item in self.metadata.items() for part in item).encode()  # may be no Unicode
+            self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))
         except (OSError, ValueError, RecursionError) as error:
             raise DatasetError(f"{path}: cannot be read as JSON annotations: {error}") from error
-        self.bare = document.bare
-        self.metadata: dict[str, str] = (
-            {} if self.bare else {k: _text(value) for k, value in document.beside.items() if value is not None}
-        )
-        self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))
         self.schema = self._table.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
