@@ -19,7 +19,7 @@ from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import CAMERA_TYPES, VIDEO
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.recipe import TOPICS
-from fuzzing import leftover
+from fuzzing import foreign, leftover
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -47,6 +47,7 @@ YAML = (
     "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b]\nrate: *c\n",
     "rate: !!python/object/apply:os.system ['true']\nsplit: !!set {a, b}\njobs: !!int '0b1010'\n",
     "base: &base {rate: 1.0}\n<<: *base\njpeg_quality: 190:20:30\nschema_version: 2026.10\ntolerance: .inf\n",
+    "a: &a {x: 1}\nb: &b {<<: [*a, *a, *a]}\nc: {<<: [*b, *b, *b]}\nrate: 190:20:30\njpeg_quality: 0x7fffffff\n",
     "? [complex, key]\n: value\nstreams: !!omap [a: 1]\nreference_topic: !!binary aGVsbG8=\ngps_topic: 2001-12-14\n",
 )
 
@@ -73,6 +74,8 @@ def make(folder: Path) -> None:
     found["jpeg"] = [data for name, data in members if name.endswith(".jpeg")][:2] + list(_jpegs())
     found["png"] = [data for name, data in members if name.endswith(".png")][-6:] + list(_pngs())
     found["pcd"] = [data for path in datasets[:3] for name, data in _members(path) if name.endswith(".pcd")]
+    found["meta"] = [foreign.metadata_of(path) for path in datasets]
+    found["store"] = list(foreign.stores(datasets[0], work))
     found["left"] = list(leftover.make(folder / "leftover"))
     for kind, seeds in found.items():
         (folder / kind).mkdir()

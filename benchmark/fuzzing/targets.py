@@ -31,7 +31,7 @@ from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
 from edgefirst_ros.sensors.video_message import ReferenceParser
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
-from fuzzing import recovering, seeds
+from fuzzing import foreign, recovering, seeds
 from fuzzing.mutate import units
 
 Target = Callable[[bytes], bool]
@@ -64,6 +64,8 @@ def target(kind: str, folder: Path, given: Path) -> Target:
         "zip": lambda here, _: lambda data: _archive(here, data),
         "arrow": _tables,
         "left": recovering.target,
+        "meta": foreign.metadata_target,
+        "store": foreign.store_target,
         "jpeg": lambda here, seeds_at: _member(here, seeds_at, ("camera.jpeg", "lidar.jpeg"), {"image"}),
         "png": lambda here, seeds_at: _member(
             here, seeds_at, ("camera.png", "radar.png", "lidar.png", "depth.png"), {"image", "cube"}

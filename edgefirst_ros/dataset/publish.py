@@ -111,11 +111,11 @@ def _remove(*files: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it, or a link to one; nothing where there is none."""
-    if path.is_symlink():
-        path.unlink()
-    elif path.exists():
+    """Remove a folder with all that is in it, or what else is there; nothing where there is nothing."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
+    else:  # of a pipe that somebody put there, the other way would wait for a writer
+        path.unlink(missing_ok=True)
 
 
 def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWriter, int]:
