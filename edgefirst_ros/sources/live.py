@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -234,8 +235,9 @@ class LiveSource(Source):
                 unused[topic] = f"not recorded: its type is {schema}, expected is {' or '.join(types)}"
                 if state is not None:
                     state.fault = unused[topic]
+        known = Counter(known_name(topic, schema) for topic, schema in fitting.items())
         for topic, schema in fitting.items():
-            as_topic = self._part(topic, schema, fitting)
+            as_topic = self._part(topic, schema, fitting, known)
             if as_topic is not None:
                 name = offers.names[topic][0]
                 self._listen(name, schema, as_topic, offers.mixed.get(name, ""))
@@ -253,13 +255,16 @@ class LiveSource(Source):
                 self._log.warning(f"{topic}: {why}")
         self.unused = unused
 
-    def _part(self, topic: str, schema: str, offered: Mapping[str, str]) -> str | None:
-        """The name under which a topic is delivered, or None when it has no part."""
+    def _part(self, topic: str, schema: str, offered: Collection[str], known: Mapping[str | None, int]) -> str | None:
+        """Return the name under which a topic is delivered, or None when it has no part.
+
+        `known`: how many of the topics `offered` have each of the device's names.
+        """
         name = known_name(topic, schema)
         part = topic if topic in self._types else self._names.get(name or "")
         if part is None or part in self._parts.values():
             return self._parts.get(topic)  # who has a part keeps it
-        if topic != part and (part in offered or sum(known_name(t, kind) == name for t, kind in offered.items()) > 1):
+        if topic != part and (part in offered or known[name] > 1):
             return None
         return part
 

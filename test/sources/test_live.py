@@ -5,8 +5,8 @@ from live_system import System
 from test_messages import transforms
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.messages import decode
-from edgefirst_ros.sources import inbox
+from edgefirst_ros.messages import decode, known_name
+from edgefirst_ros.sources import inbox, live
 from edgefirst_ros.sources.live import CameraWait, Offers, Settling, TopicState
 from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
 
@@ -180,3 +180,21 @@ def test_what_a_slow_reader_does_not_fetch_is_left_out_and_told(settings, monkey
     assert [m.data[0] for m in reader] == [0, 1]
     assert source.notes == [f"{CAMERA}: 3 messages left out, not fetched in time"]
     assert len(system.came) == 5
+
+
+# ---- hostile publishers ------------------------------------------------------------------------
+def test_a_thousand_topics_of_one_name_are_looked_at_once_each(monkeypatch):
+    """Each look asks for a name so many times as there are topics, not for each pair of them."""
+    fixes = {f"/n{n}/gps": FIX for n in range(1000)}
+    system = System({CAMERA: VIDEO} | fixes)
+    source = system.source(Settings())
+    asked = []
+
+    def counted(topic, schema):
+        asked.append(topic)
+        return known_name(topic, schema)
+
+    monkeypatch.setattr(live, "known_name", counted)
+    source.refresh(0.0)
+    assert list(source.states) == [CAMERA]
+    assert len(asked) < 10_000
