@@ -75,6 +75,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
     """Topics with type, number, rate and longest gap, the clocks, and what is damaged."""
     from edgefirst_ros.config import Settings
     from edgefirst_ros.pipeline.first_pass import walk
+    from edgefirst_ros.sensors.calibration import frames_of, judge
 
     rates: dict[str, _Rate] = {}
 
@@ -122,7 +123,10 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
             "reference": found.roles.reference,
             "time_base": {"base": found.base.base, "topics": found.base.replaced},
             "segments": found.segments,
-            "notes": list(found.roles.notes),
+            "calibration": judge(
+                found.calibration.camera_info, found.calibration.static_transforms, frames_of(found.roles.companions)
+            ),
+            "notes": [*found.roles.notes, *found.calibration.notes],
         }
     return facts
 
@@ -150,7 +154,7 @@ def _print_recording(facts: dict[str, Any]) -> None:
     if "reference" in facts:
         say(
             f"samples would be made of {facts['reference']}; time base {facts['time_base']['base']}, "
-            f"{counted(facts['segments'], 'segment')}"
+            f"{counted(facts['segments'], 'segment')}; calibration {facts['calibration']}"
         )
         for topic, what in facts["time_base"]["topics"].items():
             say(f"note: {topic}: {what}")
@@ -185,6 +189,7 @@ def dataset_facts(path: Path) -> dict[str, Any]:
         "samples": sum(samples.values()),
         "sequences": dict(sorted(samples.items())),
         "inputs": dict(sorted(inputs.items())),
+        "calibration": {sequence: dataset.calibration(sequence).calibration for sequence in sorted(samples)},
         "groups": {} if rows is None else samples_by_group(rows),
         "labels": labels,
         "columns": rows.columns if rows is not None else [],
@@ -208,7 +213,8 @@ def print_dataset(path: Path) -> None:
 def _print_dataset(facts: dict[str, Any]) -> None:
     say(f"{facts['dataset']}: {counted(facts['samples'], 'sample')} in {counted(len(facts['sequences']), 'sequence')}")
     say("")
-    table(("sequence", "samples"), [(name, str(n)) for name, n in facts["sequences"].items()])
+    rows = [(name, str(n), facts["calibration"][name]) for name, n in facts["sequences"].items()]
+    table(("sequence", "samples", "calibration"), rows)
     say("")
     table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
     for what, number in (("group", "samples"), ("label", "annotations")):

@@ -14,17 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.merge_labels import Part, separate_ids, unite_labels
+from edgefirst_ros.dataset.merge_metadata import merge_metadata
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.reader import Dataset, parsed
 from edgefirst_ros.dataset.storage.access import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.storage.zipformat import Deflated
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.progress import Progress
@@ -33,8 +32,6 @@ from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
 COMMENT, EXIF = 0x9286, 0x8769
 """EXIF tags of the comment and of the directory it is in."""
 ASCII = b"ASCII\0\0\0"
-ONCE = ("configuration", "software", "camera_info", "static_transforms")
-"""Metadata of the frames of which there is one for a whole dataset."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def merge(
     if any(part.indices for part in parts):
         notes.append("the datasets have other labels: label_index counts in the united list")
     separate_ids(parts)
-    metadata, categories = _frames_metadata(parts, notes), _categories(parts, notes)
+    metadata, categories = merge_metadata(parts, notes), _categories(parts, notes)
     companions = [base for base in schema.COMPANIONS if any(_has(part, base) for part in parts)]
     version = max(part.version for part in parts)
     writer = DatasetWriter(
@@ -249,58 +246,6 @@ def _left_over(part: Part, notes: list[str]) -> int:
 
 
 # ---- metadata ------------------------------------------------------------------------------------
-def _frames_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
-    """Metadata of the frames: sources in one list, counts added up, what differs by dataset."""
-    found = [_stored(part) for part in parts]
-    if len(found) == 1 and all(old == new for old, new in parts[0].sequences.items()):
-        return found[0]
-    counts = Counts()
-    for part, known in zip(parts, found, strict=True):
-        try:
-            counts.add(Counts.of(known["counts"]))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DatasetError(f"{part.dataset.paths.frames}: metadata counts cannot be read: {error!r}") from error
-    merged: dict[str, Any] = {
-        "sources": [source for known in found for source in known.get("sources") or ()],
-        "time_base": _time_base(parts, found),
-        "counts": counts.plain(),
-    }
-    for key in ONCE:
-        values = [known.get(key) for known in found]
-        given = [value for value in values if value] or values[:1]
-        merged[key] = given[0]
-        if any(value != given[0] for value in given):
-            notes.append(f"the datasets differ in {key}: what each of them says is in the metadata, under merged")
-            merged[key] = values if key == "configuration" else given[0]
-    merged["merged"] = [
-        {"dataset": part.dataset.paths.name, "sequences": part.sequences, **{key: known.get(key) for key in ONCE}}
-        for part, known in zip(parts, found, strict=True)
-    ]
-    recovered = [known["recovered"] for known in found if "recovered" in known]
-    return merged | ({"recovered": recovered} if recovered else {})
-
-
-def _stored(part: Part) -> dict[str, Any]:
-    path = part.dataset.paths.frames
-    if part.dataset.frames is None:
-        raise DatasetError(
-            f"{path}: not there; only datasets with a table of frames can be merged, it tells the stamps of the samples"
-        )
-    return {key: parsed(value) for key, value in TableFile(path).metadata.items()}
-
-
-def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """As of a conversion of several recordings: the first one's, and all by sequence."""
-    bases: dict[str, Any] = {}
-    for part, known in zip(parts, found, strict=True):
-        base = known.get("time_base")
-        of_each = base.get("sequences", {}) if isinstance(base, dict) else {}
-        plain = {key: base[key] for key in base if key != "sequences"} if isinstance(base, dict) else base
-        bases |= {new: of_each.get(old, plain) for old, new in part.sequences.items()}
-    first = next(iter(bases.values()), None)
-    return {**first, "sequences": bases} if isinstance(first, dict) else {"sequences": bases}
-
-
 def _categories(parts: Sequence[Part], notes: list[str]) -> dict[str, object] | None:
     """What is known of the labels; of two that differ the first."""
     united: dict[str, object] = {}

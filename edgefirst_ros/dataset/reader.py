@@ -26,6 +26,7 @@ from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, memb
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.pictures import decode_image
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
+from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
@@ -161,6 +162,22 @@ class Dataset:
             raise DatasetError(f"{self.container.path}: has no frame {frame} of sequence {sequence!r}")
         return Sample(self, key)
 
+    def calibration(self, sequence: str) -> SequenceCalibration:
+        """The calibration of a sequence; raises DatasetError when the metadata are not as the format says."""
+        return calibration_of(self.sequence_facts(sequence))
+
+    def sequence_facts(self, sequence: str) -> dict[str, Any]:
+        """What the metadata say of a sequence (dataset.md 10): sources, camera_info, time_base, counts and so on.
+
+        Of a dataset of an earlier version what is certain to be of this one. Raises DatasetError when the metadata
+        are not as the format says.
+        """
+        kinds = {kind for key, members in self._members.items() if key.name == sequence for kind in members}
+        try:
+            return of_sequence(self.metadata, sequence, self.sequences, kinds)
+        except DatasetError as error:
+            raise DatasetError(f"{self.paths.frames}: {error}") from None
+
     def members(self, key: Key) -> Mapping[str, str]:
         """Member names by kind."""
         return self._members[key]
@@ -226,6 +243,11 @@ class Sample:
         row = self.row
         latitude, longitude = row.get("latitude"), row.get("longitude")
         return None if latitude is None or longitude is None else Position(latitude, longitude, row.get("altitude"))
+
+    @property
+    def calibration(self) -> SequenceCalibration:
+        """Of its sequence: `camera_info`, `static_transforms` and what they are worth, `calibration`."""
+        return self.dataset.calibration(self.name)
 
     @property
     def skew(self) -> dict[str, int]:

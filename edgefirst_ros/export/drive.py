@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, world_to_ecef
 
@@ -115,14 +116,20 @@ class Drive:
 
     # ---- where the sensors are -------------------------------------------------------------
     @cached_property
+    def calibration(self) -> SequenceCalibration:
+        """Of this sequence alone."""
+        return self.dataset.calibration(self.name)
+
+    @cached_property
     def statics(self) -> dict[str, Floats]:
         """(4, 4) sensor to rig, by the sensor's frame: the transforms of the recording, joined to base_link.
 
         NaN where one of them is none, as with a quaternion that nobody filled.
         """
         known = {BASE: np.eye(4)}
-        waiting = list(self.dataset.metadata.get("static_transforms") or [])
+        waiting = self.calibration.static_transforms
         try:
+            waiting = list(waiting)
             while True:
                 left = []
                 for entry in waiting:
@@ -173,11 +180,11 @@ class Drive:
     @property
     def camera(self) -> dict[str, Any]:
         """camera_info: frame_id, width, height, distortion_model, d, k (9), r (9), p (12) in pixels."""
-        info = self.dataset.metadata.get("camera_info")
+        info = self.calibration.camera_info
         if not isinstance(info, dict):
             raise DatasetError(
-                f"{self.dataset.paths.frames}: there is no camera_info in its metadata, so the camera's intrinsics are "
-                "unknown; it comes from camera/info of the recording"
+                f"{self.dataset.paths.frames}: there is no camera_info of {self.name!r} in its metadata, so the "
+                "camera's intrinsics are unknown; it comes from camera/info of the recording"
             )
         try:
             shapes = [np.array(info[name], float).shape for name in ("k", "d")]

@@ -123,7 +123,8 @@ class CaptureDataset:
         lossy, refused = bool(self._counts.lost), str(self._output.refused or "")
         if paths is None:
             return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
-        text = f"dataset {paths.container} is complete: {self.samples} samples"
+        notes = self._output.facts.calibration.notes
+        text = "; ".join([f"dataset {paths.container} is complete: {self.samples} samples", *notes])
         return Completed(text, lossy, refused, container=str(paths.container))
 
     def _finish(self) -> DatasetPaths | None:

@@ -160,6 +160,7 @@ class _Run:
             self._loss = self._loss or damage.loss
         self._notes += [f"{path.name}: {note}" for note in found.roles.notes]
         self._notes += [f"{path.name}: {topic}: {what}" for topic, what in found.base.replaced.items()]
+        self._notes += [f"{path.name}: {note}" for note in found.calibration.notes]
         if found.segments > 1:
             self._notes.append(f"{path.name}: the clock was stepped or stood still: {found.segments} segments")
 
@@ -227,6 +228,7 @@ class _Run:
             raise RecordingError(self._nothing())
         if self._refused is not None:
             self._notes.append(f"ends early: {self._refused}")
+        self._notes += self._facts.notes
         paths = writer.finish(self._facts.metadata(), self._facts.labels)
         groups = _count_groups(paths, self._settings, self._notes)
         return Outcome(

@@ -11,7 +11,8 @@ from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
-from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.dataset.sequences import combined
+from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 
@@ -44,6 +45,20 @@ class SequenceFacts:
         columns = {streams.of_key(sensor).column: topic for sensor, topic in self.roles.companions.items()}
         return {REFERENCE: self.roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
+    def described(self, source: int | None) -> dict[str, Any]:
+        """What the metadata say of the sequence (dataset.md 10, "By sequence"); `source`: its place in the list."""
+        camera_info, transforms = self.calibration.camera_info, self.calibration.static_transforms
+        sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
+        return {
+            "sources": [] if source is None else [source],
+            "camera_info": camera_info,
+            "static_transforms": transforms,
+            "calibration": judge(camera_info, transforms, frames_of(sensors)),
+            "time_base": self.time_base,
+            "topics": self.topics,
+            "counts": self.counts.plain(),
+        }
+
 
 def making(settings: Settings) -> dict[str, Any]:
     """Metadata that say how a dataset was made: where these and the recordings are the same, so are its bytes."""
@@ -62,26 +77,22 @@ class DatasetFacts:
     def __init__(self, settings: Settings) -> None:
         self.counts = Counts()
         """Of the sequences that have ended."""
-        self.time_bases: dict[str, dict[str, Any]] = {}
-        """Of each sequence {"base", "topics"}."""
         self._settings = settings
         self._current: SequenceFacts | None = None
         self._sources: list[Mapping[str, Any]] = []
-        self._topics: dict[str, dict[str, str]] = {}
-        self._calibration = Calibration()
+        self._sequences: dict[str, dict[str, Any]] = {}
+        self._labels: list[str] | None = None
 
     def begin(self, facts: SequenceFacts) -> bool:
         """Take the next sequence; True where its model has other labels, which become one list with those before.
 
         The table of annotations has one list of labels.
         """
-        known, own = self._calibration.labels, facts.calibration.labels
+        known, own = self._labels, facts.calibration.labels
         united = known is not None and own is not None and own != known
         if known is not None and own is not None and united:
             facts.calibration.labels = known + [label for label in own if label not in known]
         self._current = facts
-        self.time_bases[facts.name] = facts.time_base
-        self._topics[facts.name] = facts.topics
         return united
 
     def end(self) -> None:
@@ -89,51 +100,54 @@ class DatasetFacts:
         facts = self._current
         if facts is None:
             return
-        self._calibration = self._joined_calibration()
+        self._labels = self.labels
         self.counts.add(facts.counts)
-        self.time_bases[facts.name] = facts.time_base
-        self._topics[facts.name] = facts.topics
-        if facts.source is not None:
-            self._sources.append(facts.source)
+        self._sources, self._sequences = self._all()
         self._current = None
 
     @property
     def labels(self) -> list[str] | None:
-        """The model's labels, None where no model told any."""
-        return self._joined_calibration().labels
+        """The model's labels, None where no model told any; they grow with every sequence."""
+        own = self._current.calibration.labels if self._current is not None else None
+        return own if own is not None else self._labels
+
+    @property
+    def time_bases(self) -> dict[str, dict[str, Any]]:
+        """Of each sequence {"base", "topics"}."""
+        return {name: known["time_base"] for name, known in self._all()[1].items()}
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the calibration differs between the sequences, in words."""
+        return combined(self._sequences)[1]
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata of NAME.frames.arrow (dataset.md 9, "Frames")."""
-        current, calibration, counts = self._current, self._joined_calibration(), Counts.of(self.counts.plain())
-        sources, bases = list(self._sources), dict(self.time_bases)
-        if current is not None:
-            counts.add(Counts.of(current.counts.plain()))
-            bases[current.name] = current.time_base
-            if current.source is not None:
-                sources.append(current.source)
+        """Return the metadata of NAME.frames.arrow (dataset.md 9, "Frames", and 10)."""
+        sources, sequences = self._all()
+        counts = Counts()
+        for known in sequences.values():
+            counts.add(Counts.of(known["counts"]))
+        bases = {name: known["time_base"] for name, known in sequences.items()}
         first = next(iter(bases.values()))
         return {
             "sources": sources,
             **making(self._settings),
             "time_base": first if len(bases) == 1 else {**first, "sequences": bases},
-            "camera_info": calibration.camera_info,
-            "static_transforms": calibration.static_transforms,
+            **combined(sequences)[0],
             "counts": counts.plain(),
+            "sequences": sequences,
         }
 
     def describe(self) -> dict[str, Any]:
         """Return all that is known so far, for the case that the dataset is never finished."""
-        topics = dict(self._topics)
-        if self._current is not None:
-            topics[self._current.name] = self._current.topics
-        return {**self.metadata(), "labels": self.labels, "topics": topics}
+        return {**self.metadata(), "labels": self.labels}
 
-    def _joined_calibration(self) -> Calibration:
-        """What is said first counts; but labels grow with every sequence."""
-        joined = Calibration()
-        joined.merge(self._calibration)
-        if self._current is not None:
-            joined.merge(self._current.calibration)
-            if self._current.calibration.labels is not None:
-                joined.labels = self._current.calibration.labels
-        return joined
+    def _all(self) -> tuple[list[Mapping[str, Any]], dict[str, dict[str, Any]]]:
+        """Sources and sequences, the one that has begun included."""
+        current = self._current
+        if current is None:
+            return self._sources, self._sequences
+        sources, place = self._sources, None
+        if current.source is not None:
+            sources, place = [*sources, current.source], len(sources)
+        return sources, {**self._sequences, current.name: current.described(place)}

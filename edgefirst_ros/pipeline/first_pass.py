@@ -132,7 +132,7 @@ class _Walk:
             content = decode(message)
             self.times[topic].add(message)
             if topic in self.calibrations:
-                self.calibrations[topic].take(message.schema, content)
+                self.calibrations[topic].take(message.schema, content, message.log_time)
         except MessageError:
             usable = False
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1

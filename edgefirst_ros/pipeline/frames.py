@@ -145,7 +145,7 @@ class FrameBuilder:
         if topic == roles.boxes3d:
             self._aligner.add(BOXES3D, stamp, now, SensorMessage(topic, content, stamp), epoch)
         if topic in roles.statics:
-            facts.calibration.take(message.schema, content)
+            facts.calibration.take(message.schema, content, message.log_time)
             self._map_labels()
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:

@@ -72,6 +72,23 @@ class Parts:
     frames_metadata: dict[str, str] = field(default_factory=dict)
 
 
+CAMERA_INFO = {
+    "frame_id": "camera_optical",
+    "width": 32,
+    "height": 24,
+    "distortion_model": "plumb_bob",
+    "d": [0.0] * 5,
+    "k": [30.0, 0, 16, 0, 30, 12, 0, 0, 1],
+    "r": [1.0, 0, 0, 0, 1, 0, 0, 0, 1],
+    "p": [30.0, 0, 16, 0, 0, 30, 12, 0, 0, 0, 1, 0],
+}
+TRANSFORMS = [
+    {"parent": "base_link", "child": "camera_optical", "translation": [1, 0, 1], "rotation": [-0.5, 0.5, -0.5, 0.5]},
+    {"parent": "base_link", "child": "radar", "translation": [2, 0, 0.5], "rotation": [0.0, 0.0, 0.0, 1.0]},
+    {"parent": "base_link", "child": "lidar", "translation": [0, 0, 2], "rotation": [0.0, 0.0, 0.0, 1.0]},
+]
+
+
 def name_of(frame: int, kind: str) -> str:
     return f"{SEQUENCE}/{SEQUENCE}_{frame:03d}.{kind}"
 
@@ -196,8 +213,8 @@ def good() -> Parts:
         "configuration": {"tolerance": 0.1},
         "software": {"name": "edgefirst_ros", "version": "0"},
         "time_base": {"base": "header", "topics": {}},
-        "camera_info": None,
-        "static_transforms": [],
+        "camera_info": CAMERA_INFO,
+        "static_transforms": TRANSFORMS,
         "counts": {
             "/camera/h264": {"seen": 8, "written": 3, "dropped": {"not sampled": 5}},
             "/radar/cube": {"seen": 9, "written": 2, "dropped": {}},

@@ -143,7 +143,7 @@ class Truth:
         return sorted(found.items())
 
     def matrix(self, child):
-        for entry in self.metadata["static_transforms"]:
+        for entry in self.metadata["sequences"][self.sequence]["static_transforms"]:
             if entry["child"] == child and entry["parent"] == "base_link":
                 matrix = np.eye(4)
                 matrix[:3, :3], matrix[:3, 3] = turn(entry["rotation"]), entry["translation"]
@@ -270,9 +270,10 @@ def faults(trace, dataset, name):
         if expected is not None and folder in sensors:
             given = np.array(json.loads(path.read_text())["sensor_to_parent"])
             expect(np.allclose(given, expected, atol=1e-9), f"{folder}/extrinsics.json: another place")
-    if truth.metadata["camera_info"] is not None and "camera" in sensors:
+    info = truth.metadata["sequences"][truth.sequence]["camera_info"]
+    if info is not None and "camera" in sensors:
         given = json.loads((trace / "camera/intrinsics.json").read_text())
-        expect(given == truth.metadata["camera_info"], "camera/intrinsics.json: other intrinsics")
+        expect(given == info, "camera/intrinsics.json: other intrinsics")
 
     masks = {
         row["timestamp"]: np.asarray(Image.open(io.BytesIO(row["mask"])))

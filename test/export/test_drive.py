@@ -4,6 +4,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from calibrated import calibrated
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError
@@ -27,8 +28,7 @@ def changed(path):
     def change(metadata=None, **columns):
         dataset = Dataset(path)
         dataset.frames = dataset.frames.with_columns(**columns)
-        dataset.metadata = dataset.metadata | (metadata or {})
-        return dataset
+        return calibrated(dataset, **(metadata or {}))
 
     return change
 

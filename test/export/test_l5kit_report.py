@@ -7,6 +7,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
+from calibrated import calibrated
 from l5kit_truth import PLACED
 
 from edgefirst_ros import Dataset
@@ -92,7 +93,7 @@ def test_without_poses_nothing_is_written(boxed, tmp_path):
 
 def test_boxes_without_a_place_are_refused(boxed_path, tmp_path):
     dataset, without = Dataset(boxed_path), Dataset(boxed_path)
-    dataset.metadata = without.metadata = dataset.metadata | {"static_transforms": []}
+    calibrated(dataset, static_transforms=[]), calibrated(without, static_transforms=[])
     with pytest.raises(DatasetError, match="no static transform"):
         export(dataset, "l5kit", tmp_path / "out")
     without.annotations = dataset.annotations.drop("box3d")

@@ -3,6 +3,7 @@
 
 import polars as pl
 import pytest
+from calibrated import calibrated
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.export import export
@@ -25,7 +26,7 @@ def test_boxes_are_of_their_points_time(recording, tmp_path, radar, sensor, colu
     dataset = Dataset(convert(recording(**RECIPE), tmp_path / "in", radar_points=radar).paths.container)
     if sensor == "radar":  # boxes lie at the lidar where there is one
         without = [known for known in dataset.metadata["static_transforms"] if known["child"] != "lidar"]
-        dataset.metadata |= {"static_transforms": without}
+        calibrated(dataset, static_transforms=without)
         dataset.members = lambda key, ask=dataset.members: {k: n for k, n in ask(key).items() if k != "lidar.pcd"}
         dataset.frames = dataset.frames.drop("lidar_points_timestamp")
     export(dataset, "ncore", tmp_path / "out")

@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+from calibrated import calibrated
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.export import export
@@ -59,7 +60,7 @@ def opened(path, out, lens="plumb_bob"):
     (fx, fy), (cx, cy) = FOCAL, CENTRE
     info = dataset.metadata["camera_info"]
     info |= {"distortion_model": lens, "d": LENSES[lens], "k": [fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0]}
-    dataset.metadata |= {"camera_info": info, "static_transforms": TRANSFORMS}
+    calibrated(dataset, camera_info=info, static_transforms=TRANSFORMS)
     export(dataset, "ncore", out)
     (summary,) = out.glob("*/*.json")
     return dataset, SequenceLoaderV4(SequenceComponentGroupsReader([summary]))

@@ -10,7 +10,7 @@ import pytest
 from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
 CAMERA_INFO, MODEL_INFO = "sensor_msgs/msg/CameraInfo", "edgefirst_msgs/msg/ModelInfo"
@@ -121,3 +121,48 @@ def test_a_camera_without_a_focal_length(value):
     known = Calibration()
     known.take(CAMERA_INFO, camera(width=0))
     assert known.focal_35mm is None
+
+
+# ---- what it is worth ------------------------------------------------------------------------------
+HALF = 0.5**0.5
+OPTICAL = [-0.5, 0.5, -0.5, 0.5]
+INFO = {"frame_id": "camera", "k": [500.0, 0, 1, 0, 500, 1, 0, 0, 1]}
+
+
+def places(**turns):
+    return [{"parent": "base_link", "child": child, "rotation": turn} for child, turn in turns.items()]
+
+
+@pytest.mark.parametrize(
+    ("info", "transforms", "frames", "word"),
+    [
+        (INFO, places(camera=OPTICAL, radar=[0, 0, 0, 1]), {"radar"}, "given"),
+        (INFO, places(camera=[0, 0, 0, 1], radar=[0, 0, 0, 1]), {"radar"}, "identity"),
+        (INFO, places(camera=OPTICAL, radar=[-1, 1, -1, 1]), {"radar"}, "identity"),  # both turned alike, twice as long
+        (INFO, places(camera=[0, 0, HALF, HALF], radar=[0, 0, -HALF, HALF]), {"radar"}, "given"),
+        (INFO, places(camera=OPTICAL, radar=[0, 0, 0, 1]), {"radar", "lidar"}, "missing"),  # the worst of them
+        (INFO, places(camera=OPTICAL, radar=[0, 0, 0, 0]), {"radar"}, "missing"),
+        (INFO, places(camera=[0, 0, 0, 1], radar=[0, 0, 0, 1], lidar=OPTICAL), {"radar", "lidar"}, "identity"),
+        (INFO, [], set(), "given"),  # without companion sensors the intrinsics alone count
+        (None, places(camera=OPTICAL, radar=[0, 0, 0, 1]), {"radar"}, "missing"),
+        ({**INFO, "k": [0.0] * 9}, [], set(), "missing"),  # ROS: not calibrated
+        ({**INFO, "k": [float("nan")] * 9}, [], set(), "missing"),
+        ({"k": []}, 7, {"radar"}, "missing"),
+        (INFO, [{"parent": 1}], {"radar"}, "missing"),
+    ],
+)
+def test_what_a_calibration_is_worth(info, transforms, frames, word):
+    assert judge(info, transforms, frames) == word
+
+
+def test_frames_of_sensors():
+    assert frames_of(["camera", "radar.cube", "radar.targets", "lidar.depth", "depth"]) == {"radar", "lidar"}
+
+
+def test_intrinsics_that_change_are_told_and_the_first_are_kept():
+    found = Calibration()
+    for time, width in ((1, 640), (2, 640), (1_700_000_000_123_456_789, 800), (3, 640)):
+        found.take(CAMERA_INFO, camera(width=width), time)
+    assert found.camera_info["width"] == 640
+    told = "camera/info changes at 2023-11-14T22:13:20.123Z (log_time 1700000000123456789): the first one is kept"
+    assert found.notes == [told]

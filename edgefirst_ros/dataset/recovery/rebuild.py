@@ -10,10 +10,11 @@ from typing import Any, TypeGuard
 
 import pyarrow as pa
 
-from edgefirst_ros.counts import INTERRUPTED
+from edgefirst_ros.counts import INTERRUPTED, Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Member
 from edgefirst_ros.dataset.recovery.members import Found
+from edgefirst_ros.dataset.sequences import SEQUENCES
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.errors import MessageError
@@ -135,7 +136,29 @@ def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | No
     return _NOTHING, None
 
 
-def recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
+def recounted_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+    """Metadata of the last commit, with counts of what is `used` now, by sequence and part.
+
+    An earlier version told the topics beside them, and counts of the whole alone.
+    """
+    sequences = described.get(SEQUENCES)
+    if not isinstance(sequences, dict) or not all(isinstance(known, dict) for known in sequences.values()):
+        counts = _recounted(described.get("counts"), described.get("topics"), used)
+        return {"counts": counts, "static_transforms": described.get("static_transforms") or []}
+    found: dict[str, Any] = {}
+    total: Counts | None = Counts()
+    for name, known in sequences.items():
+        own = {key: number for key, number in used.items() if key[0] == name}
+        counts = _recounted(known.get("counts"), {name: known.get("topics")}, own)
+        found[name] = {**known, "counts": counts}
+        if total is not None and counts is not None:
+            total.add(Counts.of(counts))
+        else:
+            total = None
+    return {SEQUENCES: found, "counts": total.plain() if total is not None else None}
+
+
+def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
     """The counts of the last commit with what is `used` now, by sequence and part; None where there are none.
 
     What of a reference was seen and is nowhere else was interrupted. `topics` is {sequence: {part: topic}}.

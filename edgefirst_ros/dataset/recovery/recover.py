@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.members import Found
-from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted
+from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted_facts
 from edgefirst_ros.dataset.recovery.report import Recovery
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
@@ -264,8 +264,7 @@ class _Recoverer:
     def _metadata(self) -> dict[str, Any]:
         known: dict[str, Any] = {key: self._journals.description.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
-        known["static_transforms"] = known["static_transforms"] or []
-        known["counts"] = recounted(known["counts"], self._journals.description.get("topics"), self._used)
+        known |= recounted_facts(self._journals.description, self._used)
         report = self._report
         known["recovered"] = {
             "members": report.members,

@@ -6,7 +6,18 @@ from __future__ import annotations
 import os
 
 from edgefirst_ros.dataset.reader import find
-from edgefirst_ros.dataset.validate import cross, frames, headers, images, names, sensors, structure, tables, values
+from edgefirst_ros.dataset.validate import (
+    calibration,
+    cross,
+    frames,
+    headers,
+    images,
+    names,
+    sensors,
+    structure,
+    tables,
+    values,
+)
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
@@ -22,6 +33,7 @@ _DATASET_RULES: tuple[Rule, ...] = (
     *values.RULES,
     *frames.RULES,
     *cross.RULES,
+    *calibration.RULES,
 )
 RULES: tuple[Rule, ...] = (
     *structure.RULES,
@@ -34,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     *values.RULES,
     *frames.RULES,
     *cross.RULES,
+    *calibration.RULES,
 )
 """All rules in the order of their codes."""
 

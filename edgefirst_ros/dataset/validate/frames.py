@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.sequences import SEQUENCES
 from edgefirst_ros.dataset.validate.columns import is_same
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, place_of
@@ -31,8 +32,9 @@ def columns(subject: Subject) -> Iterator[tuple[str, str]]:
 
 @rule("FRM002", "error", "file metadata are there and are JSON")
 def metadata(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Sources, configuration, counts and so on."""
-    for key in schema.FRAMES_METADATA if subject.frames else ():
+    """Sources, configuration, counts and so on; those by sequence where they are there."""
+    given = subject.frames.metadata if subject.frames else {}
+    for key in (*schema.FRAMES_METADATA, *({SEQUENCES} & given.keys())) if subject.frames else ():
         text = subject.frames.metadata.get(key) if subject.frames else None
         try:
             json.loads(text or "")

@@ -133,7 +133,7 @@ def _report(report: Report, dataset: Dataset, made: _Export) -> None:
     for kind, number in sorted(kinds.items()):
         report.add(kind, "", NO_HOME, number)
     for key, what in (("camera_info", "camera intrinsics"), ("static_transforms", "places of the sensors")):
-        if dataset.metadata.get(key):
+        if any(getattr(dataset.calibration(sequence), key) for sequence in dataset.sequences):
             report.add(what, "", NO_HOME)
     report.add("stamps of the sensors, keyframes, counts", "", NO_HOME)
 

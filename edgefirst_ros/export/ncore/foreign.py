@@ -25,6 +25,7 @@ from edgefirst_ros.export.ncore.pictures import Pictures
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.calibration import judge
 
 RIG, EARTH = "rig", "world_global"
 TOLERANCE = 100_000
@@ -208,14 +209,24 @@ class _Import:
         dropped = {"neither JPEG nor PNG, or broken": count - written} if count > written else {}
         info = camera_info(self._sensor.model_parameters, self._camera)
         self._tally["camera models"] += info is None
-        return {
-            "sources": [{"file": path.name} for path in self._loader.sequence_paths],
-            "configuration": {},
-            "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
+        sources = [{"file": path.name} for path in self._loader.sequence_paths]
+        known = {
             "time_base": {"base": "header", "topics": {}},
             "camera_info": info,
             "static_transforms": transforms,
             "counts": {self._camera: {"seen": count, "written": written, "dropped": dropped}},
+        }
+        own = {
+            "sources": list(range(len(sources))),
+            "calibration": judge(info, transforms, self._companions),
+            "topics": {"reference": self._camera},
+        }
+        return {
+            "sources": sources,
+            "configuration": {},
+            "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
+            **known,
+            "sequences": {self._name: {**known, **own}},
         }
 
     # ---- companions ----------------------------------------------------------------------------

@@ -51,14 +51,14 @@ FRAMES = {
 def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
     """Add the lines of an export to its report."""
     _sensors(report, tally)
-    info = dataset.metadata.get("camera_info")
-    if isinstance(info, dict):
+    calibrations = [dataset.calibration(sequence) for sequence in dataset.sequences]
+    if any(isinstance(known.camera_info, dict) for known in calibrations):
         report.add(
             "camera_info",
             "intrinsics/default",
             "float32; the shutter is not known, it is given as global; r, p and a skew have no home",
         )
-    if dataset.metadata.get("static_transforms"):
+    if any(known.static_transforms for known in calibrations):
         report.add("static_transforms", "poses/default, of each sensor to rig", "those of other frames have no home")
     for name in dataset.annotations.columns:
         where, lost = ANNOTATIONS.get(name, ("", "has no home in NCore"))

@@ -28,6 +28,7 @@ from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
 from edgefirst_ros.export.roverd.traces import SEGMENT, VIDEO
 from edgefirst_ros.export.roverd.video import pictures
 from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
 from edgefirst_ros.sensors.picture_file import check_jpeg
@@ -76,7 +77,7 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
     name = safe_name(source.resolve().name)
     budget = Budget(source, sum(refuse_links(trace.resolve()) for trace in traces))
     names = _names(traces)
-    said = {
+    said: dict[str, Any] = {
         "sources": [{"file": trace.name} for trace in traces],
         "configuration": {"tolerance": TOLERANCE / 1e9},
         "software": None,
@@ -84,6 +85,11 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
         "camera_info": None,
         "static_transforms": [],
         "counts": {},
+    }
+    known = {key: said[key] for key in ("time_base", "camera_info", "static_transforms", "counts")}
+    said["sequences"] = {
+        sequence: {"sources": [place], **known, "calibration": MISSING, "topics": {}}
+        for place, sequence in enumerate(names)
     }
     companions = ("radar_targets", "lidar_points")
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule about members, the table of frames and what they agree in finds the defect planted for it alone."""
 
+import json
 import math
 
 import handmade_dataset as made
@@ -59,7 +60,7 @@ SPOILT = {
         (rename(name_of(7, "lidar.pcd"), f"{SEQUENCE}/{SEQUENCE}_7.lidar.pcd"), {"NAM004"}),
         (rename(name_of(7, "lidar.pcd"), f"{SEQUENCE}/{SEQUENCE}_0007.lidar.pcd"), {"NAM004"}),
     ],
-    "NAM005": [(other_case, {"NAM005", "IMG003", "REF005", "REF006"})],
+    "NAM005": [(other_case, {"NAM005", "IMG003", "REF005", "REF006", "CAL001"})],
     "HDR007": [(lambda p: p.times.update({RADAR: stamp_of(3) + 2_000_000_000}), {"HDR007"})],
     "IMG001": [
         (member(CAMERA, cut(made.jpeg(3), -2)), {"IMG001"}),
@@ -102,7 +103,20 @@ SPOILT = {
     "FRM001": [(drop_frames_column, {"FRM001"}), (frames_column_type, {"FRM001"})],
     "FRM002": [
         (frames_metadata("sources", "{"), {"FRM002"}),
+        (frames_metadata("sequences", "{"), {"FRM002"}),
         (lambda p: p.frames_metadata.pop("software"), {"FRM002"}),
+    ],
+    "CAL001": [
+        (frames_metadata("camera_info", "null"), {"CAL001"}),
+        (frames_metadata("static_transforms", "[]"), {"CAL001"}),
+        (
+            frames_metadata(
+                "static_transforms", json.dumps([{**t, "rotation": [0, 0, 0, 1]} for t in made.TRANSFORMS])
+            ),
+            {"CAL001"},
+        ),
+        (frames_metadata("sequences", "7"), {"CAL001"}),
+        (frames_metadata("sequences", "{}"), {"CAL001"}),
     ],
     "FRM003": [
         (

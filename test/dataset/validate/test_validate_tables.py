@@ -103,7 +103,7 @@ SPOILT = {
         (further("not_exhaustive_label_indices", pa.large_list(pa.uint32()), [1, 2]), {"TAB023"}),
     ],
     "TAB024": [(further("neg_label_indices", pa.large_list(pa.uint32()), [0]), {"TAB024"})],
-    "TAB025": [(second_sequence, {"TAB025", "IMG003", "REF006"})],
+    "TAB025": [(second_sequence, {"TAB025", "IMG003", "REF006", "CAL001"})],
 }
 
 

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What several datasets say of their frames, as one dataset says it: by sequence, and of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.merge_labels import Part
+from edgefirst_ros.dataset.reader import parsed
+from edgefirst_ros.dataset.sequences import CALIBRATION, SEQUENCES, combined
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.errors import DatasetError
+
+ONCE = ("configuration", "software")
+"""Metadata of the frames of which there is one for a whole dataset."""
+
+
+def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
+    """Return the metadata of the frames: sources in one list, counts added up, the rest by sequence and dataset.
+
+    Adds to `notes` what differs. Raises DatasetError where a dataset has no table of frames, or metadata that are not
+    as the format says.
+    """
+    found = [_stored(part) for part in parts]
+    counts, sources, sequences = Counts(), list[Any](), dict[str, dict[str, Any]]()
+    for part, known in zip(parts, found, strict=True):
+        try:
+            counts.add(Counts.of(known["counts"]))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise DatasetError(f"{part.dataset.paths.frames}: metadata counts cannot be read: {error!r}") from error
+        sequences |= _sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
+        own = known.get("sources")
+        sources += own if isinstance(own, list) else []
+    if len(found) == 1 and all(old == new for old, new in parts[0].sequences.items()):
+        return {**found[0], SEQUENCES: sequences}
+    common, differing = combined(sequences)
+    notes += differing
+    merged: dict[str, Any] = {"sources": sources, "time_base": _time_base(parts, found), "counts": counts.plain()}
+    for key in ONCE:
+        values = [known.get(key) for known in found]
+        given = [value for value in values if value] or values[:1]
+        merged[key] = given[0]
+        if any(value != given[0] for value in given):
+            notes.append(f"the datasets differ in {key}: what each of them says is in the metadata, under merged")
+            merged[key] = values if key == "configuration" else given[0]
+    merged |= {**common, SEQUENCES: sequences}
+    merged["merged"] = [
+        {
+            "dataset": part.dataset.paths.name,
+            "sequences": part.sequences,
+            **{key: known.get(key) for key in (*ONCE, *CALIBRATION)},
+        }
+        for part, known in zip(parts, found, strict=True)
+    ]
+    recovered = [known["recovered"] for known in found if "recovered" in known]
+    return merged | ({"recovered": recovered} if recovered else {})
+
+
+def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:
+    """The facts of a dataset's sequences by their new names; their sources count from `offset`.
+
+    Of sequences without samples too, unless another one has their name.
+    """
+    stored = known.get(SEQUENCES)
+    others = stored.keys() - part.sequences.keys() - taken if isinstance(stored, dict) else set()
+    found = {}
+    for old, new in {**part.sequences, **{name: name for name in sorted(others)}}.items():
+        facts = part.dataset.sequence_facts(old)
+        places = facts.get("sources")
+        moved = [offset + place for place in places if isinstance(place, int)] if isinstance(places, list) else []
+        found[new] = {**facts, "sources": moved}
+    return found
+
+
+def _stored(part: Part) -> dict[str, Any]:
+    path = part.dataset.paths.frames
+    if part.dataset.frames is None:
+        raise DatasetError(
+            f"{path}: not there; only datasets with a table of frames can be merged, it tells the stamps of the samples"
+        )
+    return {key: parsed(value) for key, value in TableFile(path).metadata.items()}
+
+
+def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """As of a conversion of several recordings: the first one's, and all by sequence."""
+    bases: dict[str, Any] = {}
+    for part, known in zip(parts, found, strict=True):
+        base = known.get("time_base")
+        of_each = base.get("sequences", {}) if isinstance(base, dict) else {}
+        plain = {key: base[key] for key in base if key != "sequences"} if isinstance(base, dict) else base
+        bases |= {new: of_each.get(old, plain) for old, new in part.sequences.items()}
+    first = next(iter(bases.values()), None)
+    return {**first, "sequences": bases} if isinstance(first, dict) else {"sequences": bases}

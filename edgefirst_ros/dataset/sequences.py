@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the metadata of the frames say of each sequence: its calibration, sources, clock, topics and counts.
+
+Source: dataset.md 10, "By sequence". Datasets of earlier versions say it of the whole alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.sensors.calibration import WORDS, frames_of, judge
+from edgefirst_ros.streams import SENSORS
+
+SEQUENCES = "sequences"
+"""Key of the metadata."""
+CALIBRATION = ("camera_info", "static_transforms")
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceCalibration:
+    """The calibration of one sequence; no other sequence's is ever taken for it."""
+
+    camera_info: Any
+    """frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo, pixels; None: unknown."""
+    static_transforms: Any
+    """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}]."""
+    calibration: str
+    """`given`, `identity` (a placeholder: transforms that turn nothing) or `missing`."""
+
+
+def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Return camera_info and static_transforms of the whole, None where sequences differ, and what differs in words."""
+    common: dict[str, Any] = {}
+    notes = []
+    for key in CALIBRATION:
+        values = [known.get(key) for known in sequences.values()]
+        agreed = all(repr(value) == repr(values[0]) for value in values)
+        common[key] = values[0] if values and agreed else None
+        if not agreed:
+            notes.append(f"the sequences differ in {key}: each has its own in the metadata, under {SEQUENCES}")
+    return common, notes
+
+
+def of_sequence(
+    metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]
+) -> dict[str, Any]:
+    """Return what the metadata say of one sequence; of earlier versions what is certain to be this one's.
+
+    `names`: all sequences that have samples; `kinds`: of the members this one has. Raises DatasetError where it is
+    not as the format says.
+    """
+    stored = metadata.get(SEQUENCES)
+    if stored is None:
+        return _derived(metadata, name, names, kinds)
+    known = stored.get(name, {}) if isinstance(stored, dict) else None
+    if not isinstance(known, dict):
+        raise DatasetError(f"the metadata {SEQUENCES} cannot be read: expected facts of {name!r}, found {known!r:.80}")
+    return {**known, "calibration": _word(known, kinds)}
+
+
+def calibration_of(known: Mapping[str, Any]) -> SequenceCalibration:
+    """Return the calibration among the facts of a sequence."""
+    transforms = known.get("static_transforms")
+    return SequenceCalibration(known.get("camera_info"), [] if transforms is None else transforms, known["calibration"])
+
+
+def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
+    said = known.get("calibration")
+    if isinstance(said, str) and said in WORDS:
+        return said
+    sensors = [sensor.key for sensor in SENSORS if set(sensor.kinds) & set(kinds)]
+    return judge(known.get("camera_info"), known.get("static_transforms"), frames_of(sensors))
+
+
+def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]) -> dict[str, Any]:
+    """Facts from the keys that hold for the whole dataset, as far as it has no other sequence they could be of."""
+    base = metadata.get("time_base")
+    bases = base.get(SEQUENCES) if isinstance(base, dict) else None
+    others = {*names, *(bases if isinstance(bases, dict) else ())} - {name}
+    sources, whole, counts = metadata.get("sources"), metadata, metadata.get("counts")
+    listed = sources if isinstance(sources, list) else []
+    places = list(range(len(listed)))
+    if others:
+        whole, counts = _of_merged(metadata, name), None
+        places = [place for place in places if _sequence_of(listed[place]) == name]
+        places = places if len(places) == 1 else []
+    known = {key: whole.get(key) for key in CALIBRATION}
+    own = bases.get(name) if isinstance(bases, dict) else base
+    return {
+        "sources": places,
+        **known,
+        "calibration": _word(known, kinds),
+        "time_base": own,
+        "topics": {},
+        "counts": counts,
+    }
+
+
+def _of_merged(metadata: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What an earlier merge kept of the dataset that a sequence came from, where it was its only one."""
+    merged = metadata.get("merged")
+    for part in merged if isinstance(merged, list) else ():
+        renamed = part.get("sequences") if isinstance(part, dict) else None
+        if isinstance(renamed, dict) and list(renamed.values()) == [name]:
+            return dict(part)
+    return {}
+
+
+def _sequence_of(source: Any) -> str | None:
+    """The sequence that a conversion makes of a recording."""
+    file = source.get("file") if isinstance(source, dict) else None
+    return safe_name(PurePath(file).stem) if isinstance(file, str) and PurePath(file).stem else None
