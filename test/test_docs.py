@@ -281,7 +281,7 @@ def test_metadata_are_listed():
     head = "| file metadata | value"
     parts = TEXTS["format.md"].split(head)[1:]  # of the annotations, and of the frames
     listed = [re.findall(r"^\| `(\w+)` \|", part.partition("\n\n")[0], re.MULTILINE) for part in parts]
-    assert listed == [[key.name for key in schema.METADATA], list(schema.FRAMES_METADATA)]
+    assert listed == [[key.name for key in schema.METADATA], [*schema.FRAMES_METADATA, "sequences"]]
 
 
 def test_kinds_of_members_are_listed():
