@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +28,8 @@ from edgefirst_ros.streams import Sensor
 SECOND = 1_000_000_000
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
 """Companion sensors that can be required and have settings of their own."""
+MODEL = "model"
+"""What `require` and `prefer` call a result of the model, also one without boxes."""
 
 
 def _no_switch(value: Any) -> Any:
@@ -48,6 +50,16 @@ def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
 
 Share = Annotated[float, BeforeValidator(_no_switch)]
 Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
+
+
+Names = TypeVar("Names", bound=Iterable[str])
+
+
+def _known(names: Names, known: Sequence[str]) -> Names:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"unknown sensor {name!r}; known: {', '.join(known)}")
+    return names
 
 
 class Model(BaseModel):
@@ -121,7 +133,12 @@ class Settings(Model):
         description="Samples a second, the first of each 1/rate; all frames if unset",
     )
     keyframes: bool = Field(False, description="Only keyframes become samples")
-    require: tuple[str, ...] = Field((), description="Sensors a sample must have, or it is dropped")
+    prefer: Literal["model"] | None = Field(
+        None, description="model: of each 1/rate the first frame that the model looked at, before the first frame"
+    )
+    require: tuple[str, ...] = Field(
+        (), description="Sensors a sample must have, or it is dropped; model: the model looked at it"
+    )
 
     tolerance: Seconds = Field(0.1, description="Furthest a companion may lie from its frame, s")
     streams: dict[str, StreamSettings] = Field(default_factory=dict, description="Settings of single companion sensors")
@@ -200,15 +217,12 @@ class Settings(Model):
     @field_validator("require")
     @classmethod
     def _known_sensors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for sensor in value:
-            if sensor not in SENSORS:
-                raise ValueError(f"unknown sensor {sensor!r}; known: {', '.join(SENSORS)}")
-        return value
+        return _known(value, (*SENSORS, MODEL))
 
     @field_validator("streams")
     @classmethod
     def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
-        cls._known_sensors(tuple(value))
+        _known(value, SENSORS)
         return value
 
     @field_validator("split", mode="before")
@@ -270,7 +284,9 @@ class Settings(Model):
             )
         if self.stable and not self.split:
             raise ValueError("stable needs split: it says how the sequences are shared out")
-        for key in self.require:
+        if self.prefer is not None and self.rate is None:
+            raise ValueError("prefer chooses a frame of each 1/rate: set rate too, or require: [model]")
+        for key in set(self.require) - {MODEL}:
             name, value = streams.of_key(key).setting or ("", None)
             if name and getattr(self, name) != value:
                 raise ValueError(f"{key} is required but {name} is {getattr(self, name)}: set {name} to {value}")

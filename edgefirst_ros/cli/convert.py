@@ -102,9 +102,10 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 def _present(outcome: Outcome) -> dict[str, int]:
     """How many samples have a message of each sensor, a position, an attitude: by the table of frames."""
+    from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
-    names = {"latitude": "position", "orientation": "attitude"}
+    names = {"latitude": "position", "orientation": "attitude", MODEL_TIMESTAMP: "model"}
     names |= {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()}
     found: dict[str, int] = {}
     for batch in TableFile(outcome.paths.frames).batches():
@@ -128,9 +129,13 @@ def print_outcome(outcome: Outcome) -> None:
     if any(row[2] == "-" for row in rows):
         say("-: not a part of samples: read for position, attitude, labels and calibration, or not at all")
     say("")
+    by_sensor = _present(outcome)
     skews = {sensor: [f"{v:.1f}" for v in _skew(values).values()] for sensor, values in outcome.skews.items()}
-    present = [(name, str(number), *skews.get(name, [""] * 3)) for name, number in _present(outcome).items()]
+    present = [(name, str(number), *skews.get(name, [""] * 3)) for name, number in by_sensor.items()]
     table(("samples with", "number", "skew, ms: p50", "p95", "max"), present)
+    if "model" in by_sensor:
+        other = outcome.samples - by_sensor["model"]
+        say(f"the model looked at {by_sensor['model']} of the samples, and never at the other {other}")
     if outcome.groups is not None:
         say("")
         print_groups(outcome.groups)

@@ -26,6 +26,7 @@ from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, memb
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.pictures import decode_image
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
+from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -134,12 +135,14 @@ class Dataset:
         group: str | None = None,
         score: float | None = None,
         annotated: bool | None = None,
+        model: bool | None = None,
     ) -> Iterator[Sample]:
         """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
 
         Inputs are "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar", "depth". Of the others only
         those are left away that lack what is asked for: an annotation with `label` (or one of several) and a score at
-        least `score`, the `group`, annotations at all (`annotated` True) or their absence (False).
+        least `score`, the `group`, annotations at all (`annotated` True) or their absence (False),
+        a look of the model (`model` True; it may have seen nothing) or none (False).
         Raises UsageError for an unknown input or a score outside 0..1.
         """
         wanted = {input_name(name) for name in inputs or ()}
@@ -153,6 +156,7 @@ class Dataset:
             if key in keys
             and wanted <= (sample := Sample(self, key)).inputs
             and annotated in (None, key in self.annotation_rows[1])
+            and model in (None, sample.row.get(MODEL_TIMESTAMP) is not None)
         )
 
     def sample(self, sequence: str, frame: int | None) -> Sample:

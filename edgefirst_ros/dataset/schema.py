@@ -167,6 +167,11 @@ COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not N
 """Sensors with a stamp and a skew in the frames table, by the beginning of their columns."""
 DEFAULT_COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not None and sensor.default)
 
+MODEL_TIMESTAMP = "model_timestamp"
+"""Column of the frames: stamp of what the model said of one, ns; null where it never looked.
+
+Earlier versions lack it."""
+
 FRAMES_METADATA = (
     "sources",
     "configuration",
@@ -194,6 +199,7 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
         *stamps,
         Column("keyframe", pa.bool_(), "sample"),
         Column("segment", _U32, "sample"),
+        Column(MODEL_TIMESTAMP, _I64, "sample"),
     ]
     return {column.name: column for column in listed}
 

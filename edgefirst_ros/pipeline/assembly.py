@@ -9,6 +9,7 @@ from typing import Any
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.pipeline.encoding import EncodingSample
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts
@@ -31,6 +32,8 @@ def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) ->
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
     _add_navigation(frame, row, common)
+    if frame.result is not None:
+        row[MODEL_TIMESTAMP] = frame.result.stamp
     if frame.own is not None and frame.own[1].encoded is not None:
         members.append((streams.of_key(frame.own[0]).kind, frame.own[1].encoded.result()))
     for sensor, (stamp, message) in frame.companions.items():

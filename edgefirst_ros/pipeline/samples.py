@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
@@ -23,12 +24,25 @@ from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.streams import VIDEO
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A clean frame with all that is needed to make a sample of it."""
+
+    frame: Frame
+    picture: Picture | None
+    bucket: Bucket | None
+    missing: str | None
+    """The first required sensor that it lacks."""
+    keyframe: bool
+
+
 class SampleBuilder:
     """Takes `CameraMessage` and `Frame` as they come, and gives samples to `sink` in the order of the frames.
 
     Owns: `put`, `drain`, `finish` and `abandon` belong to the thread that pushes messages. The thread "choose" decodes,
-    decides about the frames that wait, and alone changes `_waiting`, `_pictures` and `_sampling` until it has ended.
-    The thread "write" puts encoded parts together and calls `sink`. Counts and pace say themselves who changes them.
+    decides about the frames that wait, and alone changes `_waiting`, `_fallback`, `_pictures` and `_sampling` until it
+    has ended. The thread "write" puts encoded parts together and calls `sink`. Counts and pace say themselves who
+    changes them.
     """
 
     def __init__(
@@ -52,6 +66,7 @@ class SampleBuilder:
         self._pictures = _pictures(settings, facts, live=start_lag is not None, already_written=already_written)
         self._encoder = SampleEncoder(settings, facts, already_written)
         self._waiting: deque[Frame] = deque()
+        self._fallback: _Candidate | None = None
 
         def write(work: EncodingSample | Callable[[], None]) -> None:
             if isinstance(work, EncodingSample):
@@ -100,6 +115,7 @@ class SampleBuilder:
         """Wait until every sample is written; raises what went wrong."""
         self._choosing.close()
         self._resolve(last=True)
+        self._take_fallback()
         self._writing.close()
 
     def abandon(self) -> None:
@@ -142,7 +158,10 @@ class SampleBuilder:
             return self._drop(OVERLOAD)
         keyframe = self._pictures.keyframe(frame.number) if self._pictures is not None else True
         bucket = self._sampling.bucket_of(frame)
-        if self._sampling.passes_over(bucket, keyframe=keyframe):
+        if self._fallback is not None and self._fallback.bucket != bucket:
+            self._take_fallback()
+        second_choice = self._sampling.is_second_choice(frame) and self._fallback is not None
+        if second_choice or self._sampling.passes_over(bucket, keyframe=keyframe):
             return self._skip(frame, NOT_SAMPLED)
         if self._pace.is_overdue(frame.since):
             return self._skip(frame, OVERLOAD)
@@ -165,8 +184,25 @@ class SampleBuilder:
     def _select(
         self, frame: Frame, picture: Picture | None, bucket: Bucket | None, missing: str | None, *, keyframe: bool
     ) -> bool:
-        """Make a sample of a clean frame, unless it lacks a sensor."""
-        self._sampling.fill(bucket)
+        """Make a sample of a clean frame, unless it lacks a sensor or another one may go before it."""
+        found = _Candidate(frame, picture, bucket, missing, keyframe)
+        if self._sampling.is_second_choice(frame):
+            self._fallback = found
+            return True
+        if self._fallback is not None:
+            self._fallback = None
+            self._drop(NOT_SAMPLED)
+        return self._make_sample(found)
+
+    def _take_fallback(self) -> None:
+        """Make a sample of the first clean frame of a bucket in which the model looked at none that is clean."""
+        if self._fallback is not None:
+            found, self._fallback = self._fallback, None
+            self._make_sample(found)
+
+    def _make_sample(self, found: _Candidate) -> bool:
+        frame, missing = found.frame, found.missing
+        self._sampling.fill(found.bucket)
         if missing is not None:
             return self._drop(lacks(missing))
         self._facts.counts.write(self._facts.roles.reference)
@@ -174,7 +210,7 @@ class SampleBuilder:
             self._usage.use(message)
         for message in frame.results:
             self._usage.use(message)
-        self._writing.put(self._encoder.begin(frame, picture, keyframe=keyframe))
+        self._writing.put(self._encoder.begin(frame, found.picture, keyframe=found.keyframe))
         return True
 
     def _skip(self, frame: Frame, reason: str) -> bool:

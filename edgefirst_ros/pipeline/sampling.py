@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.config import MODEL, SECOND, Settings
 from edgefirst_ros.pipeline.frame import Frame
 
 Bucket = tuple[int, int]
@@ -19,6 +19,7 @@ class Sampling:
         self._rate = settings.exact_rate
         self._required = settings.require
         self._sensor = sensor
+        self._prefers_model = settings.prefer == MODEL
         self._filled: Bucket | None = None
 
     def bucket_of(self, frame: Frame) -> Bucket | None:
@@ -33,8 +34,12 @@ class Sampling:
 
     def missing(self, frame: Frame) -> str | None:
         """Return the first required sensor that a frame lacks; None where it has all."""
-        present = {*frame.companions, self._sensor}
+        present = {*frame.companions, self._sensor, *([MODEL] if frame.result is not None else [])}
         return next((sensor for sensor in self._required if sensor not in present), None)
+
+    def is_second_choice(self, frame: Frame) -> bool:
+        """Whether another frame of the bucket goes before this one: one that the model looked at."""
+        return self._prefers_model and frame.result is None
 
     def fill(self, bucket: Bucket | None) -> None:
         """Take note that a bucket has its frame: the first that can be had, even if it lacks a sensor."""

@@ -258,6 +258,7 @@ def test_the_summary_says_what_samples_have_and_which_topics_are_no_part_of_them
         "lidar.points": frames["lidar_points_timestamp"].count(),
         "radar.cube": frames["radar_cube_timestamp"].count(),
         "radar.targets": frames["radar_targets_timestamp"].count(),
+        "model": frames["model_timestamp"].count(),
     }
     assert told["samples_with"] == expected == {name: int(shown[name][0]) for name in expected}
 

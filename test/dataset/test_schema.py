@@ -96,7 +96,7 @@ def test_frames():
     }
     for base in ("radar_cube", "radar_targets", "lidar_points"):
         known |= {f"{base}_timestamp": pl.Int64, f"{base}_skew": pl.Int64}
-    known |= {"keyframe": pl.Boolean, "segment": pl.UInt32}
+    known |= {"keyframe": pl.Boolean, "segment": pl.UInt32, "model_timestamp": pl.Int64}
     assert list(in_polars(schema.frames_columns()).items()) == list(known.items())
     assert "radar_clusters_skew" in schema.frames_columns(["radar_cube", "radar_clusters"])
 
