@@ -25,6 +25,7 @@ OVERLOAD = "left out under load"
 ON_THE_WAY = "lost on the way"
 OTHER_TYPE = "of another type than the topic's first message"
 NOT_NEAREST = "nearest to no sample"
+OUTSIDE = "outside tolerance"
 LATE = "came after its frames were written"
 NO_SAMPLE = "belongs to no sample"
 EMPTY = "has no member"
@@ -63,7 +64,7 @@ LOSS = frozenset(
 )
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
 NO_LOSS = frozenset(
-    {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
+    {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
 )
 
 

@@ -51,6 +51,8 @@ class Frame:
     """Model or Detect message of this frame."""
     boxes3d: SensorMessage | None = None
     """Nearest message of boxes in space."""
+    epoch: int = 0
+    """Of the alignment: another one behind a clock set back."""
     since: float = field(default_factory=time.monotonic)
     """When it was complete, s of time.monotonic()."""
 

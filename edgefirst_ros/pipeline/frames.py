@@ -129,10 +129,9 @@ class FrameBuilder:
         for sensor in self._sensors.get(topic, ()):
             storable(sensor, content, self._settings.limits)
             late = self._aligner.late(sensor, stamp, epoch)
-            if late:
-                self._usage.mark_late(topic)
-            offset = self._aligner.streams[sensor].offset
-            self._aligner.add(sensor, stamp, now, SensorMessage(topic, content, stamp + offset, late=late), epoch)
+            found = SensorMessage(topic, content, stamp + self._aligner.streams[sensor].offset, late=late)
+            self._usage.offer(sensor, found, epoch)
+            self._aligner.add(sensor, stamp, now, found, epoch)
         if topic == roles.gps and not self._navigation.add_fix(content, stamp, now, epoch):
             facts.counts.drop(topic, NO_FIX)
         if topic == roles.imu and not self._navigation.add_attitude(content, stamp, now, epoch):
@@ -191,7 +190,7 @@ class FrameBuilder:
 
     def _frame(self, aligned: Aligned[_Anchor, SensorMessage]) -> Frame:
         roles, anchor = self._facts.roles, aligned.item
-        frame = Frame(aligned.number, aligned.stamp, anchor.segment)
+        frame = Frame(aligned.number, aligned.stamp, anchor.segment, epoch=aligned.epoch)
         for sensor in roles.companions:
             near = aligned.nearest.get(sensor)
             if near is not None:

@@ -20,6 +20,7 @@ from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frames import FrameBuilder
+from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.video_message import VideoMessage
@@ -89,7 +90,7 @@ class SequenceOutput:
         """Why the disk did not take all of it; known after `finish`."""
         self._writer = writer
         self._reached = Reached()
-        self._usage = Usage(facts.counts, facts.roles)
+        self._usage = Usage(facts.counts, facts.roles, OutsideTolerance(settings))
         already_written = writer.kept(facts.name)
         self._samples = SampleBuilder(
             settings, facts, self._usage, self._write, start_lag=start_lag, already_written=already_written

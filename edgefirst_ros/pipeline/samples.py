@@ -206,10 +206,7 @@ class SampleBuilder:
         if missing is not None:
             return self._drop(lacks(missing))
         self._facts.counts.write(self._facts.roles.reference)
-        for _, message in frame.companions.values():
-            self._usage.use(message)
-        for message in frame.results:
-            self._usage.use(message)
+        self._usage.observe(frame)
         self._writing.put(self._encoder.begin(frame, found.picture, keyframe=found.keyframe))
         return True
 

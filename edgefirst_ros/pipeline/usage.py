@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, Counts
-from edgefirst_ros.pipeline.frame import SensorMessage
+from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, Counts
+from edgefirst_ros.pipeline.frame import Frame, SensorMessage
+from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.sources.topics import Roles
 
 
@@ -17,9 +18,10 @@ class Usage:
     counter is changed by one of them. `settle` and `count_unused` come once both are through.
     """
 
-    def __init__(self, counts: Counts, roles: Roles) -> None:
+    def __init__(self, counts: Counts, roles: Roles, outside: OutsideTolerance) -> None:
         self._counts = counts
         self._roles = roles
+        self._outside = outside
         self._given: Counter[str] = Counter()
         self._late: Counter[str] = Counter()
         self._late_used: Counter[str] = Counter()
@@ -31,6 +33,21 @@ class Usage:
     def mark_late(self, topic: str) -> None:
         """Take note of a message that came after frames it belongs to were handed on."""
         self._late[topic] += 1
+
+    def offer(self, sensor: str, message: SensorMessage, epoch: int) -> None:
+        """Take note of a companion's message that was given to the alignment."""
+        if message.late:
+            self.mark_late(message.topic)
+        else:
+            self._outside.offer(sensor, message.stamp, epoch)
+
+    def observe(self, frame: Frame) -> None:
+        """Take note of a sample's companions, and of those that it lacks."""
+        self._outside.observe(frame, self._roles.companions)
+        for _, message in frame.companions.values():
+            self.use(message)
+        for message in frame.results:
+            self.use(message)
 
     def use(self, message: SensorMessage) -> None:
         """Count a message that a sample has, once; those of the reference are counted as samples."""
@@ -44,6 +61,9 @@ class Usage:
         self._late.subtract(self._late_used)
         for topic, number in self._late.items():
             self._counts.drop(topic, LATE, number)
+        for sensor, topic in self._roles.companions.items():
+            if topic != self._roles.reference:
+                self._counts.drop(topic, OUTSIDE, self._outside.count(sensor))
         for result in (self._roles.model, self._roles.masks, self._roles.boxes3d):
             if result is not None and result != self._roles.reference:
                 unused = self._given[result] - self._counts[result].written - self._late[result]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.pipeline.frame import SensorMessage
+from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import VIDEO
@@ -11,7 +13,7 @@ ROLES = Roles(CAMERA, VIDEO, None, {"lidar.points": LIDAR}, model=MODEL)
 
 def test_every_message_is_written_or_dropped_for_one_reason():
     counts = Counts()
-    usage = Usage(counts, ROLES)
+    usage = Usage(counts, ROLES, OutsideTolerance(Settings()))
     for topic in (LIDAR, MODEL):
         counts.see(topic, 5)
         late = [SensorMessage(topic, None, n, late=n > 2) for n in range(5)]
@@ -36,5 +38,5 @@ def test_every_message_is_written_or_dropped_for_one_reason():
 
 def test_messages_of_the_reference_are_counted_as_samples():
     counts = Counts()
-    Usage(counts, ROLES).use(SensorMessage(CAMERA, None, 0))
+    Usage(counts, ROLES, OutsideTolerance(Settings())).use(SensorMessage(CAMERA, None, 0))
     assert counts.plain() == {}
