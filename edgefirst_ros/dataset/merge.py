@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.frames_metadata import parsed
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.merge_labels import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.merge_metadata import merge_metadata
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
-from edgefirst_ros.dataset.reader import Dataset, parsed
+from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.storage.access import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.storage.zipformat import Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample

@@ -15,9 +15,10 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.frames_metadata import parsed
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.query import sorted_rows
-from edgefirst_ros.dataset.reader import Dataset, parsed
+from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
@@ -54,7 +55,7 @@ class Part:
         file = annotation_path(self.dataset.paths.arrow)
         if file is None:
             return
-        found = read_annotations(file)
+        found = read_annotations(file, limits=self.dataset.limits)
         self._table, self._spans = sorted_rows(_frame(list(found.batches()), found.schema), file)
         self.version, self.metadata = found.version, dict(found.metadata)
         if found.nested and "box2d" in found.columns:
@@ -87,9 +88,7 @@ class Part:
         if "labels" in self.metadata:
             labels = parsed(self.metadata["labels"])
             if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-                raise DatasetError(
-                    f"{self.dataset.paths.arrow}: metadata labels is {labels!r}, expected a list of texts"
-                )
+                raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is no list of texts")
             return dict(enumerate(labels))
         if not {"label", "label_index"} <= set(self._table.columns):
             return {}
@@ -165,8 +164,9 @@ def unite_labels(parts: Sequence[Part]) -> list[str] | None:
     united: list[str] = []
     for part, names in zip(parts, known, strict=True):
         in_order = [names[index] for index in sorted(names)]
-        united += [name for name in dict.fromkeys(in_order) if name not in united] if united else in_order
-        place = {name: united.index(name) for name in in_order}
+        taken = set(united)
+        united += [name for name in dict.fromkeys(in_order) if name not in taken] if united else in_order
+        place = {name: index for index, name in reversed(list(enumerate(united)))}
         kept = united[: len(names)] == in_order and sorted(names) == list(range(len(names)))
         part.indices = {} if kept else {index: place[name] for index, name in names.items() if index != place[name]}
     return united

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.merge_labels import Part
-from edgefirst_ros.dataset.reader import parsed
 from edgefirst_ros.dataset.sequences import CALIBRATION, SEQUENCES, combined
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
@@ -27,9 +27,9 @@ def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
     counts, sources, sequences = Counts(), list[Any](), dict[str, dict[str, Any]]()
     for part, known in zip(parts, found, strict=True):
         try:
-            counts.add(Counts.of(known["counts"]))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise DatasetError(f"{part.dataset.paths.frames}: metadata counts cannot be read: {error!r}") from error
+            counts.add(Counts.of(known["counts"] or {}))
+        except KeyError as error:
+            raise DatasetError(f"{part.dataset.paths.frames}: has no metadata counts, which are added up") from error
         sequences |= _sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
         own = known.get("sources")
         sources += own if isinstance(own, list) else []
@@ -80,7 +80,7 @@ def _stored(part: Part) -> dict[str, Any]:
         raise DatasetError(
             f"{path}: not there; only datasets with a table of frames can be merged, it tells the stamps of the samples"
         )
-    return {key: parsed(value) for key, value in TableFile(path).metadata.items()}
+    return frames_metadata(path, TableFile(path, part.dataset.limits).metadata)
 
 
 def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

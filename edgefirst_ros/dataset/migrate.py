@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
@@ -68,6 +69,7 @@ def migrate(
     Raises UsageError for what cannot be asked for, DatasetError when `source` cannot be read, `out` exists (unless
     `overwrite`) or cannot be written.
     """
+    check_path(out)
     target = Path(out)
     form = target.suffix.lower()
     if form not in FORMS:

@@ -101,6 +101,14 @@ def _is_forbidden(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")  # control, surrogate, line and paragraph ends
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Raise UsageError for an output whose path is no UTF-8: nothing that names it could be written or printed."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the output {os.fspath(path)!a} is no path in UTF-8; choose another") from None
+
+
 def check_name(name: str) -> str:
     """Return `name`; raises UsageError when it cannot name a dataset."""
     safe = safe_name(name)

@@ -6,10 +6,8 @@ Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schem
 
 from __future__ import annotations
 
-import json
 import operator
 import os
-import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.pictures import decode_image
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from edgefirst_ros.sensors.cube import Cube
 
 T = TypeVar("T")
-HEIGHT = re.compile(rb"^HEIGHT\s+(\d+)", re.MULTILINE)
 
 
 class Position(NamedTuple):
@@ -114,13 +112,16 @@ class Dataset:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """File metadata of both tables: `schema_version` and its like as text or parsed JSON, `counts` and so on."""
+        """File metadata of both tables: `schema_version` and its like as text or parsed JSON, `counts` and so on.
+
+        Raises DatasetError where those of the frames have not the form of the format.
+        """
         found: dict[str, Any] = {key.name: key.default for key in schema.METADATA if key.default is not None}
         if self._annotation_file:
             for key, value in self._annotation_file.metadata.items():
                 found[key] = parsed(value) if key in ("labels", "category_metadata") else value
         if self._frames_file:
-            found |= {key: parsed(value) for key, value in self._frames_file.metadata.items()}
+            found |= frames_metadata(self.paths.frames, self._frames_file.metadata)
         return found
 
     def __getitem__(self, index: int) -> Sample:
@@ -330,11 +331,10 @@ class Sample:
 
 def _points(data: bytes) -> NDArray[np.void]:
     """The points of a PCD file; (height, width) when organised."""
-    from edgefirst_ros.sensors.cloud import decode_cloud
+    from edgefirst_ros.sensors.cloud import decode_grid
 
-    points = decode_cloud(data)
-    height = int(HEIGHT.search(data)[1])  # type: ignore[index]  # the decoder has seen it
-    return points.reshape(height, -1) if height > 1 else points
+    points = decode_grid(data)
+    return points if len(points) > 1 else points.reshape(-1)
 
 
 def find(path: str | os.PathLike[str]) -> DatasetPaths:
@@ -344,11 +344,3 @@ def find(path: str | os.PathLike[str]) -> DatasetPaths:
         return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
     except OSError as error:
         raise DatasetError(f"{given}: cannot be looked at: {error}") from error
-
-
-def parsed(text: str) -> Any:
-    """The JSON value of a text of metadata, or the text itself when it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, member_name
+from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
 from edgefirst_ros.dataset.pace import CommitPace
 from edgefirst_ros.dataset.publish import create_members, place, refuse_existing, remove_if_possible, remove_unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
@@ -138,6 +138,7 @@ class DatasetWriter:
             raise UsageError(f"schema {schema!r}; can be written: {', '.join(schemas.WRITABLE)}")
         if "\0" in os.fspath(out):
             raise UsageError(f"{os.fspath(out)!r} is no path")
+        check_path(out)
         self.paths = DatasetPaths(Path(os.path.abspath(out)), check_name(name), layout)
         self.state = State.OPEN
         self.samples = 0

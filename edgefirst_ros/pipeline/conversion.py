@@ -17,7 +17,7 @@ from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, check_name, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path, safe_name
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import DatasetWriter
@@ -92,6 +92,7 @@ def convert(
     name = check_name(name) if name is not None else _default_name(sequences, Path(out))
     if resume and overwrite:
         raise UsageError("resume and overwrite exclude each other: choose one of them")
+    check_path(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:
         return _finished(places, paths, settings, notes)

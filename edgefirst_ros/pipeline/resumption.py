@@ -10,8 +10,8 @@ from typing import Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.reader import parsed
 from edgefirst_ros.dataset.recovery.state import tidy
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -51,7 +51,7 @@ def finished(
     step left beside the dataset is removed. Raises RecordingError where a recording cannot be read.
     """
     table = TableFile(paths.frames)
-    known = {key: parsed(value) for key, value in table.metadata.items()}
+    known = frames_metadata(paths.frames, table.metadata)
     sources: Any = known.get("sources")
     what = "it was interrupted, and completed by recover" if "recovered" in known else ""
     what = what or _other_making(known, making(settings)) or _other_sources(sources, map(_file, recordings))

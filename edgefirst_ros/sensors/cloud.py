@@ -32,6 +32,8 @@ KEYS = ("VERSION", "FIELDS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT", "VIEWPO
 """Header lines of a PCD file in their order."""
 FIELD_NAME = re.compile(r"[^\s#\x00-\x20\x7f-\x9f][^\s\x00-\x20\x7f-\x9f]*")
 """What can stand in the FIELDS line: no space, no control character, no comment."""
+DIGITS = 10
+"""Of the largest width, height or number of points."""
 HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
 PIECE = 1 << 14
@@ -125,23 +127,30 @@ def decode_cloud(pcd: bytes) -> NDArray[Any]:
 
     Raises DatasetError when header or data are broken.
     """
+    return decode_grid(pcd).reshape(-1)
+
+
+def decode_grid(pcd: bytes) -> NDArray[Any]:
+    """The same, shape (height, width); (1, points) for points that lie in no order. Raises DatasetError."""
     try:
         header, start = _parse(pcd)
         record = _record_of(header)
-        points = int(header["POINTS"][0])
-        if points < 0 or points != int(header["WIDTH"][0]) * int(header["HEIGHT"][0]):
-            raise ValueError(f"{points} points for {header['WIDTH'][0]} x {header['HEIGHT'][0]}")
+        width, height, points = (_number(header, key) for key in ("WIDTH", "HEIGHT", "POINTS"))
+        if points != width * height:
+            raise ValueError(f"{points} points for {width} x {height}")
         body = memoryview(pcd)[start:]
         form = header["DATA"][0]
         if form == "ascii":
-            return _from_text(bytes(body), record, points)
-        if form == "binary_compressed":
-            return _from_compressed(body, record, points)
-        if form != "binary":
+            table = _from_text(bytes(body), record, points)
+        elif form == "binary_compressed":
+            table = _from_compressed(body, record, points)
+        elif form != "binary":
             raise ValueError(f"data form {form!r}")
-        if len(body) < points * record.itemsize:
+        elif len(body) < points * record.itemsize:
             raise ValueError(f"{len(body)} bytes for {points} points of {record.itemsize}")
-        return np.frombuffer(body, record, points)
+        else:
+            table = np.frombuffer(body, record, points)
+        return table.reshape(height, width)
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error) as error:
         raise DatasetError(f"PCD cannot be read: {error}") from error
 
@@ -274,11 +283,22 @@ def _parse(pcd: bytes) -> tuple[dict[str, list[str]], int]:
         end = pcd.find(b"\n", position, HEADER_LIMIT)
         if end < 0:
             raise ValueError("no DATA line")
-        words = pcd[position:end].decode().split()
+        line = pcd[position:end].decode()
+        words = line.split()
         if words and not words[0].startswith("#"):
+            if line[0].isspace() or words[0] in header:  # readers differ in which line counts
+                raise ValueError(f"{words[0][:16]!r} is {'indented' if line[0].isspace() else 'there twice'}")
             header[words[0]] = words[1:]
         position = end + 1
     return header, position
+
+
+def _number(header: dict[str, list[str]], key: str) -> int:
+    """A number of the header, of plain digits: others are read by some and not by others."""
+    (word,) = header[key]
+    if not (word.isascii() and word.isdigit() and len(word) <= DIGITS):
+        raise ValueError(f"{key} is {word[:DIGITS]!r}, expected up to {DIGITS} digits")
+    return int(word)
 
 
 def _record_of(header: dict[str, list[str]]) -> np.dtype[Any]:

@@ -321,3 +321,10 @@ def test_disk_full(tmp_path, monkeypatch):
     paths = recover(tmp_path / "drive").paths
     assert len(members(paths)) == 2
     assert pl.read_ipc(paths.frames.read_bytes())["frame"].to_list() == [0]
+
+
+def test_an_output_whose_path_is_no_utf8_is_refused_before_anything_is_written(tmp_path):
+    out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with pytest.raises(UsageError, match=r"\\udcff' is no path in UTF-8"):
+        DatasetWriter(out, "drive")
+    assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pypcd4 import PointCloud
 
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
+from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, decode_grid, encode_cloud
 
 FORMS = ("binary", "binary_compressed", "ascii")
 FORMATS = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 8: "d"}
@@ -289,3 +289,27 @@ def test_the_broken_ones_differ_from_a_good_one_in_one_thing():
     # LZF by hand: a literal run of 8 bytes (control 7)
     body = struct.pack("<II", 9, 8) + b"\x07" + struct.pack("<2f", 1, 2)
     assert decode_cloud(pcd(body, form="binary_compressed"))["x"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"HEIGHT 1", b" HEIGHT 1"),
+        (b"HEIGHT 1", b"HEIGHT +1"),
+        (b"HEIGHT 1", b"HEIGHT 1\nHEIGHT 1"),
+        (b"HEIGHT 1", b"HEIGHT 1 1"),
+        (b"HEIGHT 1", b"HEIGHT"),
+        (b"HEIGHT 1", b"HEIGHT 0x1"),
+        (b"HEIGHT 1", b"HEIGHT " + "\u0661".encode()),
+        (b"WIDTH 2\nHEIGHT 1\nPOINTS 2", b"WIDTH 0\nHEIGHT " + b"9" * 30 + b"\nPOINTS 0"),
+        (b"POINTS 2", b"POINTS -2"),
+    ],
+)
+def test_a_header_that_can_be_read_in_two_ways_is_refused(before, after):
+    """One parser gives points and their grid; what another may read otherwise is an error."""
+    pcd = b"VERSION 0.7\nFIELDS x\nSIZE 4\nTYPE F\nCOUNT 1\nWIDTH 2\nHEIGHT 1\nPOINTS 2\nDATA binary\n" + bytes(8)
+    assert decode_grid(pcd).shape == (1, 2)
+    assert before in pcd
+    for decode in (decode_cloud, decode_grid):
+        with pytest.raises(DatasetError):
+            decode(pcd.replace(before, after))

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.frames_metadata import faults, parsed
 from edgefirst_ros.dataset.sequences import SEQUENCES
 from edgefirst_ros.dataset.validate.columns import is_same
 from edgefirst_ros.dataset.validate.report import rule
@@ -42,6 +43,16 @@ def metadata(subject: Subject) -> Iterator[tuple[str, str]]:
             yield key, "is not there" if text is None else "is no JSON"
 
 
+@rule("FRM006", "error", "file metadata have the form of the format")
+def formed(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The same model as of every reader: `merge`, `info` and exports refuse what breaks it. REF006 looks at counts."""
+    found = subject.frames.metadata if subject.frames else {}
+    values = {key: parsed(text) for key, text in found.items() if key != "counts"}
+    for key, what in faults(values):
+        if values[key] is not found[key]:  # else FRM002
+            yield key, what
+
+
 @rule("FRM003", "error", "every row has name, frame and timestamp")
 def identified(subject: Subject) -> Iterator[tuple[str, str]]:
     """The columns that nothing can stand in for."""
@@ -74,4 +85,4 @@ def skew(subject: Subject) -> Iterator[tuple[str, str]]:
                 yield place_of(row), f"{base}_skew is {found}, must be {wanted}"
 
 
-RULES = (columns, metadata, identified, navigation, skew)
+RULES = (columns, metadata, identified, navigation, skew, formed)

@@ -8,6 +8,7 @@ rule stay as they are, bit by bit.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,8 @@ def masks(array: pa.Array) -> tuple[pa.Array, int]:
 
 def label_indices(array: pa.Array, label: pa.Array, labels: list[str]) -> tuple[pa.Array, int]:
     """Give labels that are listed once the index that they have in the list; a null stays null."""
-    places = {name: labels.index(name) for name in labels if labels.count(name) == 1}
+    times = Counter(labels)
+    places = {name: index for index, name in enumerate(labels) if times[name] == 1}
     text = decoded(label) if pa.types.is_dictionary(label.type) else label
     known = pc.index_in(text.cast(schema.TEXT), value_set=pa.array(list(places), schema.TEXT))
     wanted = np.array([*places.values(), -1], np.int64)[pc.fill_null(known, -1).to_numpy(zero_copy_only=False)]

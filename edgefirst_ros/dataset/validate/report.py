@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Severity = Literal["error", "warning"]
 KEPT = 100
 """Findings of one rule that are kept; all are counted."""
+LONGEST = 1000
+"""Characters of a finding that are kept: names and values can be of any length."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Report:
         return not self.errors and not (self.strict and self.warnings)
 
     def add(self, broken: Rule, place: str, message: str) -> None:
-        """Count a finding."""
+        """Count a finding; the text of one that is longer than LONGEST is cut."""
+        place, message = (text if len(text) <= LONGEST else f"{text[:LONGEST]}..." for text in (place, message))
         self.counts[broken.id] += 1
         if broken.severity == "error":
             self.errors += 1

@@ -143,6 +143,10 @@ SPOILT = {
         (frames_column("radar_cube_skew", None), {"FRM005"}),
         (frames_column("radar_cube_skew", 0, 2), {"FRM005"}),
     ],
+    "FRM006": [
+        (frames_metadata("time_base", '{"sequences": [1]}'), {"FRM006"}),
+        (frames_metadata("sources", "7"), {"FRM006"}),
+    ],
     "REF001": [(lambda p: p.annotations.append({"name": SEQUENCE, "frame": 9, "group": "val"}), {"REF001"})],
     "REF002": [(lambda p: p.annotations.pop(), {"REF002"})],
     "REF003": [
