@@ -117,6 +117,9 @@ def _present(outcome: Outcome) -> dict[str, int]:
 
 def print_outcome(outcome: Outcome) -> None:
     """Say what became of a conversion."""
+    from edgefirst_ros.cli.info import repeated, repeats_in
+    from edgefirst_ros.dataset import Dataset
+
     rows = []
     for topic, count in sorted(outcome.counts.topics.items()):
         reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count.dropped.items()))
@@ -136,6 +139,9 @@ def print_outcome(outcome: Outcome) -> None:
     if "model" in by_sensor:
         other = outcome.samples - by_sensor["model"]
         say(f"the model looked at {by_sensor['model']} of the samples, and never at the other {other}")
+    repeats = repeats_in(Dataset(outcome.paths.container))
+    if repeats["members"]:
+        say(repeated(repeats))
     if outcome.groups is not None:
         say("")
         print_groups(outcome.groups)

@@ -20,6 +20,7 @@ from edgefirst_ros.errors import EdgeFirstError
 if TYPE_CHECKING:
     import polars as pl
 
+    from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.messages import Message
 
 SECOND = 1_000_000_000
@@ -189,6 +190,7 @@ def dataset_facts(path: Path) -> dict[str, Any]:
         "samples": sum(samples.values()),
         "sequences": dict(sorted(samples.items())),
         "inputs": dict(sorted(inputs.items())),
+        "repeats": repeats_in(dataset),
         "calibration": {sequence: dataset.calibration(sequence).calibration for sequence in sorted(samples)},
         "groups": {} if rows is None else samples_by_group(rows),
         "labels": labels,
@@ -205,6 +207,17 @@ def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
     return dict(sorted(grouped["group"].cast(str).value_counts().iter_rows()))
 
 
+def repeats_in(dataset: Dataset) -> dict[str, int]:
+    """Number of members that repeat a message of the sample before, and their bytes."""
+    sizes = [dataset.container.size(s.member(kind)) for s in dataset.samples() for kind in s.repeats]
+    return {"members": len(sizes), "bytes": sum(sizes)}
+
+
+def repeated(repeats: dict[str, int]) -> str:
+    """Say how many members repeat a message of the sample before, and how many bytes that is."""
+    return f"{counted(repeats['members'], 'member')} repeat the sample before: {repeats['bytes'] / 1e6:.1f} MB"
+
+
 def print_dataset(path: Path) -> None:
     """Say what is in a dataset."""
     _print_dataset(dataset_facts(path))
@@ -217,6 +230,9 @@ def _print_dataset(facts: dict[str, Any]) -> None:
     table(("sequence", "samples", "calibration"), rows)
     say("")
     table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
+    if facts["repeats"]["members"]:
+        say("")
+        say(repeated(facts["repeats"]))
     for what, number in (("group", "samples"), ("label", "annotations")):
         if facts[f"{what}s"]:
             say("")

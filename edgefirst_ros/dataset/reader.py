@@ -25,6 +25,7 @@ from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, memb
 from edgefirst_ros.dataset.names import DatasetPaths, locate
 from edgefirst_ros.dataset.pictures import decode_image
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
+from edgefirst_ros.dataset.repeats import repeats_of
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
@@ -137,13 +138,15 @@ class Dataset:
         score: float | None = None,
         annotated: bool | None = None,
         model: bool | None = None,
+        repeats: bool = True,
     ) -> Iterator[Sample]:
         """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
 
         Inputs are "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar", "depth". Of the others only
         those are left away that lack what is asked for: an annotation with `label` (or one of several) and a score at
         least `score`, the `group`, annotations at all (`annotated` True) or their absence (False),
-        a look of the model (`model` True; it may have seen nothing) or none (False).
+        a look of the model (`model` True; it may have seen nothing) or none (False); with `repeats` False those too
+        that repeat one of `inputs`, of all where none is named.
         Raises UsageError for an unknown input or a score outside 0..1.
         """
         wanted = {input_name(name) for name in inputs or ()}
@@ -157,6 +160,7 @@ class Dataset:
             if key in keys
             and wanted <= (sample := Sample(self, key)).inputs
             and annotated in (None, key in self.annotation_rows[1])
+            and (repeats or not (sample.repeats & (wanted or sample.repeats)))
             and model in (None, sample.row.get(MODEL_TIMESTAMP) is not None)
         )
 
@@ -198,6 +202,11 @@ class Dataset:
         table = self.annotations
         return sorted_rows(annotating(table), self.paths.arrow) if "name" in table.columns else (table, {})
 
+    @cached_property
+    def repeats(self) -> dict[Key, frozenset[str]]:
+        """Inputs by sample whose message the sample before has too; only samples that have such."""
+        return repeats_of(self.frames, self._order, self.frame_rows)
+
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))
         if self._frames_file is None:
@@ -229,6 +238,11 @@ class Sample:
     def inputs(self) -> frozenset[str]:
         """Names of the inputs that it has, such as `camera` and `radar.cube`."""
         return frozenset(INPUT_OF[kind] for kind in self.dataset.members(self.key))
+
+    @property
+    def repeats(self) -> frozenset[str]:
+        """Those of the inputs whose message the sample before, of the same sequence, has too."""
+        return self.dataset.repeats.get(self.key, frozenset()) & self.inputs
 
     @property
     def row(self) -> Mapping[str, Any]:
