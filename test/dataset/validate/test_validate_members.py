@@ -115,7 +115,7 @@ SPOILT = {
             ),
             {"CAL001"},
         ),
-        (frames_metadata("sequences", "7"), {"CAL001"}),
+        (frames_metadata("sequences", "7"), {"CAL001", "FRM006"}),
         (frames_metadata("sequences", "{}"), {"CAL001"}),
     ],
     "FRM003": [
