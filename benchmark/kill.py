@@ -36,7 +36,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
 PROFILE = Path(__file__).resolve().parents[1] / "config" / "fastdds.xml"
-COMMAND = (sys.executable, "-m", "edgefirst_ros.cli")
+COMMAND = (sys.executable, "-m", "edgefirst_ros")
 RECIPE = {"size": (640, 360), "gop": 15, "cube_shape": (2, 64, 4, 128), "lidar_points": 2000}
 PATIENCE = 10.0  # s behind the recording after which a capture that never began is killed all the same
 ENOUGH = 50  # faults after which no more conversions are begun

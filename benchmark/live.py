@@ -94,7 +94,7 @@ def main():
         recording = McapRecording(path)
         messages = sum(1 for _ in recording.walk())
         out = Path(temporary) / "out"
-        command = [sys.executable, "-m", "edgefirst_ros.cli", "capture", "--ros-args", "-p", f"out:={out}"]
+        command = [sys.executable, "-m", "edgefirst_ros", "capture", "--ros-args", "-p", f"out:={out}"]
         capture = subprocess.Popen([*command, "-p", "sequence:=live", "-p", "time_base:=header"])
         rclpy.init()
         node = rclpy.create_node("benchmark")

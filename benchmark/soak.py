@@ -241,7 +241,7 @@ def soak_convert(folder, seconds, every=1.0):
     """Convert a drive of so many seconds; the bars."""
     path, out, log = folder / "drive.mcap", folder / "converted", folder / "convert.log"
     truth = drive(path, seconds, CONVERTED)
-    command = [sys.executable, "-m", "edgefirst_ros.cli", "convert", str(path), "-o", str(out)]
+    command = [sys.executable, "-m", "edgefirst_ros", "convert", str(path), "-o", str(out)]
     began = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -273,7 +273,7 @@ def soak_live(folder, seconds, every=1.0):
 
     def node(verb, **parameters):
         given = [text for key, value in parameters.items() for text in ("-p", f"{key}:={value}")]
-        command = [sys.executable, "-m", "edgefirst_ros.cli", verb, "--ros-args", *given]
+        command = [sys.executable, "-m", "edgefirst_ros", verb, "--ros-args", *given]
         with logs[verb].open("wb") as output:
             return subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
 

@@ -69,7 +69,7 @@ def command():
 @pytest.fixture(scope="session")
 def cold_command():
     """The same in a process of its own, for what begins with the interpreter or ends by a signal."""
-    return [sys.executable, "-m", "edgefirst_ros.cli"]
+    return [sys.executable, "-m", "edgefirst_ros"]
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ def test_signals_end_it_while_it_records(capture: Start, start: Start, recording
     signals = {how.name.lower(): how for how in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     nodes = {name: capture(**named(name), out=tmp_path / name, sequence="ended") for name in signals}
     path = recording(seconds=30, **{**ALONE, "size": (128, 64)})
-    player = start("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", f"recording:={path}")
+    player = start("-m", "edgefirst_ros", "play", "--ros-args", "-p", f"recording:={path}")
     for name, node in nodes.items():
         node.until(lambda facts: facts.get("topics", {}).get(CAMERA, {}).get("received", 0) > 60)
         node.finish(signals[name])

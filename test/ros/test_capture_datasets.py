@@ -265,7 +265,7 @@ def test_the_publisher_is_killed(capture: Start, start: Start, bench: Bench, rec
     """In mid-stream; the node says that nothing comes, and what came is a whole dataset."""
     path = recording(seconds=30, **{**ALONE, "size": (128, 64)})
     node = capture(sequence="killed")
-    player = start("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", f"recording:={path}")
+    player = start("-m", "edgefirst_ros", "play", "--ros-args", "-p", f"recording:={path}")
     node.until(lambda facts: facts.get("topics", {}).get(CAMERA, {}).get("received", 0) > 30)
     player.process.kill()
     player.process.wait()

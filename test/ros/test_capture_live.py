@@ -47,7 +47,7 @@ def test_the_dataset_is_that_of_convert(
     camera = next(topic for topic in counts if topic in ("/camera/h264", "/camera/h265"))
     used = {camera, "/camera/info", "/radar/cube", "/radar/targets", "/lidar/points", "/gps", "/imu", "/model/output",
             "/model/info", "/tf_static"} & counts.keys()  # fmt: skip
-    play = ("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", f"recording:={path}")
+    play = ("-m", "edgefirst_ros", "play", "--ros-args", "-p", f"recording:={path}")
     player = start(*play, "-p", f"wait_for_subscribers:={len(used)}", "-p", f"wait_timeout:={LONG}")
     assert player.wait() == 0, player.log
 

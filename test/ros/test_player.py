@@ -49,7 +49,7 @@ def play(start: Callable[..., Any]) -> Callable[..., Any]:
     def begin(**parameters: object) -> Any:
         given = [f"{name}:={value}" for name, value in parameters.items()]
         arguments = [word for one in given for word in ("-p", one)]
-        return start("-m", "edgefirst_ros.cli", "play", "--ros-args", *arguments, PYTHONPATH=str(ROOT))
+        return start("-m", "edgefirst_ros", "play", "--ros-args", *arguments, PYTHONPATH=str(ROOT))
 
     return begin
 
@@ -225,7 +225,7 @@ def test_nobody_listens_and_it_plays_all_the_same(play: Callable[..., Any], reco
 
 @pytest.mark.parametrize(("parameter", "code"), [("rate:=0.0", 2), ("recording:=/nowhere/drive.mcap", 1)])
 def test_errors_become_exit_codes(parameter: str, code: int, start: Callable[..., Any]) -> None:
-    node = start("-m", "edgefirst_ros.cli", "play", "--ros-args", "-p", parameter, PYTHONPATH=str(ROOT))
+    node = start("-m", "edgefirst_ros", "play", "--ros-args", "-p", parameter, PYTHONPATH=str(ROOT))
     assert node.wait() == code
     assert f"edgefirst-ros: {'/player: rate' if code == 2 else '/nowhere/drive.mcap: does not exist'}" in node.log
     assert "Traceback" not in node.log

@@ -22,7 +22,7 @@ from waiting import LONG  # noqa: E402
 from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.config import ReplaySettings, Settings  # noqa: E402
 
-NODE = ("-m", "edgefirst_ros.cli", "replay", "--ros-args")
+NODE = ("-m", "edgefirst_ros", "replay", "--ros-args")
 SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 MUCH = {"seconds": 30, "size": (640, 360), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 SLOW = ("-p", "camera_format:=png", "-p", "jobs:=1")

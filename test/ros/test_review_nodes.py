@@ -56,7 +56,7 @@ def test_topics_that_cannot_be_played_for_different_reasons(start: Callable[...,
             writer.add_message(channel, 10**9, bytes([0, 1, 0, 0, *range(12)]), 10**9)
         writer.finish()
     arguments = "-p", f"recording:={path}", "-p", "wait_for_subscribers:=0"
-    node = start("-m", "edgefirst_ros.cli", "play", "--ros-args", *arguments)
+    node = start("-m", "edgefirst_ros", "play", "--ros-args", *arguments)
     assert node.wait() == 0, node.log
     assert "/tf is not published, 1 messages: no package no_such_msgs here" in node.log
     assert "/text is not published, 1 messages: its encoding is json, not cdr" in node.log
@@ -68,7 +68,7 @@ def test_a_replay_tells_its_progress_while_ros_time_stands_still(
     path = recording(seconds=20, size=(640, 360), topics=["camera"])
     slow = "-p", "use_sim_time:=true", "-p", "camera_format:=png", "-p", "jobs:=1"
     arguments = "-p", f"recordings:=['{path}']", "-p", f"out:={tmp_path / 'out'}"
-    node = start("-m", "edgefirst_ros.cli", "replay", "--ros-args", *arguments, *slow)
+    node = start("-m", "edgefirst_ros", "replay", "--ros-args", *arguments, *slow)
     told: set[str] = set()
     while len(told) <= 2:
         status = bench.told("replay: conversion", lambda status: status.message not in told)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m edgefirst_ros.cli` is `edgefirst-ros`."""
+"""`python -m edgefirst_ros` is `edgefirst-ros`."""
 
 from edgefirst_ros.cli import main
 
