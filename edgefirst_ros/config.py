@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -23,7 +22,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from edgefirst_ros import streams
-from edgefirst_ros.streams import Sensor
 
 SECOND = 1_000_000_000
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
@@ -50,8 +48,6 @@ def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
 
 Share = Annotated[float, BeforeValidator(_no_switch)]
 Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
-
-
 Names = TypeVar("Names", bound=Iterable[str])
 
 
@@ -222,8 +218,7 @@ class Settings(Model):
     @field_validator("streams")
     @classmethod
     def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
-        _known(value, SENSORS)
-        return value
+        return _known(value, SENSORS)
 
     @field_validator("split", mode="before")
     @classmethod
@@ -247,7 +242,7 @@ class Settings(Model):
     @classmethod
     def _globs_of_text(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return {group: [globs] if isinstance(globs, str) else globs for group, globs in value.items()}
+            return {group: [glob] if isinstance(glob, str) else glob for group, glob in value.items()}
         if not isinstance(value, str):
             return value
         found: dict[str, list[str]] = {}
@@ -293,7 +288,7 @@ class Settings(Model):
         return self
 
     @property
-    def companions(self) -> tuple[Sensor, ...]:
+    def companions(self) -> tuple[streams.Sensor, ...]:
         """The companion sensors in use."""
         every = streams.companions()
         return tuple(s for s in every if s.setting is None or getattr(self, s.setting[0]) == s.setting[1])
@@ -302,11 +297,6 @@ class Settings(Model):
     def exact_rate(self) -> Fraction | None:
         """`rate` as the decimal number the user wrote."""
         return Fraction(str(self.rate)) if self.rate is not None else None
-
-    @property
-    def workers(self) -> int:
-        """Number of threads that decode, and that encode."""
-        return self.jobs or processors()
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
         """(tolerance in ns, offset in ns, reuse) of a companion sensor."""
@@ -353,41 +343,6 @@ class ReplaySettings(Model):
     out: Place = Field("datasets", description="Folder for the dataset")
     name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
     overwrite: bool = Field(False, description="Replace a dataset that is there")
-
-
-def processors(root: Path = Path("/")) -> int:
-    """Return the number of threads that can run at once, at least 1.
-
-    As many as the process has processors by its affinity, or fewer by the CPU quota of its control groups (v1 and v2,
-    its own and those above), rounded up: a container has all processors of the machine, and a share of their time.
-    `root` is the folder that has proc/ and sys/. Source: Linux, Documentation/admin-guide/cgroup-v2.rst, "cpu.max";
-    Documentation/scheduler/sched-bwc.rst.
-    """
-    quotas = [-(-quota // period) for quota, period in _cpu_quotas(root)]
-    return max(1, min([len(os.sched_getaffinity(0)), *quotas]))
-
-
-def _cpu_quotas(root: Path) -> Iterator[tuple[int, int]]:
-    """Quota and period, both in us, of each control group of this process that has them."""
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        controllers, _, path = line.partition(":")[2].partition(":")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",)
-        group = PurePosixPath(path.lstrip("/"))  # in a container it may be that of the host: only "." is there then
-        for mount in (controllers, "cpu") if controllers else ("", "unified"):
-            for folder in (group, *group.parents):
-                match " ".join(_text(root / "sys/fs/cgroup" / mount / folder / name) for name in names).split():
-                    case [quota, period] if quota.isdecimal() and period.isdecimal() and int(period):
-                        yield int(quota), int(period)  # no quota: "max", -1
-
-
-def _text(path: Path) -> str:
-    """Content of a small file; empty where it cannot be read."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return ""
 
 
 def nanoseconds(seconds: float) -> int:

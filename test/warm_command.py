@@ -5,6 +5,7 @@ As a program with the path of a socket it is the command: it hands its arguments
 and outputs to that process, and ends with the exit code of the fork. With `serve` before the path it is that process.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -74,4 +75,12 @@ if __name__ == "__main__":
     serve(sys.argv[2])
     from edgefirst_ros.cli import main
 
-    main()
+    code: object = 0
+    try:
+        main()
+    except SystemExit as ended:
+        code = ended.code or 0
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed, or nobody reads it
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 1)  # libraries would end threads that a fork does not have

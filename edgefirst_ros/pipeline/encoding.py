@@ -17,6 +17,7 @@ from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.pictures import Picture
+from edgefirst_ros.sensors.processors import workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,9 @@ class SampleEncoder:
         self._settings = settings
         self._facts = facts
         self._already_written = already_written
-        self._pool = ThreadPoolExecutor(settings.workers, "encode")
-        self._slots = threading.BoundedSemaphore(2 * settings.workers)
+        threads = workers(settings.jobs)
+        self._pool = ThreadPoolExecutor(threads, "encode")
+        self._slots = threading.BoundedSemaphore(2 * threads)
 
     def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool) -> EncodingSample:
         """Begin to encode the parts of the next sample."""

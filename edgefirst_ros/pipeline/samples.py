@@ -21,6 +21,7 @@ from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.pipeline.worker import Worker
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
+from edgefirst_ros.sensors.processors import workers
 from edgefirst_ros.streams import VIDEO
 
 
@@ -74,7 +75,9 @@ class SampleBuilder:
             else:
                 work()
 
-        self._writing: Worker[EncodingSample | Callable[[], None]] = Worker("write", write, 2 * settings.workers + 2)
+        self._writing: Worker[EncodingSample | Callable[[], None]] = Worker(
+            "write", write, 2 * workers(settings.jobs) + 2
+        )
         size = 64 if start_lag is None else 0
         self._choosing: Worker[CameraMessage | Frame] = Worker("choose", self._choose, size)
 
@@ -233,7 +236,7 @@ def _pictures(settings: Settings, facts: SequenceFacts, *, live: bool, already_w
         keyframes_only=settings.keyframes,
         decoder=settings.decoder,
         limits=settings.limits,
-        threads=settings.workers if side_by_side else 1,
+        threads=workers(settings.jobs) if side_by_side else 1,
         # Of samples that are written already the size is enough, and what lacks a sensor is not written.
         ahead=not already_written and not settings.require,
     )
