@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from edgefirst_ros import streams
+from edgefirst_ros.streams import Sensor
 
 SECOND = 1_000_000_000
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
@@ -94,7 +95,7 @@ class Limits(Model):
     cube_values: int = Field(1 << 24, ge=1, le=1 << 30, description="Largest radar cube, values")
     cloud_points: int = Field(1 << 22, ge=1, le=1 << 30, description="Largest point cloud, points")
     table_rows: int = Field(
-        1 << 20,
+        1 << 19,
         ge=1,
         le=1 << 40,
         description="Most rows of a table of a dataset; one for every two bytes of its file are read in any case",
@@ -288,10 +289,9 @@ class Settings(Model):
         return self
 
     @property
-    def companions(self) -> tuple[streams.Sensor, ...]:
+    def companions(self) -> tuple[Sensor, ...]:
         """The companion sensors in use."""
-        every = streams.companions()
-        return tuple(s for s in every if s.setting is None or getattr(self, s.setting[0]) == s.setting[1])
+        return tuple(s for s in streams.companions() if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
 
     @property
     def exact_rate(self) -> Fraction | None:

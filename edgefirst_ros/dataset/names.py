@@ -244,6 +244,15 @@ def _is_file(path: Path) -> bool:
     return os.path.lexists(path) and not os.path.isdir(path)
 
 
+def find(path: str | os.PathLike[str]) -> DatasetPaths:
+    """The dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError when there is none."""
+    given = os.fspath(path)
+    try:
+        return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
+    except OSError as error:
+        raise DatasetError(f"{given}: cannot be looked at: {error}") from error
+
+
 def _candidates(given: Path) -> list[DatasetPaths]:
     out, name = given.parent, given.name
     plain: list[DatasetPaths] = [DatasetPaths(out, name, "zip"), DatasetPaths(out, name, "directory")]

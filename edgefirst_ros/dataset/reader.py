@@ -22,11 +22,10 @@ from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import INPUT_OF, INPUTS, Key, input_name, member_of
-from edgefirst_ros.dataset.names import DatasetPaths, locate
+from edgefirst_ros.dataset.names import find
 from edgefirst_ros.dataset.pictures import decode_image
 from edgefirst_ros.dataset.query import annotating, first_rows, matching, sorted_rows, without_broken_rings
 from edgefirst_ros.dataset.repeats import repeats_of
-from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -161,7 +160,7 @@ class Dataset:
             and wanted <= (sample := Sample(self, key)).inputs
             and annotated in (None, key in self.annotation_rows[1])
             and (repeats or not (sample.repeats & (wanted or sample.repeats)))
-            and model in (None, sample.row.get(MODEL_TIMESTAMP) is not None)
+            and model in (None, sample.row.get(schema.MODEL_TIMESTAMP) is not None)
         )
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
@@ -349,12 +348,3 @@ def _points(data: bytes) -> NDArray[np.void]:
 
     points = decode_grid(data)
     return points if len(points) > 1 else points.reshape(-1)
-
-
-def find(path: str | os.PathLike[str]) -> DatasetPaths:
-    """The dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError when there is none."""
-    given = os.fspath(path)
-    try:
-        return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
-    except OSError as error:
-        raise DatasetError(f"{given}: cannot be looked at: {error}") from error

@@ -18,8 +18,10 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.group_rows import GroupRows
 from edgefirst_ros.dataset.grouping import GroupRule, Groups
-from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.reader import find
+from edgefirst_ros.dataset.names import (
+    DatasetPaths,
+    find,
+)
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile

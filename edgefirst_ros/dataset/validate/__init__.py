@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 
-from edgefirst_ros.dataset.reader import find
+from edgefirst_ros.dataset.names import (
+    find,
+)
 from edgefirst_ros.dataset.validate import (
     calibration,
     cross,

@@ -15,7 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.reader import find
+from edgefirst_ros.dataset.names import (
+    find,
+)
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile

@@ -335,7 +335,7 @@ def test_many_rows_batch_by_batch(tmp_path):
 def test_the_command_tells_what_it_did_and_what_is_left(tmp_path):
     from typer.testing import CliRunner
 
-    from edgefirst_ros.cli import app
+    from edgefirst_ros.cli.app import app
 
     path = write(tmp_path, lambda p: (put({"box2d_score": 2.0}, 1)(p), put({"group": "val"}, 0)(p)))
     done = CliRunner().invoke(app, ["validate", str(path), "--fix"])
