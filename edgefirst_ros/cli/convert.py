@@ -136,7 +136,7 @@ def print_outcome(outcome: Outcome) -> None:
     skews = {sensor: [f"{v:.1f}" for v in _skew(values).values()] for sensor, values in outcome.skews.items()}
     present = [(name, str(number), *skews.get(name, [""] * 3)) for name, number in by_sensor.items()]
     table(("samples with", "number", "skew, ms: p50", "p95", "max"), present)
-    if "model" in by_sensor:
+    if by_sensor.get("model"):
         other = outcome.samples - by_sensor["model"]
         say(f"the model looked at {by_sensor['model']} of the samples, and never at the other {other}")
     repeats = repeats_in(Dataset(outcome.paths.container))

@@ -179,7 +179,7 @@ def test_another_version_of_the_software(recordings, tmp_path, monkeypatch, layo
     """What it finished is not taken for the same; what it left unfinished is refused untouched, and recovered."""
     out, options = tmp_path / "out", {"name": "drive", "layout": layout}
     with monkeypatch.context() as earlier:
-        earlier.setattr("edgefirst_ros.pipeline.output.__version__", "0.0.9")
+        earlier.setattr("edgefirst_ros.pipeline.facts.__version__", "0.0.9")
         if done:
             convert(recordings[0], out, **options)
         else:
