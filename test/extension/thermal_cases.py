@@ -44,7 +44,7 @@ def converted(request, drive, tmp_path_factory):
 def spoilt(drive, tmp_path):
     """A dataset as files, and its first thermal picture."""
     paths = convert(drive, tmp_path, name="drive", layout="directory").paths
-    assert validate(paths.container, strict=True).ok
+    assert set(validate(paths.container, strict=True).counts) <= {"CAL001"}  # no calibration was recorded
     return paths, min(paths.members.rglob("*.thermal.png"))
 
 
@@ -57,7 +57,7 @@ def check(path, frames=FRAMES):
         assert np.array_equal(sample.decode("thermal"), heat(sample.frame))
         assert sample.skew["thermal_image"] == LATER
         assert sample.row["thermal_image_timestamp"] == sample.timestamp + LATER
-    assert validate(path, strict=True).ok
+    assert set(validate(path, strict=True).counts) <= {"CAL001"}  # no calibration was recorded
     return dataset
 
 
