@@ -56,7 +56,9 @@ def _open(path: Path, name: str, within: int | None, flags: int) -> int:
         raise DatasetError(f"{path}: cannot be opened: {error}") from error
     try:
         check_kind(path, os.fstat(fd).st_mode, folder=folder)
-    except DatasetError:
+    except (DatasetError, OSError) as error:
         os.close(fd)
-        raise
+        raise (
+            error if isinstance(error, DatasetError) else DatasetError(f"{path}: cannot be looked at: {error}")
+        ) from error
     return fd
