@@ -56,9 +56,10 @@ def _open(path: Path, name: str, within: int | None, flags: int) -> int:
         raise DatasetError(f"{path}: cannot be opened: {error}") from error
     try:
         check_kind(path, os.fstat(fd).st_mode, folder=folder)
-    except (DatasetError, OSError) as error:
+    except OSError as error:
         os.close(fd)
-        raise (
-            error if isinstance(error, DatasetError) else DatasetError(f"{path}: cannot be looked at: {error}")
-        ) from error
+        raise DatasetError(f"{path}: cannot be looked at: {error}") from error
+    except DatasetError:
+        os.close(fd)
+        raise
     return fd
