@@ -89,7 +89,8 @@ def test_every_part_has_a_floor():
     there = {place(file).removesuffix(".py").partition("/")[0] for file in FILES} - {"__init__", "__main__"}
     assert there == {part for part in FLOOR_OF if part != "streams" or part in there}
     packages = {part for part in there if (ROOT / part).is_dir()}
-    assert (len(packages), len(there - packages)) <= (9, 7), "9 packages, 7 modules loose in the root"
+    assert len(packages) <= 12, sorted(packages)
+    assert len(there - packages) <= 6, sorted(there - packages)
 
 
 @pytest.mark.parametrize("file", FILES, ids=place)

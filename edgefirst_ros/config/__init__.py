@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All settings as one model: YAML files, ROS parameters and command line flags all become this."""
+
+from edgefirst_ros.config.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.config.live import LiveSettings, ReplaySettings
+from edgefirst_ros.config.settings import MODEL, SENSORS, Settings, StreamSettings
+from edgefirst_ros.config.values import SECOND, Model, nanoseconds
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "MODEL",
+    "SECOND",
+    "SENSORS",
+    "Limits",
+    "LiveSettings",
+    "Model",
+    "ReplaySettings",
+    "Settings",
+    "StreamSettings",
+    "nanoseconds",
+]

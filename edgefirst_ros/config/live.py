@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the nodes need besides the settings of a conversion."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from edgefirst_ros.config.values import Model, Place, Seconds
+
+
+class LiveSettings(Model):
+    """What a capture needs besides `Settings`."""
+
+    out: Place = Field("datasets", description="Folder for the datasets")
+    host: str | None = Field(
+        None, description="First part of the names of sequences; the name of this machine if unset"
+    )
+    sequence: str | None = Field(None, description="Name of the first dataset; host and start in UTC if unset")
+    autostart: bool = Field(True, description="Begin to record when the node starts, not when it is told to")
+    pretrigger: Seconds = Field(0.0, description="How long before its start a dataset begins, s")
+    pretrigger_bytes: int = Field(
+        1 << 29, ge=1 << 20, description="Memory that may take, bytes; where it is not enough a dataset begins later"
+    )
+    max_bytes: int = Field(0, ge=0, description="Size at which a new dataset begins, bytes; 0: never")
+    max_seconds: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="Length at which a new dataset begins, s; 0: never"
+    )
+    fsync: bool = Field(True, description="Make the disk keep what was written, so that a power cut cannot lose it")
+    flush_interval: float = Field(
+        1.0, gt=0, le=60.0, allow_inf_nan=False, description="Longest time until what was written is kept, s"
+    )
+    min_free_bytes: int = Field(
+        500_000_000, ge=0, description="Free space on the disk at which the capture stops, bytes"
+    )
+    depth: int = Field(100, ge=1, le=10_000, description="Messages a topic may have waiting")
+
+
+class ReplaySettings(Model):
+    """What a conversion as a node needs besides `Settings`."""
+
+    recordings: tuple[Place, ...] = Field((), description="MCAP files; each becomes a sequence")
+    out: Place = Field("datasets", description="Folder for the dataset")
+    name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
+    overwrite: bool = Field(False, description="Replace a dataset that is there")

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All settings as one model: YAML files, ROS parameters and command line flags all become this."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from fractions import Fraction
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from edgefirst_ros import streams
+from edgefirst_ros.config.limits import Limits
+from edgefirst_ros.config.values import (
+    Model,
+    Seconds,
+    Share,
+    globs_of_text,
+    names_of_text,
+    nanoseconds,
+    setting,
+    shares_of_text,
+)
+from edgefirst_ros.streams import Sensor
+
+SENSORS = tuple(sensor.key for sensor in streams.with_column())
+"""Companion sensors that can be required and have settings of their own."""
+MODEL = "model"
+"""What `require` and `prefer` call a result of the model, also one without boxes."""
+
+
+Names = TypeVar("Names", bound=Iterable[str])
+
+
+def _known(names: Names, known: Sequence[str]) -> Names:
+    for name in names:
+        if name not in known:
+            near = sorted(known, key=lambda other: -SequenceMatcher(None, name, other).ratio())
+            raise ValueError(f"unknown sensor {name!r}; known: {', '.join(near)}")
+    return names
+
+
+class StreamSettings(Model):
+    """How the messages of one companion sensor join the frames."""
+
+    tolerance: Seconds | None = setting(
+        None, "Furthest a message may lie from its frame, s; the common tolerance if unset"
+    )
+    offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
+    reuse: bool = setting(True, "Whether one message may serve several frames; if not, the frame nearest to it gets it")
+
+
+class Settings(Model):
+    """Every setting of a conversion or capture, with its default."""
+
+    reference_topic: str | None = setting(None, "Topic whose messages are the samples; the camera if unset")
+    gps_topic: str | None = setting(None, "Topic of the position; needed only where several could be meant")
+    imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several could be meant")
+    model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
+    time_base: Literal["auto", "publish", "header", "log"] = setting("auto", "Which stamps count")
+
+    rate: float | None = setting(
+        None, "Samples a second, the first of each 1/rate; all frames if unset", gt=0, le=1e6, allow_inf_nan=False
+    )
+    keyframes: bool = setting(False, "Only keyframes become samples")
+    prefer: Literal["model"] | None = setting(
+        None, "model: of each 1/rate the first frame that the model looked at, before the first frame"
+    )
+    require: tuple[str, ...] = setting(
+        (), "Sensors a sample must have, or it is dropped; model: the model looked at it"
+    )
+
+    tolerance: Seconds = setting(0.1, "Furthest a companion may lie from its frame, s")
+    streams: dict[str, StreamSettings] = setting(dict, "Settings of single companion sensors")
+    lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
+        1.0, "How late a message may come after others with its stamp, s"
+    )
+    max_gap: Seconds = setting(
+        2.0, "Furthest two fixes or two IMU messages may lie apart to interpolate between them, s"
+    )
+    heading_from_imu: bool = setting(
+        False, "The IMU's yaw is a true heading (counter-clockwise from east): write GPSImgDirection"
+    )
+
+    radar_points: Literal["targets", "clusters"] = setting("targets", "What radar.pcd is made from")
+    radar_fields: Literal["message", "documented"] = setting("message", "`documented` adds the field `noise` as NaN")
+    pcd: Literal["binary", "binary_compressed", "ascii"] = setting("binary", "Form of the PCD data")
+    lidar_images: bool = setting(False, "Write lidar.png and lidar.jpeg where those topics exist")
+    decoder: Literal["software", "auto", "v4l2m2m"] = setting(
+        "software", "What decodes video; auto: the V4L2 M2M hardware decoder where there is one"
+    )
+    camera_format: Literal["jpeg", "png"] = setting("jpeg", "Form of decoded pictures")
+    jpeg_quality: int = setting(90, "Quality of JPEG pictures made here", ge=1, le=100)
+
+    min_score: float = setting(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
+    label_map: Annotated[dict[str, str], BeforeValidator(names_of_text)] = setting(
+        dict, "Other names for labels, such as car: vehicle; an empty one drops them", examples=["car=vehicle,tree="]
+    )
+    masks: bool = setting(True, "Write the masks of the model")
+    polygons: bool = setting(False, "Write the outlines of instance masks as polygons")
+    degradation: bool = setting(False, "Estimate from each picture how degraded it is")
+
+    schema_version: Literal["2025.10", "2026.04", "2026.10"] = setting("2026.04", "Version of the annotation schema")
+    layout: Literal["zip", "directory"] = setting("zip", "One ZIP, or the same members as files")
+    split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = setting(
+        dict, "Groups and their shares, such as train: 0.8, val: 0.2", examples=["train=0.8,val=0.2"]
+    )
+    split_block: float = setting(10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400)
+    split_gap: float = setting(
+        0.0, "Samples nearer than this to a block of another group have no group, s", ge=0, le=3600
+    )
+    stable: bool = setting(
+        False, "A sequence's group by split depends on its name alone, and stays when others are added"
+    )
+    group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = setting(
+        dict, "Groups of sequences by name, such as test: night*; these take no part in split", examples=["test=night*"]
+    )
+    jobs: int = Field(
+        0,
+        ge=0,
+        le=256,
+        exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
+        description="Threads that decode, and that encode; 0: one per processor",
+    )
+    limits: Limits = setting(Limits, "Largest things that are read")
+
+    @field_validator("schema_version", mode="before")
+    @classmethod
+    def _unquoted(cls, value: Any) -> Any:
+        """YAML takes 2026.10 for a number."""
+        return f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else value
+
+    @field_validator("require")
+    @classmethod
+    def _known_sensors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _known(value, (*SENSORS, MODEL))
+
+    @field_validator("streams")
+    @classmethod
+    def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
+        return _known(value, SENSORS)
+
+    @field_validator("split", "group")
+    @classmethod
+    def _group_names(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for group in value:
+            if not re.fullmatch(r"[\w.-]{1,64}", group):
+                raise ValueError(f"expected a group name of letters, digits, dots and dashes, got {group!r}")
+        return value
+
+    @field_validator("split")
+    @classmethod
+    def _shares(cls, value: dict[str, float]) -> dict[str, float]:
+        for group, share in value.items():
+            if not 0 < share <= 1:
+                raise ValueError(f"expected a share above 0, at most 1, for {group}, got {share}")
+        if value and abs(sum(value.values()) - 1) > 1e-6:
+            raise ValueError(f"expected shares that add up to 1, got {sum(value.values()):g}")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Settings:
+        if self.keyframes and self.rate is not None:
+            raise ValueError("rate and keyframes exclude each other: set one of them")
+        if 2 * self.split_gap >= self.split_block:
+            raise ValueError(
+                f"split_gap is {self.split_gap:g} and split_block {self.split_block:g}: no sample would have a group, "
+                "make the gap less than half of the block"
+            )
+        if self.stable and not self.split:
+            raise ValueError("stable needs split: it says how the sequences are shared out")
+        if self.prefer is not None and self.rate is None:
+            raise ValueError("prefer chooses a frame of each 1/rate: set rate too, or require: [model]")
+        for key in set(self.require) - {MODEL}:
+            name, value = streams.of_key(key).setting or ("", None)
+            if name and getattr(self, name) != value:
+                raise ValueError(f"{key} is required but {name} is {getattr(self, name)}: set {name} to {value}")
+        return self
+
+    @property
+    def companions(self) -> tuple[Sensor, ...]:
+        """The companion sensors in use."""
+        return tuple(s for s in streams.companions() if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
+
+    @property
+    def exact_rate(self) -> Fraction | None:
+        """`rate` as the decimal number the user wrote."""
+        return Fraction(str(self.rate)) if self.rate is not None else None
+
+    def stream(self, sensor: str) -> tuple[int, int, bool]:
+        """(tolerance in ns, offset in ns, reuse) of a companion sensor."""
+        own = self.streams.get(sensor, StreamSettings())
+        tolerance = self.tolerance if own.tolerance is None else own.tolerance
+        return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse

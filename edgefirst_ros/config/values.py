@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What values of settings may be, as numbers, as text of the command line, and as times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+SECOND = 1_000_000_000
+
+
+def no_switch(value: Any) -> Any:
+    """Refuse true and false: Python takes `yes` for 1, and so would a rate, or the share of a group."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("no_switch", "Input should be a number")
+    return value
+
+
+def setting(default: Any, description: str, **rules: Any) -> Any:
+    """A field of a model; a type as its default is called for each."""
+    if isinstance(default, type):
+        return Field(default_factory=default, description=description, **rules)
+    return Field(default, description=description, **rules)
+
+
+def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a map as ROS parameters and the command line have it: train=0.8,val=0.2."""
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"expected {expected}, got {part!r}")
+        yield key.strip(), value.strip()
+
+
+Share = Annotated[float, BeforeValidator(no_switch)]
+Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
+Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
+"""A path, in which ~ is the user's folder: in files of parameters no shell replaces it."""
+
+
+class Model(BaseModel):
+    """Base of the settings: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _switches_are_no_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        return value if cls.model_fields[str(info.field_name)].annotation is bool else no_switch(value)
+
+
+def shares_of_text(value: Any) -> Any:
+    """Read train=0.8,val=0.2; anything but text is left to the model."""
+    if not isinstance(value, str):
+        return value
+    shares: dict[str, float] = {}
+    for group, share in _pairs(value, "GROUP=SHARE such as train=0.8"):
+        try:
+            shares[group] = float(share)
+        except ValueError:
+            raise ValueError(f"expected a share such as {group}=0.8, got {share!r}") from None
+    return shares
+
+
+def names_of_text(value: Any) -> Any:
+    """Read car=vehicle,tree= likewise."""
+    return dict(_pairs(value, "LABEL=NAME such as car=vehicle")) if isinstance(value, str) else value
+
+
+def globs_of_text(value: Any) -> Any:
+    """Read test=night*,test=rain* likewise; a single pattern in a map stands for a list of one."""
+    if isinstance(value, dict):
+        return {group: [glob] if isinstance(glob, str) else glob for group, glob in value.items()}
+    if not isinstance(value, str):
+        return value
+    found: dict[str, list[str]] = {}
+    for group, glob in _pairs(value, "GROUP=GLOB such as test=night*"):
+        found.setdefault(group, []).append(glob)
+    return found
+
+
+def nanoseconds(seconds: float) -> int:
+    """Seconds as whole nanoseconds."""
+    return round(Fraction(str(seconds)) * SECOND)
