@@ -105,7 +105,7 @@ def with_tracks(**columns):
     [
         (lambda folder: (folder / "scenes.zarr" / ".zgroup").unlink(), "no folder with scenes.zarr"),
         (lambda folder: (folder / "scenes.zarr" / "agents" / "0").write_bytes(b"garbage"), "0: cannot be unpacked"),
-        (lambda folder: (folder / "scenes.zarr" / "agents" / "0").unlink(), "agents/0: cannot read"),
+        (lambda folder: (folder / "scenes.zarr" / "agents" / "0").unlink(), "agents/0: cannot be opened: No such file"),
         (lambda folder: (folder / "scenes.zarr" / "frames" / ".zarray").write_text("{"), "cannot be read as JSON"),
         (rewritten("scenes.zarr/frames/.zarray", dtype=[["a", "<i8"]]), "has records of"),
         (rewritten("scenes.zarr/frames/.zarray", dtype="<i8"), "is no array of records"),

@@ -18,8 +18,9 @@ from PIL import Image
 from small_camera import small_camera
 
 from edgefirst_ros import Dataset
+from edgefirst_ros.dataset.storage import budget
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import limits, restore
+from edgefirst_ros.export import restore
 
 v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
 from edgefirst_ros.export.ncore import library, restoring  # noqa: E402
@@ -222,7 +223,7 @@ def bombs(folder, where):
 MEASURED = """
 import sys
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import limits, restore
+from edgefirst_ros.export import restore
 try:
     restore(sys.argv[1], "ncore", sys.argv[2])
 except DatasetError as error:
@@ -272,11 +273,11 @@ def test_who_ends_an_import_is_told_nothing_else(tmp_path):
 
 
 def test_what_lies_behind_members_is_bounded_in_sum(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "FREE", 1 << 20)
+    monkeypatch.setattr(budget, "IMPORT_FREE", 1 << 20)
     crc = zlib.crc32(b"table" + bytes(1 << 18))
     monkeypatch.setattr(restoring.isal_zlib, "crc32", lambda data: 0 if zlib.crc32(data) == crc else 1)
     source = sequence(tmp_path / "in", (), own=True, members=[(f"x/{n}", 1 << 18) for n in range(100)])
-    with pytest.raises(DatasetError, match="would come out of"):
+    with pytest.raises(DatasetError, match="100 times the"):
         restore(source, "ncore", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

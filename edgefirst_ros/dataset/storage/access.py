@@ -70,7 +70,7 @@ class Archive:
         self.file_size = os.fstat(self._fd).st_size
         self.names = [entry.filename for entry in self.entries]
         self._index = dict(zip(self.names, self.entries, strict=True))
-        Budget(path, self.file_size, limits).take(unpacked=sum(self._takes(entry) for entry in everything))
+        Budget.of_file(path, self.file_size, limits).take(unpacked=sum(self._takes(entry) for entry in everything))
 
     def __reduce__(self) -> tuple[type[Archive], tuple[Path, Limits]]:
         return Archive, (self.path, self._limits)

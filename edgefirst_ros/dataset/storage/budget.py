@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one file of a dataset may unpack to in all: rows, values, bytes; counted before memory is taken for them."""
+"""What may come out of something that is read, in all: rows, values, bytes; counted before room is taken for them."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from edgefirst_ros.config import Limits
@@ -14,17 +15,30 @@ BYTES_PER_ROW = 2
 """The rows of a file that may be there whatever the limits: those of a real table take more bytes than this, packed."""
 BYTES_PER_VALUE = 8
 """What a value counts for at least: nulls take no bytes in a file, but they do where they are used."""
+IMPORT_RATIO, IMPORT_FREE = 100, 1 << 26
+"""Bytes that may come out of each byte of an import; so many bytes always may."""
 
 
 class Budget:
-    """The limits of a file of `size` bytes, and how much of them is spent."""
+    """How much may still come out of a file, or of all files of an import: one for all parts of it."""
 
-    def __init__(self, path: Path, size: int, limits: Limits) -> None:
-        self._path = path
-        self._rows = max(limits.table_rows, size // BYTES_PER_ROW)
-        self.unpacked = max(limits.unpacked_bytes, RATIO * size)
-        """Bytes that the whole file may unpack to."""
+    def __init__(self, path: Path, unpacked: int, because: str, rows: int = sys.maxsize) -> None:
+        self._path, self._because, self._rows = path, because, rows
+        self.unpacked = unpacked
+        """Bytes that may come out of the whole."""
         self._spent_rows = self._spent_bytes = self._spent_values = 0
+
+    @classmethod
+    def of_file(cls, path: Path, size: int, limits: Limits) -> Budget:
+        """Of a table or ZIP of `size` bytes."""
+        rows = max(limits.table_rows, size // BYTES_PER_ROW)
+        return cls(path, max(limits.unpacked_bytes, RATIO * size), "limits.unpacked_bytes", rows)
+
+    @classmethod
+    def of_import(cls, source: Path, size: int) -> Budget:
+        """Of a store of another system; `size`: bytes of all its files."""
+        most = max(IMPORT_FREE, IMPORT_RATIO * size)
+        return cls(source, most, f"{IMPORT_RATIO} times the {size} bytes that are read; no drive packs so well")
 
     def take(self, *, rows: int = 0, values: int = 0, unpacked: int = 0) -> None:
         """Count rows, values in all columns and bytes. Raises DatasetError where they become too many."""
@@ -40,5 +54,5 @@ class Budget:
         spent = max(self._spent_bytes, BYTES_PER_VALUE * self._spent_values)
         if spent > self.unpacked:
             raise DatasetError(
-                f"{self._path}: unpacks to {spent} bytes or more, more than {self.unpacked} (limits.unpacked_bytes)"
+                f"{self._path}: unpacks to {spent} bytes or more, more than {self.unpacked} ({self._because})"
             )

@@ -52,7 +52,9 @@ def _open(path: Path, name: str, within: int | None, flags: int) -> int:
         # Looked at before it is opened: to open a device can do something, and a socket cannot be opened at all.
         check_kind(path, os.stat(name, dir_fd=within, follow_symlinks=False).st_mode, folder=folder)
         fd = os.open(name, flags, dir_fd=within)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be opened: {error.strerror}") from error
+    except ValueError as error:
         raise DatasetError(f"{path}: cannot be opened: {error}") from error
     try:
         check_kind(path, os.fstat(fd).st_mode, folder=folder)

@@ -76,7 +76,7 @@ class TableFile:
         return self._file.schema_arrow.with_metadata(stored)
 
     def _budget(self) -> Budget:
-        return Budget(self.path, self._size, self._limits)
+        return Budget.of_file(self.path, self._size, self._limits)
 
     @property
     def rows(self) -> int:

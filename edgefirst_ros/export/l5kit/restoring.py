@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
+from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal
@@ -28,7 +29,7 @@ from edgefirst_ros.export.geodesy import Floats, between, inverse, pose
 from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE, SIDE, STORE, TRACKS
 from edgefirst_ros.export.l5kit.labels import LABELS, NOTHING, name_of
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Records
-from edgefirst_ros.export.limits import Budget, clean_text, read_json
+from edgefirst_ros.export.limits import clean_text, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
@@ -75,14 +76,14 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     store = source if (source / ".zgroup").is_file() else source / STORE
     if not (store / ".zgroup").is_file():
         raise DatasetError(f"{source}: is no folder with {STORE}, nor such a store itself")
-    budget = Budget(store, refuse_links(store.resolve() if store == source else store))
+    budget = Budget.of_import(store, refuse_links(store.resolve() if store == source else store))
     arrays = {name: _opened(store / name, kind) for name, kind in (("scenes", SCENE), ("frames", FRAME))}
     arrays["agents"] = _opened(store / "agents", AGENT)
     side = _side(store, len(arrays["scenes"]))
     name = safe_name(str(side.get("dataset") or source.resolve().name.removesuffix(".zarr")))
     journal = Journal(out / f"{name}.arrow.journal", ANNOTATION_JOURNAL)
     tally = _AgentsRead(budget)
-    budget.take(len(arrays["scenes"]) * ROW)
+    budget.take(unpacked=len(arrays["scenes"]) * ROW)
     try:
         for number, (scene, record) in enumerate(
             zip(_scenes(arrays["scenes"], side), arrays["scenes"].each(), strict=True)
@@ -217,7 +218,7 @@ def _interval(arrays: Mapping[str, Reader], name: str, interval: Iterable[int], 
                 f"be up to {MOST[name]}"
             )
         tally.ends[name] = stop
-        tally.budget.take((stop - start) * ROW)
+        tally.budget.take(unpacked=(stop - start) * ROW)
     return arrays[name].read(start, stop)
 
 

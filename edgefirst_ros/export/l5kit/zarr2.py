@@ -134,7 +134,7 @@ class Reader:
             path = self.path / str(number)
             size = self._chunk * self.dtype.itemsize
             try:
-                data = self._unpacked(_read(path, 2 * size + 1024), size)
+                data = self._unpacked(read_file(path, 2 * size + 1024), size)
             except EdgeFirstError:
                 raise
             except Exception as error:  # whatever codecs raise on bad bytes
@@ -159,11 +159,6 @@ class Reader:
         if [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)] != [size, len(data)]:
             raise DatasetError(f"{self.path}: a chunk says that it has another size than it has, or than the array")
         return bytes(numcodecs.Blosc().decode(data))
-
-
-def _read(path: Path, most: int) -> bytes:
-    with reporting(path, "read"):
-        return read_file(path, most)
 
 
 def _put(path: Path, value: Any) -> None:

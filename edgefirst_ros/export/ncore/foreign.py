@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 import edgefirst_ros
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
+from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import BASE, OPTICAL
 from edgefirst_ros.export.geodesy import geodetic, rotation, world_to_ecef
-from edgefirst_ros.export.limits import Budget, clean_text
+from edgefirst_ros.export.limits import clean_text
 from edgefirst_ros.export.ncore.calibration import camera_info
 from edgefirst_ros.export.ncore.library import library, reading
 from edgefirst_ros.export.ncore.pictures import Pictures
@@ -124,7 +125,7 @@ class _Import:
                     sample = self._sample(n, numbers[n], rows[n], boxes.get(n, {}), pictures)
                     if sample is None:
                         continue
-                    budget.take(sum(memoryview(part).nbytes for _, parts in sample.members for part in parts))
+                    budget.take(unpacked=sum(memoryview(part).nbytes for _, parts in sample.members for part in parts))
                     writer.write(sample)
                 self._tally["camera"] += 1
                 progress("importing from NCore", n + 1, len(self._stamps))

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.export.limits import Budget, clean_text
+from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.export.limits import clean_text
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.grayscale import encode_gray
 
@@ -106,7 +107,7 @@ class Pictures:
             )
             row = rows.setdefault(identity, {"object_id": identity})
             row |= _sound(one, ("label", "label_index"))
-            self._budget.take(values.size)
+            self._budget.take(unpacked=values.size)
             row["mask"] = encode_gray(values == value)
             self._tally["instances"] += 1
 

@@ -14,8 +14,9 @@ from typing import Any
 from isal import isal_zlib
 
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
+from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.limits import Budget, check_member_name
+from edgefirst_ros.export.limits import check_member_name
 from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep, refuse_links
 from edgefirst_ros.export.ncore.foreign import bring
 from edgefirst_ros.export.ncore.library import PIECE, components, library, reading
@@ -38,7 +39,8 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     """
     found = sequences(source, report)
     stores = [store for stores in found for store in stores]
-    budget = Budget(source, sum(refuse_links(store.resolve() if store == source else store) for store in stores))
+    size = sum(refuse_links(store.resolve() if store == source else store) for store in stores)
+    budget = Budget.of_import(source, size)
     readers = [_opened(stores) for stores in found]
     with reading(f"{source}: the NCore sequence"):
         origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
@@ -136,7 +138,7 @@ def _again(
     for table, key in indices[whole]["tables"].items():
         with reading(f"{source}: {table!r}"):
             data = origins[whole].get_bytes(key)
-        budget.take(len(data))
+        budget.take(unpacked=len(data))
         (paths.folder / table).write_bytes(data)
     entries = sorted((tuple(entry), n) for n in known for entry in indices[n]["members"])
     with reading(f"{source}: the NCore sequence"):
@@ -145,7 +147,7 @@ def _again(
         for done, ((_, member, crc, stamp, home, key, rest), n) in enumerate(entries, 1):
             with reading(f"{source}: {member!r}"):
                 data = homes[n].read(home, key)
-                budget.take(len(data) + rest)
+                budget.take(unpacked=len(data) + rest)
                 data += bytes(rest)
             if isal_zlib.crc32(data) != crc:
                 raise DatasetError(f"{source}: {member!r} is not what was exported; was a component changed since?")

@@ -19,9 +19,10 @@ from isal import isal_zlib
 from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.storage.lock import byte_views, write_at
+from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.limits import open_file, read_json
+from edgefirst_ros.export.limits import read_json
 
 STAMPS = "ts"
 META = "meta.json"
@@ -169,7 +170,7 @@ class Reader:
         if size > LARGEST:
             raise DatasetError(f"{path}: has entries of {size} bytes, up to {LARGEST} are read")
         try:
-            with open_file(path) as file:
+            with open(open_file(path), "rb") as file:
                 count = os.fstat(file.fileno()).st_size // size
                 return np.memmap(file, dtype, "r", 0, (count, *shape)) if count else np.empty((0, *shape), dtype)
         except (OSError, ValueError) as error:
@@ -201,7 +202,7 @@ class Reader:
         if form != "lzmaf" or size > LARGEST:
             raise DatasetError(f"{path}: format {form!r} with entries of {size} bytes, expected 'lzmaf'")
         try:
-            with open_file(path.with_name(name + INDEX)) as index, open_file(path) as file:
+            with open(open_file(path.with_name(name + INDEX)), "rb") as index, open(open_file(path), "rb") as file:
                 index.seek(8 * number)
                 begin, end = struct.unpack("<2Q", index.read(16))
                 if not begin < end <= min(os.fstat(file.fileno()).st_size, begin + 2 * LARGEST):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.export.limits import Budget
 from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep, refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
@@ -75,7 +75,7 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
     if not traces:
         raise DatasetError(f"{source}: holds no trace of roverd, that is a folder with a config.yaml")
     name = safe_name(source.resolve().name)
-    budget = Budget(source, sum(refuse_links(trace.resolve()) for trace in traces))
+    budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces))
     names = _names(traces)
     said: dict[str, Any] = {
         "sources": [{"file": trace.name} for trace in traces],
@@ -246,7 +246,7 @@ class _Trace:
 
     def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> Sample:
         stamp = int(self._stamps[number])
-        self._budget.take(len(jpeg))
+        self._budget.take(unpacked=len(jpeg))
         members: list[tuple[str, list[bytes]]] = [("camera.jpeg", [jpeg])]
         row: dict[str, Any] = {"size": size, "keyframe": True, "segment": 0}
         annotations: list[Mapping[str, object]] = []
@@ -255,7 +255,7 @@ class _Trace:
             if entry is None:
                 continue
             data = companion.member(entry)
-            self._budget.take(len(data))
+            self._budget.take(unpacked=len(data))
             self._used[companion.what, companion.kind] += 1
             if companion.kind:
                 members.append((companion.kind, [data]))
@@ -319,5 +319,5 @@ def _pcd(clouds: CloudReader, number: int) -> bytes:
 
 def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], budget: Budget, number: int) -> bytes:
     values = reader.frame(channel, number)
-    budget.take(values.nbytes)
+    budget.take(unpacked=values.nbytes)
     return make(values)

@@ -15,11 +15,13 @@ from isal import isal_zlib
 
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
+from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.dataset.tables.forms.table import SUFFIXES
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.limits import Budget, open_file, read_file, read_json
+from edgefirst_ros.export.limits import read_file, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import Reader
@@ -43,7 +45,7 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     something cannot be read, is not what it was or is a link, StorageError where it cannot be written.
     """
     if (source / SIDE / HEAD).is_file():
-        _Own(source, out, Budget(source, refuse_links(source.resolve()))).restore(report, progress)
+        _Own(source, out, Budget.of_import(source, refuse_links(source.resolve()))).restore(report, progress)
         return
     if (source.parent / SIDE / HEAD).is_file() and (source / "config.yaml").is_file():
         raise DatasetError(f"{source}: is one of several parts; name {source.parent}, which holds all of the dataset")
@@ -84,7 +86,7 @@ class _Own:
                     for kind, noted in line["members"].items():
                         name = member_name(*key, kind)
                         data = self._member(name, kind, key[0], *noted)
-                        self._budget.take(len(data))
+                        self._budget.take(unpacked=len(data))
                         container.add(name, [data], stamp)
                         kinds[kind] += 1
                 except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -101,12 +103,8 @@ class _Own:
 
     def _copy(self, table: str) -> None:
         path = self._side / table
-        try:
-            source = open_file(path)
-        except OSError as error:
-            raise DatasetError(f"{path}: cannot be read: {error}") from error
         target = self._paths.folder / table
-        with source, reporting(target, "write"), target.open("xb") as file:
+        with open(open_file(path), "rb") as source, reporting(target, "write"), target.open("xb") as file:
             if os.fstat(source.fileno()).st_size > TABLE:
                 raise DatasetError(f"{path}: has more than {TABLE} bytes")
             shutil.copyfileobj(source, file, 1 << 20)
@@ -114,7 +112,7 @@ class _Own:
     def _lines(self) -> Iterator[dict[str, Any]]:
         path = self._side / LIST
         try:
-            with open_file(path) as file:
+            with open(open_file(path), "rb") as file:
                 while line := file.readline(LINE + 1):
                     if len(line) > LINE:
                         raise ValueError(f"a line has more than {LINE} bytes")
@@ -134,10 +132,7 @@ class _Own:
             data = self._sources[key].member(entry, note)
         else:
             path = self._side / FILES / name
-            try:
-                data = read_file(path, min(size, MEMBER))
-            except OSError as error:
-                raise DatasetError(f"{path}: cannot be read: {error}") from error
+            data = read_file(path, min(size, MEMBER))
         if (len(data), isal_zlib.crc32(data)) != (size, crc):
             where = f"{self._source / sequence / sensor}, entry {entry}" if sensor else f"{self._side / FILES / name}"
             raise DatasetError(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.errors import DatasetError, StorageError
-from edgefirst_ros.export.limits import open_file
 
 RATE_LIMIT = 10_000
 """Largest denominator of a picture rate."""
@@ -60,7 +60,7 @@ def pictures(path: Path) -> Iterator[bytes]:
     import av
 
     try:
-        with open_file(path), av.open(str(path), format="avi") as file:
+        with open(open_file(path), "rb") as opened, av.open(opened, "r", format="avi") as file:
             if not file.streams.video or file.streams.video[0].codec_context.name != "mjpeg":
                 raise DatasetError(f"{path}: holds no MJPEG video")
             for packet in file.demux(video=0):

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sums of what comes out of files and imports."""
+
+import pytest
+
+from edgefirst_ros.config import Limits
+from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.errors import DatasetError
+
+FREE = 64 << 20
+
+
+def test_an_import_has_one_budget_for_all_its_files(tmp_path):
+    budget = Budget.of_import(tmp_path, 10)
+    budget.take(unpacked=FREE)
+    with pytest.raises(DatasetError, match=f"unpacks to {FREE + 1} bytes or more, more than {FREE} .100 times the 10"):
+        budget.take(unpacked=1)
+    large = Budget.of_import(tmp_path, FREE)
+    for _ in range(100):
+        large.take(unpacked=FREE)
+    with pytest.raises(DatasetError):
+        large.take(unpacked=1)
+
+
+def test_a_file_has_rows_values_and_bytes(tmp_path):
+    limits = Limits(table_rows=1000, unpacked_bytes=1 << 20)
+    Budget.of_file(tmp_path, 4000, limits).take(rows=2000, values=1 << 17, unpacked=1 << 20)
+    for sizes, said in (
+        ({"rows": 2001}, "has 2001 rows or more, more than 2000 .limits.table_rows"),
+        ({"values": (1 << 17) + 1}, "unpacks to 1048584 bytes or more, more than 1048576 .limits.unpacked_bytes"),
+        ({"unpacked": (1 << 20) + 1}, "limits.unpacked_bytes"),
+        ({"rows": -1}, "a size below 0"),
+    ):
+        with pytest.raises(DatasetError, match=said):
+            Budget.of_file(tmp_path, 4000, limits).take(**sizes)
