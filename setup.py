@@ -5,6 +5,8 @@ from setuptools import find_packages, setup
 
 package_name = "edgefirst_ros"
 
+FLEET = ["distributed>=2025.1", "obstore>=0.8"]
+"""An engine for many recordings, and object storage."""
 NCORE = [
     "cbor2>=5.4",
     "dataclasses_json>=0.6",
@@ -58,16 +60,19 @@ setup(
     ],
     extras_require={
         "benchmark": ["rosbags>=0.10"],
+        "fleet": FLEET,
         "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
         "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which nothing here needs: docs/exports.md
         "ncore-light": NCORE,
         "test": [
+            *FLEET,
             *NCORE,
             *L5KIT,
             "colcon-common-extensions",
             "colcon-ros",
             "edgefirst-client>=2.19",
             "hypothesis>=6.100",
+            "moto[server]>=5.0",
             "mypy>=1.11",
             "opencv-python-headless>=4.10",
             "pypcd4>=1.2",

@@ -61,6 +61,10 @@ class StorageError(DatasetError):
     """The disk refuses: it is full, broken, read-only or gone. What was written before can still be completed."""
 
 
+class ObjectStoreError(StorageError):
+    """Object storage refuses, or has not answered for as long as it is waited for."""
+
+
 class InUseError(DatasetError):
     """Another writer is at work on a dataset."""
 

@@ -45,6 +45,7 @@ OUTER = {
     "yaml": ("config_file.py",),
     "ncore": ("export/ncore/",),
     "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
+    "obstore": ("dataset/objects/bucket.py",),
     "upath": ("export/ncore/",),
     "zarr": ("export/ncore/stores.py",),
     "l5kit": (),

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file system as object storage: keys are absolute paths without the first slash."""
+
+from __future__ import annotations
+
+import filecmp
+import itertools
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from edgefirst_ros.dataset.objects.store import BLOCK, StoredObject
+from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.errors import ObjectStoreError
+
+PARTIAL = ".partial"
+"""End of the names of files that are being written: they are no objects yet."""
+_numbers = itertools.count()
+
+
+class FolderStore:
+    """Files as objects; an ETag is made of time of change, size and inode. What is put is on the disk."""
+
+    def stat(self, key: str) -> StoredObject | None:
+        """Return what is there under a key; a folder, a pipe or a device is nothing."""
+        try:
+            status = os.stat(f"/{key}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise _refused(key, error) from error
+        return _object(key, status) if stat.S_ISREG(status.st_mode) else None
+
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield the files below a folder in order of name, at any depth; folders that are links are not entered."""
+        failed: list[OSError] = []
+        for folder, folders, files in os.walk(f"/{prefix}", onerror=failed.append):
+            folders.sort()
+            for name in sorted(files):
+                if not name.endswith(PARTIAL) and (found := self.stat(f"{folder}/{name}".lstrip("/"))) is not None:
+                    yield found
+            if failed:
+                break
+        if failed and not isinstance(failed[0], FileNotFoundError):
+            raise _refused(str(failed[0].filename).lstrip("/"), failed[0])
+
+    def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
+        """Return the bytes from `start` to before `end`."""
+        try:
+            with open(f"/{key}", "rb") as file:
+                if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
+                    raise ObjectStoreError(f"/{key}: was replaced")
+                file.seek(start)
+                return file.read(-1 if end is None else max(0, end - start))
+        except OSError as error:
+            raise _refused(key, error) from error
+
+    def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
+        """Return an object and at most `size` of its last bytes."""
+        found = self.stat(key)
+        return None if found is None else (found, self.read(key, max(0, found.size - size)))
+
+    def stream(self, found: StoredObject) -> Iterator[bytes]:
+        """Yield the bytes of a file in order."""
+        try:
+            with open(f"/{found.key}", "rb") as file:
+                while block := file.read(BLOCK):
+                    yield block
+        except OSError as error:
+            raise _refused(found.key, error) from error
+
+    def write(self, key: str, data: bytes) -> StoredObject:
+        """Put a small file in place."""
+        return self._place(key, lambda file: file.write(data))
+
+    def put(self, key: str, path: Path) -> StoredObject:
+        """Copy a file into place; the disk has it when this returns."""
+        with path.open("rb") as source:
+            return self._place(key, lambda file: shutil.copyfileobj(source, file, BLOCK))
+
+    def holds(self, found: StoredObject, path: Path) -> bool:
+        """Whether a file is what another holds."""
+        try:
+            return filecmp.cmp(f"/{found.key}", path, shallow=False)
+        except OSError as error:
+            raise _refused(found.key, error) from error
+
+    def delete(self, key: str) -> None:
+        """Remove a file; nothing where there is none."""
+        try:
+            os.unlink(f"/{key}")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _refused(key, error) from error
+
+    def _place(self, key: str, fill: Callable[[BinaryIO], object]) -> StoredObject:
+        """Write beside the name, sync, rename, sync the folder."""
+        final = f"/{key}"
+        partial = f"{final}.{os.getpid()}-{next(_numbers)}{PARTIAL}"
+        try:
+            os.makedirs(os.path.dirname(final), exist_ok=True)
+            try:
+                with open(partial, "xb") as file:
+                    fill(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    status = os.fstat(file.fileno())
+                os.replace(partial, final)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(partial)
+                raise
+            sync_folder(Path(final).parent)
+        except OSError as error:
+            raise _refused(key, error) from error
+        return _object(key, status)
+
+
+def _object(key: str, status: os.stat_result) -> StoredObject:
+    return StoredObject(key, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}")
+
+
+def _refused(key: str, error: OSError | ValueError) -> ObjectStoreError:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return ObjectStoreError(f"/{key}: {said}")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where objects are: s3://, gs://, az://, file:// and paths, told apart and joined."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgefirst_ros.errors import UsageError, printable
+
+LOCAL = "file://"
+SCHEMES = ("s3", "gs", "az", "file")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """An object, or what the keys of objects begin with: `root` is a bucket's URI or `file://`, `key` a path in it.
+
+    Keys have no slash at their ends, and no empty, `.` or `..` part.
+    """
+
+    root: str
+    key: str
+
+    @classmethod
+    def of(cls, text: str | os.PathLike[str]) -> Location:
+        """Return what a user names. Raises UsageError for another scheme, credentials in it, or a key that is none."""
+        given = os.fspath(text)
+        scheme, separator, rest = given.partition("://")
+        if not separator:
+            return cls(LOCAL, os.path.abspath(os.path.expanduser(given)).strip("/"))
+        if scheme not in SCHEMES:
+            known = ", ".join(f"{one}://" for one in SCHEMES)
+            raise UsageError(f"{printable(scheme)}://: a scheme that is not known; known: {known}")
+        bucket, _, key = rest.partition("/")
+        if "@" in bucket or "?" in rest:
+            raise UsageError(f"{scheme}://: credentials are taken from the environment, not from the URI")
+        if (scheme == "file") is bool(bucket):
+            expected = "file:///PATH" if scheme == "file" else f"{scheme}://BUCKET/PREFIX"
+            raise UsageError(f"{printable(given)}: expected {expected}")
+        key = key.strip("/")
+        if key and any(part in ("", ".", "..") for part in key.split("/")):
+            raise UsageError(f"{printable(given)}: a part of its path is empty, '.' or '..'")
+        return cls(LOCAL if scheme == "file" else f"{scheme}://{bucket}", key)
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(self.root, f"{self.key}/{name}".strip("/"))
+
+    def __str__(self) -> str:
+        return f"/{self.key}" if self.local else f"{self.root}/{self.key}"
+
+    @property
+    def local(self) -> bool:
+        """Whether it is on the file system; then it is written as a path."""
+        return self.root == LOCAL
+
+    @property
+    def path(self) -> Path:
+        """The path of a local one."""
+        return Path(f"/{self.key}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        """What it is in."""
+        return Location(self.root, self.key.rpartition("/")[0])
+
+
+def is_remote(text: str | os.PathLike[str]) -> bool:
+    """Whether a user names an object or a bucket, and no path of this machine."""
+    scheme, separator, _ = os.fspath(text).partition("://")
+    return bool(separator) and scheme in SCHEMES and scheme != "file"
