@@ -22,6 +22,7 @@ FLOORS = (
     ("sources", "sync"),
     ("dataset",),
     ("pipeline", "export", "synthetic"),
+    ("report",),
     ("nodes",),
     ("cli",),
 )
@@ -43,6 +44,9 @@ OUTER = {
     "rich": ("cli/",),
     "pyarrow": ("dataset/",),
     "yaml": ("config_file.py",),
+    "jinja2": ("report/",),
+    "plotly": ("report/",),
+    "rerun": ("report/",),
     "ncore": ("export/ncore/",),
     "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
     "obstore": ("dataset/objects/bucket.py",),

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points of a sensor as pixels of the picture, by the static transforms and the CameraInfo of their sequence.
+
+Frames: a sensor's is x forward, y left, z up; the camera's is optical, x right, y down, z forward, in m. The centre of
+the first pixel is (0, 0), as in OpenCV. Source: REP 103; REP 105; dataset.md 10, "By sequence".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.geodesy import inverse, pose, rotation
+from edgefirst_ros.report.lens import Floats, Lens
+from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, judge
+
+NEAREST = 1e-3
+"""m; what is nearer to the plane of the camera's eye is not projected."""
+TO_OPTICAL = np.array([[0.0, -1, 0, 0], [0, 0, -1, 0], [1, 0, 0, 0], [0, 0, 0, 1]])
+"""From x forward, y left, z up to x right, y down, z forward."""
+
+
+class Projected(NamedTuple):
+    """Points in the picture."""
+
+    pixels: Floats
+    """(N, 2) x, y; NaN where a point is not in front of the camera."""
+    mask: NDArray[np.bool_]
+    """(N,) whether a point is to be seen: in front of the camera, within the picture and what its lens shows."""
+
+
+class NotProjectableError(DatasetError):
+    """A calibration by which a sensor cannot be projected; the message says why, and what it would take."""
+
+
+@dataclass(frozen=True)
+class Projector:
+    """The way from one sensor's frame into the picture."""
+
+    sensor_to_camera: Floats
+    """(4, 4), to the optical frame, m."""
+    k: Floats
+    """(3, 3), pixels."""
+    lens: Lens
+    size: tuple[int, int]
+    """Width and height that CameraInfo states, pixels; 0 where it does not."""
+
+    def rays(self, points: ArrayLike) -> Floats:
+        """(N, 3) places in the camera's optical frame of points in the sensor's, m."""
+        with np.errstate(invalid="ignore"):
+            return xyz(points) @ self.sensor_to_camera[:3, :3].T + self.sensor_to_camera[:3, 3]
+
+    def project(self, points: ArrayLike) -> Projected:
+        """Pixels of points (N, 3) of the sensor, or of a structured cloud with x, y and z; m."""
+        rays = self.rays(points)
+        pixels = np.full((len(rays), 2), np.nan)
+        front = np.isfinite(rays).all(1) & (rays[:, 2] > NEAREST)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            bent = np.column_stack([self.lens.bend(rays[front]), np.ones(front.sum())])
+            pixels[front] = (bent @ self.k.T)[:, :2]
+            angle = np.arctan2(np.hypot(rays[:, 0], rays[:, 1]), rays[:, 2])
+            mask = front & np.isfinite(pixels).all(1) & (angle <= self.lens.widest) & (pixels >= -0.5).all(1)
+            for axis, length in enumerate(self.size):
+                mask &= (pixels[:, axis] < length - 0.5) | (length == 0)
+        return Projected(pixels, mask)
+
+
+def project(
+    points: ArrayLike, sensor: str, calibration: SequenceCalibration, *, assume_forward: bool = False
+) -> Projected:
+    """Return (N, 2) pixels of a sensor's points, and a mask of those that are to be seen.
+
+    `points`: (N, 3) m in the sensor's frame, or a structured cloud; `sensor`: "lidar", "radar.pcd", or a frame's name.
+    Raises as `projector` does.
+    """
+    return projector(sensor, calibration, assume_forward=assume_forward).project(points)
+
+
+def projector(sensor: str, calibration: SequenceCalibration, *, assume_forward: bool = False) -> Projector:
+    """Return the way from a sensor into the picture.
+
+    `assume_forward`: take a chain of transforms that turns nothing for a camera that looks along the sensor's x.
+    Raises NotProjectableError where the calibration is a placeholder (and nothing is assumed) or missing, and for an
+    unknown distortion model, named.
+    """
+    info, frame = calibration.camera_info, sensor.partition(".")[0]
+    word = judge(info, calibration.static_transforms, {frame})
+    if word == MISSING:
+        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")
+    if word == IDENTITY and not assume_forward:
+        raise NotProjectableError(
+            f"{sensor}: the transforms from {frame!r} to {info['frame_id']!r} turn nothing, so they are a placeholder; "
+            "--assume-forward takes the camera to look along the sensor's x"
+        )
+    try:
+        k = np.array(info["k"], float).reshape(3, 3)
+        lens = Lens(info.get("distortion_model") or "", info.get("d") or ())
+        size = int(info.get("width") or 0), int(info.get("height") or 0)
+        poses = frames_from(calibration.static_transforms, info["frame_id"])
+    except NotProjectableError:
+        raise
+    except (DatasetError, KeyError, TypeError, ValueError) as error:
+        raise NotProjectableError(f"{sensor}: {error}") from error
+    if not np.isfinite(k).all() or frame not in poses:
+        raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")
+    way = TO_OPTICAL @ poses[frame] if word == IDENTITY else poses[frame]
+    return Projector(way, k, lens, size)
+
+
+def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Floats]:
+    """(4, 4) from every frame that a chain of transforms joins to `start` into it; the shortest chain counts."""
+    steps: dict[str, list[tuple[str, Floats]]] = {}
+    for entry in transforms:
+        turn, place = np.array(entry["rotation"], float), np.array(entry["translation"], float)
+        length = np.linalg.norm(turn)
+        if not (np.isfinite(length) and length > 0 and np.isfinite(place).all()):
+            continue  # a quaternion that nobody filled joins nothing
+        step = pose(rotation(turn), place)
+        steps.setdefault(entry["parent"], []).append((entry["child"], step))
+        steps.setdefault(entry["child"], []).append((entry["parent"], inverse(step)))
+    found = {start: np.eye(4)}
+    waiting = [start]
+    for frame in waiting:
+        for other, step in steps.get(frame, ()):
+            if other not in found:
+                found[other] = found[frame] @ step
+                waiting.append(other)
+    return found
+
+
+def xyz(points: ArrayLike) -> Floats:
+    """(N, 3) of points, which may be a structured cloud with x, y and z of any shape."""
+    given = np.asarray(points)
+    if given.dtype.names is not None:
+        return np.column_stack([given[axis].ravel().astype(float) for axis in ("x", "y", "z")])
+    return given.astype(float).reshape(-1, 3)
+
+
+def _what_is_missing(info: Any, frame: str) -> str:
+    if not isinstance(info, Mapping) or not info.get("k"):
+        return "there is no camera_info"
+    if judge(info, (), ()) == MISSING:
+        return "camera_info has no focal length"
+    return f"no chain of transforms joins {frame!r} to the camera's frame {info.get('frame_id')!r}"
