@@ -45,8 +45,9 @@ def serve(path):
             if not waiting:
                 break
             connection.close()
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
+            with contextlib.suppress(ChildProcessError):  # on a busy machine this one may have ended already
+                while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                    pass
     if not (command := os.fork()):
         take(connection)
         return
