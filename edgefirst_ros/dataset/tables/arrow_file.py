@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -40,17 +40,17 @@ class TableFile:
         self._checked = False
         self._limits = limits
         self._at_once = ROWS
-        handle = os.fdopen(open_file(path), "rb")
+        fd = open_file(path)
         try:
-            start = handle.read(len(ARROW_MAGIC))
-            self._size = os.fstat(handle.fileno()).st_size
+            start = os.pread(fd, len(ARROW_MAGIC), 0)
+            self._size = os.fstat(fd).st_size
             self._parquet = start != ARROW_MAGIC
             if not self._parquet:
-                count_batches(handle.fileno(), self._size, self._budget())
-                self._file: Any = pa.ipc.open_file(handle)
+                count_batches(fd, self._size, self._budget())
+                self._file: Any = pa.ipc.open_file(_native(fd))
                 schema = self._file.schema
             elif start.startswith(PARQUET_MAGIC):
-                schema = self._open_parquet(handle)
+                schema = self._open_parquet(fd)
             else:
                 stream = "; an Arrow IPC stream?" if start[:4] == b"\xff\xff\xff\xff" else ""
                 raise DatasetError(f"{path}: begins with {start!r}, expected {ARROW_MAGIC!r} (Arrow IPC file){stream}")
@@ -58,17 +58,19 @@ class TableFile:
             _check_names(self.schema)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{path}: cannot be read as a table: {error}") from error
+        finally:
+            os.close(fd)
         self.metadata = {
             key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
             for key, value in (schema.metadata or {}).items()
         }
 
-    def _open_parquet(self, handle: BinaryIO) -> Any:
+    def _open_parquet(self, fd: int) -> Any:
         from pyarrow.parquet import ParquetFile
 
-        self._file = ParquetFile(handle)
+        self._file = ParquetFile(_native(fd))
         budget = self._budget()
-        longest = count_pages(handle.fileno(), self._file.metadata, budget)
+        longest = count_pages(fd, self._file.metadata, budget)
         self._at_once = max(1, min(ROWS, budget.unpacked // max(1, longest)))
         # polars leaves the metadata of the file out of the Arrow schema that it stores in it
         stored = dict(self._file.metadata.metadata or {})
@@ -119,6 +121,15 @@ class TableFile:
         else:
             for number in range(self._file.num_record_batches):
                 yield self._file.get_batch(number)
+
+
+def _native(fd: int) -> Any:
+    """The same file opened by pyarrow itself.
+
+    Of a file of Python its threads hold buffers that only Python can free; one that is freed while the interpreter ends
+    aborts the process.
+    """
+    return pa.OSFile(f"/dev/fd/{fd}")
 
 
 def _check_names(fields: Iterable[Any]) -> None:
