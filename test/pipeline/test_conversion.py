@@ -517,6 +517,6 @@ def peaks(tmp_path_factory):
 
 
 def test_memory_does_not_grow_with_the_recording(peaks):
-    # How far decoding is ahead is a matter of luck: up to 96 frames with their cubes. Kept cubes would make a quarter of a GB.
+    # How far decoding is ahead is a matter of luck: up to 96 frames with their cubes. Kept cubes would make 250 MB.
     assert peaks[1] < peaks[0] + 48 * 1024
     assert peaks[1] < 500 * 1024
