@@ -23,7 +23,7 @@ FLOORS = (
     ("dataset",),
     ("pipeline", "export", "synthetic"),
     ("report",),
-    ("nodes",),
+    ("nodes", "fleet"),
     ("cli",),
 )
 """The floors of the house, the lowest first: a part imports only from floors below its own."""

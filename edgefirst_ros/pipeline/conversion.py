@@ -50,6 +50,8 @@ class Outcome:
     """Time the conversion took, s."""
     groups: GroupCounts | None = None
     """What each group has; None where samples were given none."""
+    refused: StorageError | None = None
+    """Why the dataset ends early: the disk took no more."""
 
     @property
     def exit_code(self) -> int:
@@ -67,6 +69,7 @@ def convert(
     overwrite: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
+    one_of_many: bool = False,
     **options: Any,
 ) -> Outcome:
     """Convert one or several MCAP recordings to one EdgeFirst dataset in the folder `out`.
@@ -75,6 +78,7 @@ def convert(
     the YAML file `config`; `settings` are all of them in place of both. Every recording becomes a sequence with its
     file's name. What an interrupted conversion left is continued behind its last committed sample, unless `overwrite`;
     the result is the same as without the interruption. `resume`: a dataset that is finished already is as good.
+    `one_of_many`: others are converted by themselves, so the pattern of a group may match no sequence here.
     Raises RecordingError, DatasetError (nothing usable was written) or UsageError.
     """
     if isinstance(recordings, (str, os.PathLike)):
@@ -87,7 +91,7 @@ def convert(
         raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
     sequences = _sequences(paths)
     rule = GroupRule.of(settings)
-    if rule is not None:
+    if rule is not None and not one_of_many:
         rule.check(sequences)
     name = check_name(name) if name is not None else _default_name(sequences, Path(out))
     if resume and overwrite:
@@ -243,6 +247,7 @@ class _Run:
             self._duration,
             time.monotonic() - self._began,
             groups,
+            self._refused,
         )
 
     def _nothing(self) -> str:

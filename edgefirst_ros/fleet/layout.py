@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where everything of a fleet is: datasets by the hash of their settings, states, the catalogue.
+
+DST/HASH/SEQUENCE/NAME.{arrow,frames.arrow,zip}, DST/_state/HASH/SHA-256 of the source's URI.json,
+DST/catalogue.parquet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.errors import UsageError
+
+STATES, CATALOGUE = "_state", "catalogue.parquet"
+DIGITS = 16
+"""Hexadecimal digits of the hash of settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places below DST."""
+
+    root: Location
+
+    @property
+    def states(self) -> Location:
+        """What the keys of all states begin with."""
+        return self.root / STATES
+
+    @property
+    def catalogue(self) -> Location:
+        """The table of all states."""
+        return self.root / CATALOGUE
+
+    def datasets(self, settings: str) -> Location:
+        """What the keys of all datasets made with settings of a hash begin with."""
+        return self.root / settings
+
+    def state(self, settings: str, source: str) -> Location:
+        """The state of a source, by its URI."""
+        return self.states / settings / f"{digest(source)}.json"
+
+    def dataset(self, settings: str, name: str) -> Location:
+        """The folder of one dataset."""
+        return self.datasets(settings) / name
+
+    def relative(self, key: str) -> str:
+        """Return a key below DST as it stands in states."""
+        return key[len(self.root.key) :].lstrip("/")
+
+    def absolute(self, relative: str) -> str:
+        """Return the key of what stands in a state."""
+        return (self.root / relative).key
+
+
+def digest(uri: str) -> str:
+    """Return the SHA-256 of a URI as hex digits."""
+    return hashlib.sha256(uri.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def fleet_settings(settings: Settings) -> Settings:
+    """Return the settings with which each recording is converted by itself: groups are stable.
+
+    `convert --set stable=true --split ...` gives the same bytes. Raises UsageError for a layout that is no ZIP.
+    """
+    if settings.layout != "zip":
+        raise UsageError("layout: a fleet makes datasets that are one ZIP each, expected zip")
+    changed: dict[str, Any] = {"jobs": 1} | ({"stable": True} if settings.split else {})
+    return settings.model_copy(update=changed)
+
+
+def settings_hash(settings: Settings) -> str:
+    """Return by what datasets with these settings are told from others."""
+    plain = json.dumps(settings.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:DIGITS]

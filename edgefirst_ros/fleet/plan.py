@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is still to be done: sources against states, and the names that datasets get."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import polars as pl
+
+from edgefirst_ros import __version__
+from edgefirst_ros.dataset.names import MAX_NAME_BYTES, safe_name
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.fleet.layout import Layout, digest
+from edgefirst_ros.fleet.sources import Source
+from edgefirst_ros.fleet.state import KEPT, USABLE
+
+MARK = 8
+"""Digits of the URI's hash behind a name that another recording has."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The recordings given, sorted out."""
+
+    todo: Sequence[Source]
+    names: Mapping[str, str]
+    """Of every source, by URI."""
+    done: Mapping[str, str]
+    """Verdict by URI of those that are there already, and of those that failed before and are kept so."""
+
+
+def make_plan(
+    sources: Sequence[Source], states: pl.DataFrame, layout: Layout, settings: str, *, retry_failed: bool
+) -> Plan:
+    """Sort out which sources are done: by URI, size and ETag, settings, software, and members that are all there.
+
+    Of those that failed none is done again unless `retry_failed`. Raises ObjectStoreError.
+    """
+    mine = states.filter(pl.col("settings") == settings)
+    given = pl.DataFrame(
+        [(source.uri, source.size, source.etag) for source in sources],
+        schema={"source": pl.String, "size": pl.Int64, "etag": pl.String},
+        orient="row",
+    )
+    same = mine.filter(pl.col("software") == __version__).join(given, on=["source", "size", "etag"], how="semi")
+    whole = _whole(same.filter(pl.col("verdict").is_in(USABLE)), layout, settings)
+    kept = same.filter(pl.col("verdict").is_in(() if retry_failed else KEPT))
+    done = dict(pl.concat([whole, kept]).select("source", "verdict").iter_rows())
+    names = _names([source.uri for source in sources], dict(mine.select("source", "name").iter_rows()))
+    return Plan([source for source in sources if source.uri not in done], names, done)
+
+
+def _whole(states: pl.DataFrame, layout: Layout, settings: str) -> pl.DataFrame:
+    """The states all of whose members are there with their ETags."""
+    if not len(states):
+        return states
+    there = [(layout.relative(o.key), o.etag) for o in open_store(layout.root).objects(layout.datasets(settings).key)]
+    listed = pl.DataFrame(there, schema={"key": pl.String, "etag": pl.String}, orient="row")
+    members = states.select("source", "members").explode("members").unnest("members")
+    missing = members.join(listed, on=["key", "etag"], how="anti")
+    return states.filter(pl.col("members").list.len() > 0).join(missing, on="source", how="anti")
+
+
+def _names(uris: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
+    """The name of each source: the one it has by its state, else that of its file, with a hash where it is taken."""
+    taken = {_folded(name) for name in known.values()}
+    names = {uri: known[uri] for uri in uris if uri in known}
+    for uri in sorted(set(uris) - names.keys()):
+        name = safe_name(PurePosixPath(uri).stem)
+        if _folded(name) in taken:
+            mark = f"_{digest(uri)[:MARK]}"
+            name = safe_name(name.encode()[: MAX_NAME_BYTES - len(mark)].decode("utf-8", "ignore") + mark)
+        taken.add(_folded(name))
+        names[uri] = name
+    return names
+
+
+def _folded(name: str) -> str:
+    """What two names have in common that some file system takes for one."""
+    return unicodedata.normalize("NFC", name).casefold()

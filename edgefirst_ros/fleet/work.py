@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One recording, from where it is to its dataset and state: what any engine runs on its workers.
+
+Nothing here knows of an engine. What is done twice, also at the same time, gives the same bytes under the same names.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros import __version__
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import StoredObject, open_store
+from edgefirst_ros.dataset.objects.transfer import dataset_files, download
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
+from edgefirst_ros.fleet.layout import Layout
+from edgefirst_ros.fleet.scratch import scratch_of
+from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, State, Verdict
+from edgefirst_ros.pipeline.conversion import Outcome, convert
+
+LONGEST_FILE_NAME = 255
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is told of one recording."""
+
+    source: str
+    size: int
+    etag: str
+    name: str
+    to: str
+    """DST."""
+    settings: dict[str, Any]
+    settings_hash: str
+    software: str = __version__
+    scratch: str | None = None
+
+    def state(self, verdict: Verdict, **facts: Any) -> State:
+        """Return a state of this recording."""
+        return State(
+            source=self.source,
+            size=self.size,
+            etag=self.etag,
+            settings=self.settings_hash,
+            software=self.software,
+            verdict=verdict,
+            name=self.name,
+            **facts,
+        )
+
+
+def work(plain: dict[str, Any]) -> dict[str, Any]:
+    """Do the work of a `Job` given as a plain dict; returns a plain record of what became of it.
+
+    Never raises, so that an engine tries again only where a worker died. The record has: source, verdict, error,
+    bytes (of the dataset), samples, seconds; `software` where the worker has another version and did nothing.
+    """
+    began = time.monotonic()
+    if plain.get("software") != __version__:
+        return {"source": plain.get("source"), "verdict": "refused", "software": __version__, "error": None}
+    try:
+        job = Job(**plain)
+        state = _done(job)
+    except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+        text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
+        return _record(plain["source"], "storage" if isinstance(error, StorageError) else "failed", text, began)
+    return _record(job.source, state.verdict, state.error, began) | {
+        "bytes": state.total_bytes,
+        "samples": state.samples,
+    }
+
+
+def _record(source: str, verdict: str, error: str | None, began: float) -> dict[str, Any]:
+    seconds = time.monotonic() - began
+    return {"source": source, "verdict": verdict, "error": error, "bytes": 0, "samples": 0, "seconds": seconds}
+
+
+def _done(job: Job) -> State:
+    """Convert, upload, write the state; raises StorageError where storage or the scratch disk refuses."""
+    layout = Layout(Location.of(job.to))
+    with scratch_of(job.scratch).folder() as folder:
+        try:
+            state = _converted(job, layout, folder)
+        except StorageError:
+            raise
+        except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+            text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
+            verdict: Verdict = "crashed" if is_out_of_memory(error) else "failed"
+            state = job.state(verdict, error=text[:LONGEST_ERROR])
+    write_state(layout, state)
+    return state
+
+
+def write_state(layout: Layout, state: State) -> None:
+    """Put a state in place. Raises ObjectStoreError."""
+    place = layout.state(state.settings, state.source)
+    open_store(place).write(place.key, state.to_json())
+
+
+def _converted(job: Job, layout: Layout, folder: Path) -> State:
+    from edgefirst_ros.fleet.facts import facts
+
+    settings = Settings.model_validate({**job.settings, "jobs": 1})
+    recording = _fetched(job, folder)
+    outcome = convert(recording, folder / "out", name=job.name, settings=settings, one_of_many=True)
+    if outcome.refused is not None:  # what there was room for is no dataset of the recording
+        raise outcome.refused
+    members = _published(outcome, layout, job)
+    known, (source, *_) = facts(outcome.paths)
+    loss = _loss(outcome, source)
+    verdict: Verdict = "ok" if loss is None else "loss"
+    counts = outcome.counts.plain()
+    return job.state(verdict, sha256=source["sha256"], members=members, counts=counts, loss=loss, **known)
+
+
+def _fetched(job: Job, folder: Path) -> Path:
+    """The recording as a local file, whose name gives the sequence its name."""
+    source = Location.of(job.source)
+    plain = job.name == safe_name(Path(source.name).stem) and len(os.fsencode(source.name)) <= LONGEST_FILE_NAME
+    path = folder / (source.name if plain else f"{job.name}.mcap")
+    store = open_store(source)
+    found = StoredObject(source.key, job.size, job.etag)
+    if not source.local:
+        download(store, found, path)
+        return path
+    if store.stat(source.key) != found:
+        raise ObjectStoreError(f"{source}: was replaced, or is gone, since it was listed")
+    if plain:
+        return source.path
+    path.symlink_to(source.path)
+    return path
+
+
+def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, ...]:
+    place = layout.dataset(job.settings_hash, job.name)
+    store = open_store(place)
+    found = []
+    for path in dataset_files(outcome.paths):
+        stored = store.put((place / path.name).key, path)
+        found.append(MemberFile(key=layout.relative(stored.key), bytes=stored.size, etag=stored.etag))
+    return tuple(found)
+
+
+def _loss(outcome: Outcome, source: Mapping[str, Any]) -> str | None:
+    """What was lost, in words; None where nothing was."""
+    if not outcome.loss:
+        return None
+    parts = [
+        f"{topic}: {', '.join(f'{number} {reason}' for reason, number in sorted(reasons.items()))}"
+        for topic, reasons in sorted(outcome.counts.lost.items())
+    ]
+    damage = [f"at byte {d['offset']}: {d['what']}" for d in source.get("damage", ())]
+    return "; ".join([*damage, *parts])[:LONGEST_ERROR] or "see the notes of convert"

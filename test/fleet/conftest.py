@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny drives, and a bucket to put them in."""
+
+import pytest
+from object_server import line, s3
+
+from edgefirst_ros.synthetic import Recipe, write_recording
+
+__all__ = ["line", "s3"]
+
+TINY = {"seconds": 1, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
+
+
+@pytest.fixture(scope="session")
+def drives(tmp_path_factory):
+    """A folder with three recordings of one second."""
+    folder = tmp_path_factory.mktemp("drives")
+    for seed, name in enumerate(("day1", "day2", "night1")):
+        write_recording(folder / f"{name}.mcap", Recipe(seed=seed, **TINY))
+    return folder

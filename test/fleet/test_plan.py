@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources, what is done of them, names, and the catalogue of all states."""
+
+import hashlib
+import json
+import os
+
+import polars as pl
+import pytest
+
+from edgefirst_ros import __version__
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.errors import UsageError
+from edgefirst_ros.fleet import catalogue
+from edgefirst_ros.fleet.layout import Layout
+from edgefirst_ros.fleet.plan import make_plan
+from edgefirst_ros.fleet.sources import Source, find_sources
+from edgefirst_ros.fleet.state import MemberFile, State
+from edgefirst_ros.fleet.work import write_state
+
+HASH = "0123456789abcdef"
+
+
+def touch(folder, *names):
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x89MCAP0\r\n")
+
+
+def found(*given):
+    notes = []
+    return [source.uri for source in find_sources([os.fspath(one) for one in given], notes.append)], notes
+
+
+def test_folders_globs_files_and_lists_give_each_recording_once(tmp_path):
+    touch(tmp_path, "a/x.mcap", "a/deep/er/y.mcap", "b/z.mcap", "b/z1.mcap", "a/notes.txt", "a/._x.mcap")
+    every = [str(tmp_path / name) for name in ("a/deep/er/y.mcap", "a/x.mcap", "b/z.mcap", "b/z1.mcap")]
+    assert found(tmp_path) == (every, [f"{tmp_path}: 1 hidden files (.*.mcap) are left out"])
+    assert found(tmp_path / "a/x.mcap", f"file://{tmp_path}/a/x.mcap")[0] == every[1:2]
+    assert found(f"{tmp_path}/*/z?.mcap")[0] == every[3:]
+    assert found(f"{tmp_path}/**/[xy].mcap")[0] == every[:2]
+    assert found(f"{tmp_path}/**")[0] == every
+    (tmp_path / "list").write_text(f"# drives\n{tmp_path}/b\n\n{every[0]}\n")
+    assert found(tmp_path / "list")[0] == [every[0], *every[2:]]
+
+
+def test_a_bucket_is_listed_as_a_folder_is(s3):
+    for key in ("p/a.mcap", "p/q/b.mcap", "p/q/c.txt", "pp/d.mcap"):
+        s3.put(key, b"x")
+    assert found("s3://drives/p")[0] == ["s3://drives/p/a.mcap", "s3://drives/p/q/b.mcap"]
+    assert found("s3://drives/p/")[0] == found("s3://drives/p")[0]
+    assert found("s3://drives/p*/*.mcap")[0] == ["s3://drives/p/a.mcap", "s3://drives/pp/d.mcap"]
+    assert found("s3://drives/p/a.mcap")[0] == ["s3://drives/p/a.mcap"]
+    (source,) = find_sources(["s3://drives/p/a.mcap"], print)
+    assert source.etag == hashlib.md5(b"x").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{0}/drivse", "no such file or folder; beside it: drives"),
+        ("{0}/empty", r"no recording \(\*.mcap\) here; there is nothing"),
+        ("{0}/other", "here; there are notes.txt"),
+        ("{0}/drives/*.bag", r"no recording"),
+        ("{0}/binary", "neither a recording nor a list"),
+        ("s3:/drives", "no such file"),
+    ],
+)
+def test_what_has_no_recording_is_said_with_what_there_is(tmp_path, given, said):
+    touch(tmp_path, "drives/a.mcap", "other/notes.txt")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=said):
+        found(given.format(tmp_path))
+
+
+# ---- states and plan ---------------------------------------------------------------------------
+def state_of(source, layout, verdict="ok", name=None, **facts):
+    """Write a state, and members that are there."""
+    name = name or source.uri.rpartition("/")[2].removesuffix(".mcap")
+    members = []
+    if verdict in ("ok", "loss"):
+        for end in ("arrow", "frames.arrow", "zip"):
+            place = layout.dataset(HASH, name) / f"{name}.{end}"
+            put = open_store(place).write(place.key, b"x")
+            members.append(MemberFile(key=layout.relative(put.key), bytes=1, etag=put.etag))
+    facts = {"software": __version__, "members": tuple(members)} | facts
+    state = State(
+        source=source.uri, size=source.size, etag=source.etag, settings=HASH, verdict=verdict, name=name, **facts
+    )
+    write_state(layout, state)
+    return state
+
+
+@pytest.fixture(params=["folder", "s3"])
+def layout(request, tmp_path):
+    if request.param == "folder":
+        return Layout(Location.of(tmp_path / "sets"))
+    request.getfixturevalue("s3")
+    return Layout(Location.of(f"s3://drives/{tmp_path.name}"))
+
+
+def plan_of(sources, layout, retry_failed=False):
+    return make_plan(sources, catalogue.current(layout), layout, HASH, retry_failed=retry_failed)
+
+
+def test_what_is_done_is_left_and_anything_else_is_done(layout):
+    one, two, bad, dead, gone, new = sources = [Source(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "b", "d", "g", "n")]
+    state_of(one, layout)
+    state_of(two, layout, "loss")
+    state_of(bad, layout, "failed", error="no camera")
+    state_of(dead, layout, "crashed")
+    state_of(gone, layout, "storage")
+    plan = plan_of(sources, layout)
+    assert plan.done == {one.uri: "ok", two.uri: "loss", bad.uri: "failed", dead.uri: "crashed"}
+    assert plan.todo == [gone, new]
+    assert plan_of(sources, layout, retry_failed=True).todo == [bad, dead, gone, new]
+    replaced = Source(one.uri, 5, "other")
+    assert plan_of([replaced, two], layout).todo == [replaced]
+    assert make_plan([one], catalogue.current(layout), layout, "another", retry_failed=False).todo == [one]
+
+
+def test_a_member_that_is_gone_or_another_makes_it_undone(layout):
+    one, two = sources = [Source(f"/d/{n}.mcap", 5, "e") for n in ("1", "2")]
+    for source in sources:
+        state_of(source, layout)
+    assert plan_of(sources, layout).todo == []
+    store = open_store(layout.root)
+    store.delete((layout.dataset(HASH, "1") / "1.frames.arrow").key)
+    store.write((layout.dataset(HASH, "2") / "2.zip").key, b"y")
+    assert plan_of(sources, layout).todo == [one, two]
+
+
+def test_other_software_does_it_anew(layout):
+    one = Source("/d/1.mcap", 5, "e")
+    state_of(one, layout, software="0.0.1")
+    assert plan_of([one], layout).todo == [one]
+
+
+def test_names_stay_and_a_later_one_that_clashes_gets_the_hash_of_its_uri(layout):
+    early, late, third = [Source(f"/{n}/drive.mcap", 5, "e") for n in ("z", "a", "b")]
+    state_of(early, layout)
+    loud = Source("/c/DRIVE.mcap", 5, "e")
+    names = plan_of([early, late, third, loud], layout).names
+    mark = hashlib.sha256(late.uri.encode()).hexdigest()[:8]
+    assert names[early.uri] == "drive"
+    assert names[late.uri] == f"drive_{mark}"
+    assert len({name.casefold() for name in names.values()}) == 4
+    state_of(late, layout, name=names[late.uri])
+    assert plan_of([late], layout).names == {late.uri: names[late.uri]}
+    long = [Source(f"/{n}/{'x' * 178}.mcap", 5, "e") for n in "ab"]
+    assert max(len(name.encode()) for name in plan_of(long, layout).names.values()) <= 180
+
+
+def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, monkeypatch):
+    sources = [Source(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "3")]
+    state_of(sources[0], layout, samples=7, sensors={"radar.cube": 3}, labels={"car": 2}, first=1, latitude=1.5)
+    state_of(sources[1], layout, "failed", error="no camera")
+    table = catalogue.current(layout)
+    catalogue.write_catalogue(layout, table)
+    place = layout.catalogue
+    stored = pl.read_parquet(open_store(place).read(place.key))
+    assert stored.equals(table)
+    row = stored.row(by_predicate=pl.col("verdict") == "ok", named=True)
+    assert (row["samples"], row["samples_radar_cube"], row["label_car"], row["first"]) == (7, 3, 2, 1)
+    assert (row["container"], row["bytes"], row["latitude"]) == (f"{HASH}/1/1.zip", 3, 1.5)
+    assert row["state"] == f"_state/{HASH}/{hashlib.sha256(b'/d/1.mcap').hexdigest()}.json"
+    wanted = "source size etag sha256 settings software verdict samples first last latitude longitude bytes group loss"
+    assert set(f"{wanted} error container".split()) <= set(stored.columns)
+    state_of(sources[2], layout, labels={"a b": 1})
+    state_of(sources[1], layout, "failed", error="no radar at all")
+    read = []
+    real = State.of_json
+    monkeypatch.setattr(State, "of_json", lambda data, place: read.append(place) or real(data, place))
+    again = catalogue.current(layout)
+    assert len(read) == 2
+    catalogue.write_catalogue(layout, pl.DataFrame({"broken": [1]}))
+    assert catalogue.current(layout).sort("source").equals(again.sort("source"), null_equal=True)
+    assert catalogue.choose(again, '"label_a b" = 1')["source"].to_list() == ["/d/3.mcap"]
+    assert catalogue.choose(again, "verdict = 'failed'")["error"].to_list() == ["no radar at all"]
+    with pytest.raises(UsageError, match="columns: source, size"):
+        catalogue.choose(again, "verdit = 'failed'")
+
+
+def test_a_state_that_is_none_is_noted_and_not_done(layout):
+    one = Source("/d/1.mcap", 5, "e")
+    state_of(one, layout)
+    place = layout.state(HASH, one.uri)
+    for data in (b"", b"[1]", b'{"source": 5}', json.dumps({"source": "x" * (2 << 20)}).encode()):
+        open_store(place).write(place.key, data)
+        notes = []
+        assert len(catalogue.current(layout, notes.append)) == 0
+        assert "counts as not done" in notes[0]
+        assert plan_of([one], layout).todo == [one]

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The work on one recording, without an engine: the bytes of convert, a state, a record in any case."""
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict
+
+import pytest
+
+import edgefirst_ros
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.fleet import scratch, work
+from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
+from edgefirst_ros.fleet.work import Job
+
+SETTINGS = fleet_settings(Settings(split={"train": 0.5, "val": 0.5}, rate=5))
+HASH = settings_hash(SETTINGS)
+
+
+def job_of(source, to, tmp_path, name=None, settings=SETTINGS, **changes):
+    place = Location.of(os.fspath(source))
+    stored = open_store(place).stat(place.key)
+    name = name or place.name.removesuffix(".mcap")
+    plain = settings.model_dump(mode="json")
+    job = Job(
+        str(place), stored.size, stored.etag, name, str(to), plain, settings_hash(settings), scratch=str(tmp_path / "s")
+    )
+    return asdict(job) | changes
+
+
+def stored(to):
+    """Bytes by key relative to DST."""
+    place = Location.of(str(to))
+    store = open_store(place)
+    return {Layout(place).relative(o.key): store.read(o.key) for o in store.objects(place.key)}
+
+
+@pytest.fixture(params=["folder", "s3"])
+def ends(request, drives, tmp_path):
+    """(function from a drive's name to its source, DST), both in a folder or a bucket."""
+    if request.param == "folder":
+        return lambda name: drives / f"{name}.mcap", tmp_path / "sets"
+    s3 = request.getfixturevalue("s3")
+
+    def source(name):
+        s3.put_file(f"{tmp_path.name}/in/{name}.mcap", drives / f"{name}.mcap")
+        return f"s3://drives/{tmp_path.name}/in/{name}.mcap"
+
+    return source, f"s3://drives/{tmp_path.name}/out"
+
+
+def test_the_objects_are_the_files_of_convert_and_the_state_tells_of_them(ends, drives, tmp_path):
+    source, to = ends
+    record = work.work(job_of(source("day1"), to, tmp_path))
+    assert (record["verdict"], record["error"]) == ("ok", None)
+    options = {"split": {"train": 0.5, "val": 0.5}, "rate": 5, "stable": True}
+    outcome = edgefirst_ros.convert(drives / "day1.mcap", tmp_path / "one", **options)
+    made = stored(to)
+    (key,) = (key for key in made if key.startswith("_state/"))
+    uri = str(source("day1"))
+    assert key == f"_state/{HASH}/{hashlib.sha256(uri.encode()).hexdigest()}.json"
+    state = json.loads(made.pop(key))
+    files = {f"{HASH}/day1/{path.name}": path.read_bytes() for path in (tmp_path / "one").iterdir()}
+    assert made == files
+    assert [member["key"] for member in state["members"]] == [
+        f"{HASH}/day1/day1.{end}" for end in ("arrow", "frames.arrow", "zip")
+    ]
+    assert {member["key"]: member["bytes"] for member in state["members"]} == {k: len(v) for k, v in files.items()}
+    recording = (drives / "day1.mcap").read_bytes()
+    assert (state["source"], state["size"]) == (uri, len(recording))
+    assert state["sha256"] == hashlib.sha256(recording).hexdigest()
+    assert (state["samples"], record["samples"]) == (outcome.samples, outcome.samples)
+    dataset = edgefirst_ros.Dataset(outcome.paths.container)
+    assert (state["first"], state["last"]) == (dataset[0].timestamp, dataset[-1].timestamp)
+    position = next(sample.position for sample in dataset.samples() if sample.position)
+    assert (state["latitude"], state["longitude"]) == (position.latitude, position.longitude)
+    assert state["sensors"]["radar.cube"] == sum("radar.cube" in sample.inputs for sample in dataset.samples())
+    with_label = {}
+    for sample in dataset.samples():
+        for label in set(sample.annotations["label"].drop_nulls()):
+            with_label[label] = with_label.get(label, 0) + 1
+    assert state["labels"] == with_label
+    assert state["group"] in ("train", "val")
+    assert not [path for path in (tmp_path / "s").rglob("*") if path.is_file() and path.name != scratch.LOCK]
+
+
+def test_a_name_that_is_taken_gives_the_sequence_another(drives, tmp_path):
+    record = work.work(job_of(drives / "day1.mcap", tmp_path / "sets", tmp_path, name="day1_12345678"))
+    assert record["verdict"] == "ok"
+    assert edgefirst_ros.Dataset(tmp_path / "sets" / HASH / "day1_12345678" / "day1_12345678.zip").sequences == [
+        "day1_12345678"
+    ]
+
+
+def damaged(drives, path, kind):
+    data = (drives / "day1.mcap").read_bytes()
+    path.write_bytes({"cut": data[: len(data) * 7 // 10], "empty": b"", "foreign": b"PK\x03\x04" * 100}[kind])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "said"),
+    [("cut", "loss", "at byte"), ("empty", "failed", "MCAP"), ("foreign", "failed", "")],
+)
+def test_what_is_wrong_with_a_recording_is_its_own_verdict(drives, tmp_path, kind, verdict, said):
+    record = work.work(job_of(damaged(drives, tmp_path / "bad.mcap", kind), tmp_path / "sets", tmp_path))
+    assert record["verdict"] == verdict
+    (state,) = (json.loads(data) for key, data in stored(tmp_path / "sets").items() if key.startswith("_state"))
+    assert state["verdict"] == verdict
+    assert said in (state["loss"] or state["error"])
+    assert bool(state["members"]) == (verdict == "loss")
+
+
+def test_a_recording_replaced_since_it_was_listed_is_told_and_leaves_nothing(ends, drives, tmp_path, s3):
+    source, to = ends
+    job = job_of(source("day2"), to, tmp_path)
+    record = work.work(job | {"etag": "another"})
+    assert record["verdict"] == "storage"
+    assert "replaced" in record["error"]
+    assert stored(to) == {}
+
+
+def test_storage_that_refuses_is_a_verdict_and_nothing_half_is_done(drives, tmp_path, s3, line):
+    line.faults = [None] * 2
+    denied = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    line.always = ("answer", denied)
+    record = work.work(job_of(drives / "day1.mcap", "s3://drives/denied", tmp_path))
+    assert record["verdict"] == "storage"
+    assert "403 Forbidden" in record["error"]
+    assert not any("_state" in key for key in s3.objects("denied"))
+
+
+def test_a_full_scratch_disk_is_storage_not_the_recordings_fault(drives, tmp_path, monkeypatch):
+    job = job_of(drives / "day1.mcap", tmp_path / "sets", tmp_path)
+    from edgefirst_ros.errors import StorageError
+
+    real = work.convert
+
+    def full(*args, **kwargs):
+        outcome = real(*args, **kwargs)
+        outcome.refused = StorageError("no space left on device")
+        return outcome
+
+    monkeypatch.setattr(work, "convert", full)
+    record = work.work(job)
+    assert (record["verdict"], record["error"]) == ("storage", "no space left on device")
+    assert stored(tmp_path / "sets") == {}
+
+
+def test_nothing_is_raised_whatever_happens(drives, tmp_path, monkeypatch):
+    job = job_of(drives / "day1.mcap", tmp_path / "sets", tmp_path)
+    for error, verdict in (
+        (RuntimeError("no such thing"), "failed"),
+        (MemoryError(), "crashed"),
+        (KeyError("x"), "failed"),
+    ):
+
+        def fail(*args, error=error, **kwargs):
+            raise error
+
+        monkeypatch.setattr(work, "convert", fail)
+        record = work.work(job)
+        assert record["verdict"] == verdict
+    assert work.work({"source": "x", "software": "0.0.0"})["verdict"] == "refused"
+    monkeypatch.undo()
+    (tmp_path / "file").write_text("")
+    record = work.work(job | {"to": str(tmp_path / "file")})
+    assert record["verdict"] == "storage"
+
+
+def test_group_patterns_of_other_recordings_are_no_error(drives, tmp_path):
+    settings = fleet_settings(Settings(group={"test": ("night*",)}, keyframes=True))
+    for name in ("day1", "night1"):
+        assert (
+            work.work(job_of(drives / f"{name}.mcap", tmp_path / "sets", tmp_path, settings=settings))["verdict"]
+            == "ok"
+        )
+    states = [json.loads(data) for key, data in stored(tmp_path / "sets").items() if key.startswith("_state")]
+    assert {state["name"]: state["group"] for state in states} == {"day1": None, "night1": "test"}
+
+
+def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_stays(tmp_path):
+    living = scratch.Scratch(tmp_path)
+    dead = tmp_path / f"{scratch.PREFIX}dead"
+    dead.mkdir()
+    (dead / scratch.LOCK).touch()
+    (dead / "recording.mcap").write_bytes(b"x")
+    (tmp_path / "of-others").mkdir()
+    with living.folder() as folder:
+        other = scratch.Scratch(tmp_path)
+        assert folder.is_dir()
+        assert not dead.exists()
+    assert not folder.exists()
+    other.close()
+    living.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["of-others"]
+
+
+def test_objects_are_the_same_done_twice(drives, tmp_path):
+    first, second = tmp_path / "a", tmp_path / "b"
+    for to in (first, second, second):
+        assert work.work(job_of(drives / "night1.mcap", to, tmp_path))["verdict"] == "ok"
+    assert {k: v for k, v in stored(first).items() if k[0] != "_"} == {
+        k: v for k, v in stored(second).items() if k[0] != "_"
+    }
+    shutil.rmtree(first)
