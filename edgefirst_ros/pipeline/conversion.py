@@ -10,12 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path, safe_name
 from edgefirst_ros.dataset.publish import refuse_existing
@@ -28,6 +27,9 @@ from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import check_source, finished, take_over
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sync.skews import Skews
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.group_counts import GroupCounts
 
 
 @dataclass(slots=True)
@@ -270,8 +272,12 @@ def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Setting
 def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> GroupCounts | None:
     """Count what each group has, and note what one lacks; None where samples were given none."""
     rule = GroupRule.of(settings)
-    counts = None if rule is None else GroupCounts.of([paths], rule.names)
-    notes += [] if counts is None else counts.notes
+    if rule is None:
+        return None
+    from edgefirst_ros.dataset.group_counts import GroupCounts  # polars takes a quarter of a second to load
+
+    counts = GroupCounts.of([paths], rule.names)
+    notes += counts.notes
     return counts
 
 

@@ -488,6 +488,23 @@ def test_hostile_names(recording, tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_plain_conversion_loads_no_library_for_tables_alone(recording, tmp_path):
+    """polars costs a quarter of a second and 26 MB: only groups need it."""
+    code = """
+        import sys
+        from edgefirst_ros import convert
+        convert(sys.argv[1], sys.argv[2])
+        print(sorted({"polars", "pyarrow.parquet", "pandas"} & set(sys.modules)))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), recording(**EVERYTHING), tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
 # ---- memory ------------------------------------------------------------------------------------
 PEAK = """
     import sys
