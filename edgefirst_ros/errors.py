@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 TRACEBACK = "EDGEFIRST_TRACEBACK"
 """Environment variable: if it is set, the command shows errors with their traceback."""
 
 
 LONGEST = 200
-"""Characters of what a library says of memory."""
+"""Characters of what a library says of memory, and of a name that is listed."""
+LISTED = 20
+"""Names that are listed; of more than that their number is told."""
 _NO_ROOM = ("failed to map segment", "cannot allocate", "cannot map", "out of memory")
 """What the loader of libraries says, in small letters."""
 
@@ -41,6 +45,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def nearest_first(name: str, known: Iterable[str]) -> str:
+    """Return known names as one text, those most like `name` first; `none` where there are none."""
+    from difflib import SequenceMatcher
+
+    folded = name.casefold()
+    near = sorted(known, key=lambda one: (-SequenceMatcher(None, folded, one.casefold()).ratio(), one))
+    more = f" and {len(near) - LISTED} more" if len(near) > LISTED else ""
+    return (", ".join(one[:LONGEST] for one in near[:LISTED]) or "none") + more
 
 
 class UsageError(EdgeFirstError):

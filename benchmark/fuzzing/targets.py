@@ -14,8 +14,8 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts, recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config_file import load
-from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.messages import Message, decode, header_stamp

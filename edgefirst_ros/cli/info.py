@@ -183,7 +183,7 @@ def dataset_facts(path: Path) -> dict[str, Any]:
         inputs.update(sample.inputs)
     rows = dataset.annotations
     labels: dict[str, int] = {}
-    if rows is not None and "label" in rows.columns:
+    if rows.height:
         labels = dict(sorted(rows["label"].drop_nulls().cast(str).value_counts().iter_rows()))
     return {
         "dataset": str(path),
@@ -192,9 +192,9 @@ def dataset_facts(path: Path) -> dict[str, Any]:
         "inputs": dict(sorted(inputs.items())),
         "repeats": repeats_in(dataset),
         "calibration": {sequence: dataset.calibration(sequence).calibration for sequence in sorted(samples)},
-        "groups": {} if rows is None else samples_by_group(rows),
+        "groups": samples_by_group(rows),
         "labels": labels,
-        "columns": rows.columns if rows is not None else [],
+        "columns": dataset.annotation_columns,
         "metadata": dataset.metadata,
     }
 

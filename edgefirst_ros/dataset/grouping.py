@@ -7,15 +7,11 @@ import fnmatch
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from typing import Any
 
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.dataset.split import Kind, Tally, assign, stable_group
-from edgefirst_ros.errors import UsageError
-
-LISTED = 20
-"""Sequences that an error lists."""
+from edgefirst_ros.errors import UsageError, nearest_first
 
 Tallies = Mapping[tuple[str, int], Tally]
 """What there is by (sequence, block of time)."""
@@ -103,7 +99,9 @@ class GroupRule:
         for group, globs in self.named.items():
             for glob in globs:
                 if not any(fnmatch.fnmatchcase(sequence, glob) for sequence in sequences):
-                    raise UsageError(f"group: {group}={glob} matches no sequence; there are {_near(glob, sequences)}")
+                    raise UsageError(
+                        f"group: {group}={glob} matches no sequence; there are {nearest_first(glob, sequences)}"
+                    )
 
     def groups(self, tallies: Tallies) -> Groups:
         """Return the group of every sample, of all that there is; the order of `tallies` does not matter."""
@@ -133,10 +131,3 @@ def _summed(units: Mapping[tuple[str, int], str], tallies: Tallies) -> dict[str,
     for key, unit in units.items():
         found.setdefault(unit, Counter()).update(tallies[key])
     return found
-
-
-def _near(glob: str, sequences: Collection[str]) -> str:
-    """The sequences, those most like the pattern first."""
-    near = sorted(sequences, key=lambda sequence: (-SequenceMatcher(None, glob, sequence).ratio(), sequence))
-    more = f" and {len(near) - LISTED} more" if len(near) > LISTED else ""
-    return ", ".join(near[:LISTED]) + more

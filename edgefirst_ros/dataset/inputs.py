@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from edgefirst_ros.dataset.names import parse_member
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import UsageError, nearest_first
 from edgefirst_ros.streams import SENSORS
 
 INPUTS: Mapping[str, tuple[str, ...]] = {sensor.input: sensor.kinds for sensor in SENSORS}
@@ -41,5 +41,5 @@ def input_name(name: str) -> str:
     """Return the full name of an input, which may be an alias; raises UsageError for an unknown one."""
     found = ALIASES.get(name, name)
     if found not in INPUTS:
-        raise UsageError(f"{name!r} is no input of a sample; there are {', '.join((*INPUTS, *ALIASES))}")
+        raise UsageError(f"{name!r} is no input of a sample; known: {nearest_first(name, (*INPUTS, *ALIASES))}")
     return found

@@ -35,7 +35,7 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
             if picture.format == "JPEG" and picture.mode in ("RGB", "L"):
                 pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, colorspace="RGB")
                 return pixels
-            return np.asarray(picture.convert("RGB"))
+            return np.array(picture.convert("RGB"))
     except DatasetError:
         raise
     except Exception as error:  # whatever the libraries raise on bad bytes

@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.errors import DatasetError, UsageError, nearest_first
 
 if TYPE_CHECKING:
     import polars as pl
+
+KEY = ["name", "frame"]
 
 
 def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
@@ -73,11 +76,16 @@ def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def matching(
-    table: pl.DataFrame, path: Path, label: str | Collection[str] | None, group: str | None, score: float | None
-) -> Mapping[Key, int]:
+    table: pl.DataFrame,
+    path: Path,
+    metadata: Mapping[str, Any],
+    label: str | Collection[str] | None,
+    group: str | None,
+    score: float | None,
+) -> Collection[Key]:
     """Return the samples with a row that has the label (or one of several), the group, and at least the score.
 
-    Raises UsageError for a score outside 0..1.
+    Raises UsageError for a score outside 0..1, and for a label or group that neither a row nor `metadata` has.
     """
     import polars as pl
 
@@ -85,16 +93,55 @@ def matching(
         raise UsageError(f"score is {score}, it must lie within 0..1")
     wanted = []
     if label is not None:
-        wanted.append(_is_one_of(table, "label", [label] if isinstance(label, str) else list(label)))
+        labels = [label] if isinstance(label, str) else list(label)
+        _check("label", labels, {**dict.fromkeys(_values(table, "label")), **dict.fromkeys(listed_labels(metadata))})
+        wanted.append(pl.col("label").cast(pl.String).is_in(labels))
     if group is not None:
-        wanted.append(_is_one_of(table, "group", [group]))
+        _check("group", [group], _values(table, "group"))
+        wanted.append(pl.col("group").cast(pl.String) == group)
     if score is not None:
         scores = [name for name in table.columns if name.endswith("_score")]
         wanted.append(pl.any_horizontal(pl.col(scores) >= score) if scores else pl.lit(False))
-    return first_rows(table.filter(pl.all_horizontal(wanted)) if wanted else table, path)
+    return first_rows(table.filter(pl.all_horizontal(wanted)), path).keys()
 
 
-def _is_one_of(table: pl.DataFrame, column: str, values: Collection[str]) -> pl.Expr:
+def listed_labels(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the labels that file metadata name, also those that no row has."""
+    labels, categories = metadata.get("labels"), metadata.get("category_metadata")
+    listed = [*(labels if isinstance(labels, list) else ()), *(categories if isinstance(categories, dict) else ())]
+    return [name for name in listed if isinstance(name, str)]
+
+
+def with_all_columns(table: pl.DataFrame, version: str) -> pl.DataFrame:
+    """Return annotations with every column of their version, null where nobody filled it, in the version's order."""
     import polars as pl
 
-    return pl.col(column).cast(pl.String).is_in(values) if column in table.columns else pl.lit(False)
+    known = pl.DataFrame(pl.from_arrow(schema.arrow_schema(schema.columns(version)).empty_table())).schema
+    aliased = {schema.ALIASES[name] for name in table.columns if name in schema.ALIASES}
+    missing = [name for name in known if name not in table.columns and name not in aliased]
+    full = table.with_columns(pl.lit(None, known[name]).alias(name) for name in missing)
+    order = [name for name in known if name in full.columns]
+    return full.select(*order, *(name for name in full.columns if name not in known))
+
+
+def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: DatasetPaths) -> pl.DataFrame:
+    """Return annotations, each with those columns of its frame that it has not itself."""
+    if frames is None:
+        return annotations
+    further = [name for name in frames.columns if name not in annotations.columns]
+    own = keys_of(annotations, paths.arrow)
+    other = keys_of(frames, paths.frames).with_columns(frames.select(further)).unique(KEY, keep="first")
+    joined = own.join(other, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    return annotations.with_columns(joined.select(further))
+
+
+def _values(table: pl.DataFrame, column: str) -> list[str]:
+    import polars as pl
+
+    return table[column].drop_nulls().unique(maintain_order=True).cast(pl.String).to_list()
+
+
+def _check(what: str, names: Collection[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(name, known)}")

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import BinaryIO
 
 import polars as pl
 import pyarrow as pa
@@ -22,12 +21,12 @@ from edgefirst_ros.dataset.names import (
     DatasetPaths,
     find,
 )
-from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
-from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.batches import Batches
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.groups import groups_of
+from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.errors import DatasetError, UsageError
 
@@ -55,17 +54,19 @@ def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule) -> Regrou
     places = [_checked(path) for path in datasets]
     if len({os.path.realpath(paths.arrow) for paths in places}) < len(places):
         raise UsageError("a dataset is given twice")
-    parts = [GroupRows(paths) for paths in places]
-    rule.check({name for part in parts for name in part.samples["name"].unique()})
-    groups = groups_of(rule, _batches([part.samples for part in parts]), _batches([part.annotations for part in parts]))
-    if groups.by_block:
-        for paths, part in zip(places, parts, strict=True):
-            _check_stamps(paths, part, groups)
     with ExitStack() as written:
-        replacements = [
-            written.enter_context(_Replacement(paths.arrow, _column(part.annotations, groups)))
-            for paths, part in zip(places, parts, strict=True)
-        ]
+        replacements = [written.enter_context(Replacement(paths.arrow)) for paths in places]
+        parts = [GroupRows(paths) for paths in places]
+        rule.check({name for part in parts for name in part.samples["name"].unique()})
+        groups = groups_of(
+            rule, _batches([part.samples for part in parts]), _batches([part.annotations for part in parts])
+        )
+        if groups.by_block:
+            for paths, part in zip(places, parts, strict=True):
+                _check_stamps(paths, part, groups)
+        for replacement, paths, part in zip(replacements, places, parts, strict=True):
+            with replacement.writing() as file:
+                _write(file, paths.arrow, _column(part.annotations, groups))
         for replacement in replacements:
             replacement.put_in_place()
     return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule.names))
@@ -114,63 +115,22 @@ def _column(annotations: pl.DataFrame, groups: Groups) -> list[str | None]:
     return [groups.of(name, stamp) for name, stamp in zip(annotations["name"], stamps, strict=True)]
 
 
-class _Replacement:
-    """A table of annotations with another column `group`, under a partial name until it is put in place.
-
-    Raises DatasetError and StorageError; nothing is left of it without `put_in_place`.
-    """
-
-    def __init__(self, path: Path, column: Sequence[str | None]) -> None:
-        self._path = path
-        self._partial = path.with_name(f"{path.name}.split.partial")
-        with reporting(path, "write it anew"):
-            self._fd = claim_file(self._partial)
-        try:
-            with reporting(path, "write it anew"):
-                self._write(column)
-        except BaseException:
-            self._end()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
-
-    def put_in_place(self) -> None:
-        """Take the place of the table."""
-        with reporting(self._path, "write it anew"):
-            os.replace(self._partial, self._path)
-            sync_folder(self._path.parent)
-
-    def _end(self) -> None:
-        self._partial.unlink(missing_ok=True)
-        give_back(self._fd)
-
-    def _write(self, column: Sequence[str | None]) -> None:
-        table, known = TableFile(self._path), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
-        place, kept = _place(table.schema), [field for field in table.schema if field.name != "group"]
-        fields = [*kept[:place], pa.field("group", schema.CATEGORY), *kept[place:]] if len(known) else kept
-        number = {group: index for index, group in enumerate(known.to_pylist())}
-        target, start = pa.schema(fields).with_metadata(table.metadata or None), 0
-        with open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
-            try:
-                with pa.ipc.new_file(file, target) as writer:
-                    for batch in table.batches():
-                        own = column[start : start + batch.num_rows]
-                        codes = pa.array([None if group is None else number[group] for group in own], pa.uint32())
-                        arrays = [batch[field.name] for field in kept]
-                        if len(known):
-                            arrays.insert(place, pa.DictionaryArray.from_arrays(codes, known))
-                        writer.write_batch(pa.record_batch(arrays, schema=target))
-                        start += batch.num_rows
-            except pa.ArrowException as error:
-                raise DatasetError(f"{self._path}: cannot be written anew: {error}") from error
-            file.flush()
-            os.fsync(self._fd)
+def _write(file: BinaryIO, path: Path, column: Sequence[str | None]) -> None:
+    """Write the table of annotations at `path` with another column `group`. Raises DatasetError."""
+    table, known = TableFile(path), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
+    place, kept = _place(table.schema), [field for field in table.schema if field.name != "group"]
+    fields = [*kept[:place], pa.field("group", schema.CATEGORY), *kept[place:]] if len(known) else kept
+    number = {group: index for index, group in enumerate(known.to_pylist())}
+    target, start = pa.schema(fields).with_metadata(table.metadata or None), 0
+    with pa.ipc.new_file(file, target) as writer:
+        for batch in table.batches():
+            own = column[start : start + batch.num_rows]
+            codes = pa.array([None if group is None else number[group] for group in own], pa.uint32())
+            arrays = [batch[field.name] for field in kept]
+            if len(known):
+                arrays.insert(place, pa.DictionaryArray.from_arrays(codes, known))
+            writer.write_batch(pa.record_batch(arrays, schema=target))
+            start += batch.num_rows
 
 
 def _place(there: pa.Schema) -> int:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import KIND_OF
-from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, world_to_ecef
@@ -240,8 +241,8 @@ def class_masks(dataset: Dataset) -> dict[Key, int]:
     table, rows = dataset.annotation_rows
     if table.schema.get("mask") != pl.Binary:
         return {}
-    named = [pl.col(name).is_null() for name in ("label", "object_id", "box2d") if name in table.columns]
-    numbers = table.select(pl.all_horizontal(pl.col("mask").is_not_null(), *named).arg_true()).to_series().to_numpy()
+    named = pl.col("label", "object_id", "box2d").is_null()
+    numbers = table.select(pl.all_horizontal(pl.col("mask").is_not_null(), named).arg_true()).to_series().to_numpy()
     found = {}
     for key, (start, count) in rows.items():
         first = numbers[np.searchsorted(numbers, start) :][:1]

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
@@ -23,6 +23,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
+from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import check_source, finished, take_over
 from edgefirst_ros.progress import Progress, quiet
@@ -72,7 +73,7 @@ def convert(
     resume: bool = False,
     progress: Progress | None = None,
     one_of_many: bool = False,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> Outcome:
     """Convert one or several MCAP recordings to one EdgeFirst dataset in the folder `out`.
 

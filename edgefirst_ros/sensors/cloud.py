@@ -149,7 +149,7 @@ def decode_grid(pcd: bytes) -> NDArray[Any]:
         elif len(body) < points * record.itemsize:
             raise ValueError(f"{len(body)} bytes for {points} points of {record.itemsize}")
         else:
-            table = np.frombuffer(body, record, points)
+            table = np.frombuffer(body, record, points).copy()  # the bytes of a file cannot be written to
         return table.reshape(height, width)
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, struct.error) as error:
         raise DatasetError(f"PCD cannot be read: {error}") from error

@@ -37,7 +37,7 @@ DEFLATE_LIMIT = 1040
 """Deflate makes at most 1032 bytes of one; a picture that claims more pixels than its data can hold is refused."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cube:
     """A radar cube as read from its picture.
 
@@ -54,6 +54,13 @@ class Cube:
     scales: tuple[float, ...]
     is_complex: bool
     timestamp: int | None
+
+    def __repr__(self) -> str:
+        sizes = " x ".join(map(str, self.values.shape[:4]))
+        steps = {"m": self.metres_per_range_bin, "m/s": self.speed_per_doppler_bin}
+        known = [f"{step:g} {unit} a bin" for unit, step in steps.items() if step is not None]
+        parts = [f"{sizes} (sequence, range, rx, doppler)", "complex" if self.is_complex else "real", *known]
+        return f"<Cube {', '.join(parts)}>"
 
     def complex(self) -> NDArray[np.complex64]:
         """The documented reading: complex64 (sequence, rx, range, doppler); a real cube has no imaginary part."""

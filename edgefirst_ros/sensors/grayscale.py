@@ -44,7 +44,7 @@ def decode_gray(png: bytes) -> NDArray[Any] | None:
             with Image.open(io.BytesIO(png), formats=("PNG",)) as picture:
                 if picture.width * picture.height > MAX_PIXELS:
                     return None
-                values = np.asarray(picture)
+                values = np.array(picture)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             return None
     if values.dtype == np.int32:  # what older versions of Pillow make of 16 bits

@@ -81,9 +81,9 @@ def test_rows_and_metadata_are_those_of_the_arrow_file(tmp_path, form):
         dataset = Dataset(tmp_path / spelling)
         assert dataset.metadata == wanted.metadata
         names = [name for name in wanted.annotations.columns if wanted.annotations[name].null_count() < 5]
-        assert dataset.annotations.columns == names
-        assert dataset.annotations.schema == {n: wanted.annotations.schema[n] for n in names}
-        assert dataset.annotations.equals(wanted.annotations.select(names))
+        assert dataset.annotation_columns == names
+        assert dataset.annotations.schema == wanted.annotations.schema
+        assert dataset.annotations.equals(wanted.annotations)
     third = dataset.sample(SEQUENCE, 3)
     assert third.annotations["label"].to_list() == ["car", "person", "car"]
     assert [sample.frame for sample in dataset.samples(label="person", score=0.5)] == [3]

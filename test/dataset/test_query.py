@@ -36,10 +36,8 @@ def dataset(tmp_path, request):
         ({"label": "car"}, [3, 7]),
         ({"label": ["person", "bus"]}, [3, 7]),
         ({"label": {"bus"}}, [7]),
-        ({"label": "tree"}, []),
         ({"label": []}, []),
         ({"group": "val"}, [4, 7]),
-        ({"group": "test"}, []),
         ({"score": 0.6}, [3, 7]),
         ({"score": 0.9}, [3]),
         ({"score": 0}, [3, 7]),
@@ -67,10 +65,32 @@ def test_what_no_table_tells_is_not_found(tmp_path):
     path = made.write(tmp_path, made.good())
     (tmp_path / "data.arrow").unlink()
     dataset = Dataset(path)
-    assert not list(dataset.samples(label="car"))
     assert not list(dataset.samples(score=0.5))
     assert not list(dataset.samples(annotated=True))
     assert [sample.frame for sample in dataset.samples(annotated=False)] == [3, 4, 7]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"label": "Car"}, r"unknown label 'Car'; known: car,"),
+        ({"label": ["bus", "tree"]}, "unknown label 'tree'"),
+        ({"group": "vall"}, r"unknown group 'vall'; known: val, train$"),
+        ({"inputs": "lidra"}, r"'lidra'.*known: lidar,"),
+        ({"inputs": ["camera", "depht"]}, r"'depht'.*known: depth,"),
+    ],
+)
+def test_unknown_names_are_errors_that_list_the_known_ones_near_first(dataset, asked, told):
+    with pytest.raises(UsageError, match=told):
+        dataset.samples(**asked)
+
+
+def test_a_dataset_without_labels_and_groups_says_so(tmp_path):
+    path = made.write(tmp_path, made.good())
+    (tmp_path / "data.arrow").unlink()
+    for asked in ({"label": "car"}, {"group": "val"}):
+        with pytest.raises(UsageError, match="known: none"):
+            Dataset(path).samples(**asked)
 
 
 def test_places(dataset):

@@ -7,6 +7,8 @@ import pytest
 from calibrated import calibrated
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.query import with_all_columns
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import class_masks, drives, is_class_mask
 from edgefirst_ros.synthetic import Recipe
@@ -194,7 +196,7 @@ def test_the_first_mask_of_classes_of_each_sample(path):
         schema_overrides={"frame": pl.UInt32},
     )
     dataset = Dataset(path)
-    dataset.annotations = table
+    dataset.annotations = with_all_columns(table, schema.DEFAULT_VERSION)
     found = class_masks(dataset)
     assert found.keys() == {keys[0], keys[3]}
     for key, number in found.items():

@@ -644,7 +644,7 @@ def test_what_the_library_itself_wrote(tmp_path):
 def test_every_column_and_sensor_is_in_the_report(made, source):
     said = {line.what for line in made[0].lines}
     dataset = Dataset(source)
-    assert {f"annotations: {name}" for name in dataset.annotations.columns} <= said
+    assert {f"annotations: {name}" for name in dataset.annotation_columns} <= said
     assert {f"frames: {name}" for name in dataset.frames.columns if name not in ("name", "frame")} <= said
     assert {"camera", "radar.png", "radar.pcd", "lidar.pcd", "instances", "boxes"} <= said
     (line,) = (line for line in made[0].lines if line.what.startswith("samples before"))

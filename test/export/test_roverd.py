@@ -105,7 +105,7 @@ def test_the_report_says_where_all_went(whole):
     assert "imu/acc" in told["acceleration, angular velocity"].lost
     columns = {name for line in told for name in line.split(", ")}
     assert {
-        *Dataset(whole.paths.container).annotations.columns,
+        *Dataset(whole.paths.container).annotation_columns,
         *Dataset(whole.paths.container).frames.columns,
     } <= columns
 

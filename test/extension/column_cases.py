@@ -49,7 +49,7 @@ def check(path, distances):
 
 def test_convert_writes_it_and_samples_have_it(converted, distances):
     dataset = check(converted.container, distances)
-    first = next(dataset.samples(annotated=True)).annotations["distance"].drop_nulls()
+    first = dataset.samples(annotated=True)[0].annotations["distance"].drop_nulls()
     assert first.to_list() == pytest.approx(distances[: len(first)])
 
 

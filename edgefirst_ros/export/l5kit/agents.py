@@ -57,7 +57,7 @@ class Boxes:
 def boxes_of(drive: Drive, kept: list[int], tally: AgentCounts) -> Boxes:
     """The rows with a box in space of the samples `kept`. Raises DatasetError for boxes of another form."""
     table, places = drive.dataset.annotation_rows
-    if "box3d" not in table.columns:
+    if "box3d" not in drive.dataset.annotation_columns:
         return Boxes(np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros(0, np.float32), [], [])
     spans = [places.get(drive.samples[n].key, (0, 0)) for n in kept]
     rows = np.concatenate([np.arange(start, start + count) for start, count in spans])
@@ -71,12 +71,9 @@ def boxes_of(drive: Drive, kept: list[int], tally: AgentCounts) -> Boxes:
     sound = np.isfinite(box).all(1)
     tally.broken += int((~sound).sum())
     part = part.filter(sound)
-    score = np.ones(len(part), np.float32)
-    if "box3d_score" in part.columns:
-        score = part["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
-    columns: dict[str, list[str | None]] = {"label": [None] * len(part), "object_id": [None] * len(part)}
-    columns |= {name: part[name].cast(str).to_list() for name in columns.keys() & set(part.columns)}
-    return Boxes(frame[sound], box[sound], score, columns["label"], columns["object_id"])
+    score = part["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
+    labels, objects = (part[name].cast(str).to_list() for name in ("label", "object_id"))
+    return Boxes(frame[sound], box[sound], score, labels, objects)
 
 
 def agents_of(

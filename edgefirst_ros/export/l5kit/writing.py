@@ -64,7 +64,7 @@ def export(
     for writer in writers.values():
         writer.close()
     _json(out / PLACE, {"world_to_ecef": made.world.tolist()})
-    scored = "box3d_score" in dataset.annotations.columns
+    scored = "box3d_score" in dataset.annotation_columns
     _json(out / SIDE, {"dataset": dataset.paths.name, "scored": scored, "scenes": made.scenes})
     _table(made.tally.tracks).write_ipc(out / TRACKS)
     _report(report, dataset, made)
@@ -116,7 +116,7 @@ def _report(report: Report, dataset: Dataset, made: _Export) -> None:
         report.add("samples without position or attitude", "", "left out", made.unplaced)
     report.add("positions, attitudes", f"frames.ego_translation, ego_rotation; {PLACE}")
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("frames, scenes", ""))
-    if "box3d" in table.columns:
+    if "box3d" in dataset.annotation_columns:
         others = "of rows without box3d" if table["box3d"].null_count() else ""
         broken = f"; {tally.broken} that are not finite" if tally.broken else ""
         left = table.height - table["box3d"].null_count() - tally.broken - agents
@@ -127,7 +127,7 @@ def _report(report: Report, dataset: Dataset, made: _Export) -> None:
         homes["box3d_score"] = "agents.label_probabilities", "of those that are UNKNOWN" if tally.unknown else ""
         still = f"0 of {tally.still} agents that were seen once" if tally.still else ""
         report.add("(estimated)", "agents.velocity", still, agents)
-    for name in table.columns:
+    for name in dataset.annotation_columns:
         report.add(name, *homes.get(name, ("", NO_HOME)), table.height - table[name].null_count())
     kinds = Counter(kind for sample in dataset.samples() for kind in dataset.members(sample.key))
     for kind, number in sorted(kinds.items()):

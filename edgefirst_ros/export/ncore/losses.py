@@ -60,7 +60,7 @@ def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
         )
     if any(known.static_transforms for known in calibrations):
         report.add("static_transforms", "poses/default, of each sensor to rig", "those of other frames have no home")
-    for name in dataset.annotations.columns:
+    for name in dataset.annotation_columns:
         where, lost = ANNOTATIONS.get(name, ("", "has no home in NCore"))
         report.add(f"annotations: {name}", where or BESIDE, lost)
     for name in dataset.frames.columns if dataset.frames is not None else ():

@@ -10,7 +10,7 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.dataset.reader import Sample
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export.drive import Drive, measured
 from edgefirst_ros.export.ncore import checks
@@ -94,7 +94,8 @@ class Preparation:
 
     def make(self, task: Task) -> Ready:
         """Read a sample, and make of it what goes into the stores. Raises DatasetError. Threads may share this."""
-        dataset, rows = self._drive.dataset, task.sample.annotations.to_dicts()
+        dataset = self._drive.dataset
+        rows = task.sample.annotations.select(dataset.annotation_columns).to_dicts()
         members = []
         for kind, name in dataset.members(task.sample.key).items():
             data = dataset.container.read(name)

@@ -21,7 +21,8 @@ from isal import isal_zlib
 import edgefirst_ros
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import member_name
-from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ahead import ahead
@@ -281,7 +282,7 @@ def _tell(dataset: Dataset, tally: TraceCounts, report: Report) -> None:
     report.add(", ".join(sorted(columns - homes)), f"{SIDE}/{dataset.paths.frames.name}", "not read by roverd")
     path = annotation_path(dataset.paths.arrow)
     if path is not None:
-        report.add(", ".join(dataset.annotations.columns), f"{SIDE}/{path.name}", "not read by roverd")
+        report.add(", ".join(dataset.annotation_columns), f"{SIDE}/{path.name}", "not read by roverd")
     strangers = len(dataset.container.names) - sum(map(len, tally.members.values()))
     if strangers:
         report.add("files that belong to no sample", "", "not taken along", strangers)

@@ -59,13 +59,15 @@ class Annotations:
         location_order: str | None = None,
         pose_order: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        source: Source | None = None,
     ) -> None:
+        """`source`: rows in place of those of the file at `path`, which messages name."""
         _check_order(location_order, LOCATION_ORDERS, "location order")
         _check_order(pose_order, POSE_ORDERS, "pose order")
         self.path = path
         self.tally = Tally()
-        self.nested = path.suffix.lower() == JSON_SUFFIX
-        self._file: Source = nested.NestedFile(path, self.tally) if self.nested else TableFile(path, limits)
+        self.nested = source is None and path.suffix.lower() == JSON_SUFFIX
+        self._file: Source = source or (nested.NestedFile(path, self.tally) if self.nested else TableFile(path, limits))
         self.metadata = dict(self._file.metadata)
         self.version = self._version()
         near = schema.nearest(self.version)

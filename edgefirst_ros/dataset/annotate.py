@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Annotations of one's own into a finished dataset: checked whole, then in the place of the table at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.label_names import Labels
+from edgefirst_ros.dataset.query import KEY, annotating, keys_of
+from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.tables.forms.read import Annotations
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.forms.write import write_rows
+from edgefirst_ros.dataset.tables.replacement import Replacement
+from edgefirst_ros.dataset.tables.rowlog import is_plain_file
+from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
+from edgefirst_ros.errors import DatasetError, UsageError, describe_foreign, nearest_first
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.reader import Dataset
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PLACE = "\0place"
+"""Column for the place of a row's sample among those of the dataset; no other has that name."""
+
+
+def write_annotations(
+    dataset: Dataset, frame: pl.DataFrame, categories: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """Replace the annotations of a dataset by `frame`, columns and types as `Dataset.annotations` has them.
+
+    Columns that are missing are null; columns that the schema does not know are kept. What is of a sample (group, size,
+    location, pose, timestamp and so on) comes from the table that is replaced where it is null. A sample without rows
+    gets the one that says so. Labels without an index get that of the name, new ones the next. `categories` takes the
+    place of all that was known of labels: by name an `id`, which is the index, and what else is known.
+    The same rows give the same bytes. Raises UsageError for rows that are not as the format says, DatasetError for a
+    dataset whose annotations cannot be replaced, StorageError; nothing is changed then.
+    """
+    if not isinstance(frame, pl.DataFrame):
+        raise UsageError(f"expected a polars.DataFrame, got {type(frame).__name__}")
+    paths = dataset.paths
+    if paths.unfinished:
+        raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
+    if os.path.lexists(paths.arrow) and not is_plain_file(paths.arrow):
+        raise DatasetError(f"{paths.arrow}: is no regular file; put the file itself there")
+    with Replacement(paths.arrow) as replacement:
+        before = _before(dataset)
+        given = _read(before, frame)
+        rows, known = _working(given), _working(before)
+        labels = Labels.of(before.metadata, known, categories)
+        rows = labels.indexed(_complete(dataset, rows, known))
+        with replacement.writing() as file:
+            _write(file, given, rows, labels)
+        replacement.put_in_place()
+
+
+@dataclass
+class _Rows:
+    """Rows that are no file yet."""
+
+    schema: pa.Schema
+    metadata: dict[str, str]
+    table: pa.Table
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.table.to_batches()
+
+
+def _rows(frame: pl.DataFrame, metadata: Mapping[str, str]) -> _Rows:
+    for name, kind in frame.schema.items():
+        if kind == pl.Object:
+            raise UsageError(f"column {name!r} holds objects of Python, which no table can hold")
+    try:
+        table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException) as error:
+        raise UsageError(f"the annotations have columns that no table can hold: {describe_foreign(error)}") from error
+    return _Rows(table.schema.remove_metadata(), dict(metadata), table)
+
+
+def _before(dataset: Dataset) -> Annotations:
+    """The annotations that are replaced. Raises DatasetError where the new ones could not say what they mean."""
+    file = annotation_path(dataset.paths.arrow)
+    if file is None:
+        metadata = {key.name: key.written for key in schema.METADATA if key.written is not None}
+        none = pl.DataFrame(schema={"name": pl.String})
+        return Annotations(
+            dataset.paths.arrow, source=_rows(none, {**metadata, "schema_version": schema.DEFAULT_VERSION})
+        )
+    table = open_annotations(file, dataset.limits)
+    before = Annotations(file, source=_rows(dataset.annotations, table.metadata))
+    if before.version not in schema.WRITABLE:
+        raise DatasetError(
+            f"{file}: schema {before.version} cannot be written, known are {', '.join(schema.WRITABLE)}; "
+            "convert the annotations with edgefirst-ros migrate"
+        )
+    for key in schema.METADATA:
+        there = key.column in table.schema.names and (schema.has_metadata(before.version) or key.name in table.metadata)
+        found = table.metadata.get(key.name, key.default)
+        if there and key.written is not None and found != key.written:
+            raise DatasetError(
+                f"{file}: {key.name} is {found}, annotations are written with {key.written} alone; convert them with "
+                "edgefirst-ros migrate"
+            )
+    return before
+
+
+def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
+    """The new rows, read by the rules of the old ones' version. Raises UsageError for values that are none."""
+    if "name" not in frame.columns:
+        raise UsageError("the annotations have no column 'name', which says the sequence of each row")
+    given = Annotations(before.path, source=_rows(frame, before.metadata))
+    try:
+        for _ in given.batches():
+            pass
+    except DatasetError as error:
+        raise UsageError(str(error).removeprefix(f"{before.path}: ")) from error
+    if "mask" in frame.columns and frame["mask"].dtype == pl.Binary:
+        given.tally.lose("mask: no PNG file", frame["mask"].bin.starts_with(PNG).to_list().count(False))
+    if given.tally.lost:
+        lost = "; ".join(f"{what} ({number} values)" for what, number in given.tally.lost.items())
+        raise UsageError(f"annotations that cannot be stored: {lost}")
+    given.tally.freeze()
+    return given
+
+
+def _working(annotations: Annotations) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(list(annotations.batches()), annotations.schema)))
+
+
+def _complete(dataset: Dataset, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """The rows in the order of the samples, with what is known of these, and a row for each that has none."""
+    keys = [(sample.name, sample.frame) for sample in dataset]
+    order = pl.DataFrame(keys, {"name": pl.String, "frame": pl.Int64}, orient="row").with_row_index(PLACE)
+    place = keys_of(rows, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    if place[PLACE].null_count():
+        _refuse(dataset, place.with_row_index("row").filter(pl.col(PLACE).is_null()).row(0, named=True))
+    for name in rows.columns:
+        column = schema.WORKING.get(name)
+        if column and (column.level == "sample" or name == "timestamp") and not rows[name].dtype.is_nested():
+            _refuse_two(rows, name)
+    own = _of_samples(dataset, order, known)
+    kept = annotating(rows.with_columns(place[PLACE]))
+    parts = [kept, rows.with_columns(place[PLACE]).join(kept.select(PLACE), on=PLACE, how="anti")]
+    parts[1] = parts[1].unique(PLACE, keep="first", maintain_order=True)
+    there = pl.concat([part.select(PLACE) for part in parts])
+    missing = order.join(there, on=PLACE, how="anti").select("name", pl.col("frame").cast(pl.UInt32), PLACE)
+    every = pl.concat([*parts, missing], how="diagonal_relaxed").sort(PLACE, maintain_order=True)
+    joined = every.select(PLACE).join(own, on=PLACE, how="left", maintain_order="left").drop(PLACE)
+    filled = [
+        joined[name] if name not in every.columns else every[name].zip_with(every[name].is_not_null(), joined[name])
+        for name in joined.columns
+    ]
+    return every.with_columns(filled).drop(PLACE)
+
+
+def _of_samples(dataset: Dataset, order: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+    """What the table of before says of each sample; stamps also from the table of frames."""
+    names = [
+        name
+        for name, column in schema.WORKING.items()
+        if name in known.columns and (column.level == "sample" or name == "timestamp")
+    ]
+    key = keys_of(known, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+    placed = known.select(names).with_columns(key[PLACE]).drop_nulls(PLACE)
+    found = placed.group_by(PLACE, maintain_order=True).agg(pl.col(name).drop_nulls().first() for name in names)
+    if dataset.frames is None or "timestamp" not in dataset.frames.columns or "frame" not in dataset.frames.columns:
+        return found
+    stamps = [sample.row.get("timestamp") for sample in dataset]
+    of_frames = order.select(PLACE).with_columns(pl.Series("timestamp", stamps, pl.Int64))
+    joined = of_frames.join(found, on=PLACE, how="left", maintain_order="left", suffix="_before")
+    if "timestamp_before" in joined.columns:
+        joined = joined.with_columns(pl.coalesce("timestamp_before", "timestamp").alias("timestamp"))
+    return joined.drop("timestamp_before", strict=False)
+
+
+def _refuse(dataset: Dataset, row: Mapping[str, Any]) -> None:
+    """Raise UsageError for a row of no sample."""
+    name, frame = row["name"], row["frame"]
+    if name not in dataset.sequences:
+        raise UsageError(
+            f"row {row['row']}: unknown sequence {name!r}; known: {nearest_first(name, dataset.sequences)}"
+        )
+    frames = [str(sample.frame) for sample in dataset if sample.name == name]
+    raise UsageError(
+        f"row {row['row']}: sequence {name!r} has no frame {frame}; known: {nearest_first(str(frame), frames)}"
+    )
+
+
+def _refuse_two(rows: pl.DataFrame, name: str) -> None:
+    """Raise UsageError where rows of one sample differ in what is of the sample."""
+    differing = rows.drop_nulls(name).group_by(KEY, maintain_order=True).agg(pl.col(name).n_unique())
+    for row in differing.filter(pl.col(name) > 1).head(1).iter_rows(named=True):
+        raise UsageError(f"frame {row.get('frame')} of {row['name']!r} has {row[name]} values of {name}, which is one")
+
+
+def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) -> None:
+    """Write rows in working types as the version has them. Raises UsageError for columns it has no place for."""
+    version = given.version
+    known = schema.columns(version)
+    bound = {column.name for column in schema.COLUMNS}
+    further = {name: given.columns[name] for name in given.columns if name not in bound}
+    columns: dict[str, Column] = {**known, **further}
+    target = schema.journal_schema({**schema.WORKING, **further})
+    plain = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+    table = plain.cast(pa.schema([target.field(name) for name in plain.schema.names]))
+    for name in table.schema.names:
+        separated = name == "polygon" and "mask" in known and "polygon" not in known
+        if name not in columns and not separated and table[name].null_count < len(table):
+            raise UsageError(f"schema {version} has no column {name!r}; known: {nearest_first(name, known)}")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from table.to_batches()
+
+    found = count_columns(batches, columns)
+    found.filled = {name: found.filled.get(name, 0) for name in columns if name in found.filled or name in KEY} | {
+        "polygon": found.filled.get("polygon", 0)
+    }
+    written = written_columns(found, columns)
+    metadata = labels.metadata(given.metadata)
+    kept = {key.name: key for key in schema.METADATA}
+    stated = {
+        name: value
+        for name, value in metadata.items()
+        if name not in kept or kept[name].column is None or kept[name].column in written
+    }
+    if schema.has_metadata(version):
+        for key in schema.METADATA:
+            if key.written is not None and key.column in written and key.column is not None:
+                stated.setdefault(key.name, key.written)
+    rank = {key.name: number for number, key in enumerate(schema.METADATA)}
+    ordered = dict(sorted(stated.items(), key=lambda item: rank.get(item[0], len(rank))))
+    write_rows(batches, file, ".arrow", written, found.categories, ordered, version)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of a finished dataset written anew: under a partial name, and in its place at once, or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import pyarrow as pa
+
+from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
+from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.errors import DatasetError
+
+
+class Replacement:
+    """The file that takes the place of a table; nothing is left of it without `put_in_place`.
+
+    Claimed before the old table is read, it keeps two programs from changing one table at a time. Raises InUseError
+    where another one is at it, and StorageError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._partial = path.with_name(f"{path.name}.new.partial")
+        with reporting(path, "write it anew"):
+            self._fd = claim_file(self._partial)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._partial.unlink(missing_ok=True)
+        give_back(self._fd)
+
+    @contextmanager
+    def writing(self) -> Iterator[BinaryIO]:
+        """The file, to be written inside; at the end it is on the disk. Raises DatasetError where Arrow refuses."""
+        with reporting(self._path, "write it anew"), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
+            try:
+                yield file
+            except pa.ArrowException as error:
+                raise DatasetError(f"{self._path}: cannot be written anew: {error}") from error
+            file.flush()
+            os.fsync(self._fd)
+
+    def put_in_place(self) -> None:
+        """Take the place of the table."""
+        with reporting(self._path, "write it anew"):
+            os.replace(self._partial, self._path)
+            sync_folder(self._path.parent)
