@@ -24,7 +24,7 @@ from edgefirst_ros.cli import (
     split,
     validate,
 )
-from edgefirst_ros.cli.options import GroupCommand, SettingsCommand
+from edgefirst_ros.cli.options import GroupCommand, ReadingCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.cli.text import say
 from edgefirst_ros.errors import TRACEBACK
@@ -38,13 +38,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("convert", cls=SettingsCommand)(convert.convert)
-app.command("info")(info.info)
-app.command("migrate")(migrate.migrate)
+app.command("info", cls=ReadingCommand)(info.info)
+app.command("migrate", cls=ReadingCommand)(migrate.migrate)
 app.command("recover")(recover.recover)
 app.command("merge", cls=GroupCommand)(merge.merge)
 app.command("split", cls=GroupCommand)(split.split)
-app.command("validate")(validate.validate)
-app.command("export")(export.export)
+app.command("validate", cls=ReadingCommand)(validate.validate)
+app.command("export", cls=ReadingCommand)(export.export)
 app.command("import")(restore.restore)
 app.command("demo")(demo.demo)
 app.command("capture", context_settings=NODE)(capture.capture)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import say, table
 from edgefirst_ros.errors import UsageError
@@ -25,6 +26,7 @@ WIDTH = 40
 
 
 def export(
+    context: typer.Context,
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
@@ -40,6 +42,7 @@ def export(
             metavar="itar|directory", help="For ncore: one file a group of components, or a folder; itar if not given."
         ),
     ] = None,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Write a dataset in the format of another system.
@@ -48,13 +51,15 @@ def export(
 
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """
+    from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.export import export as run
     from edgefirst_ros.pipeline.memory import keep_buffers
 
     keep_buffers()
+    limits = limits_of(context, assignments)
     labels = None if label_map is None else _labels(label_map)
     with explained(dataset), progress(quiet=as_json) as tell:
-        done = run(dataset, to, out, labels=labels, store=store, progress=tell)
+        done = run(Dataset(dataset, limits=limits), to, out, labels=labels, store=store, progress=tell)
     show(done, as_json=as_json)
 
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.grouping import GroupRule
 
 
-def rule_of(context: typer.Context, assignments: Sequence[str]) -> GroupRule | None:
+def rule_of(context: typer.Context, assignments: Sequence[str] | None) -> GroupRule | None:
     """Return the rule that options and --set give; None where they give none. Raises UsageError."""
     from edgefirst_ros.config_file import load
     from edgefirst_ros.dataset.grouping import GroupRule
 
-    return GroupRule.of(load(None, texts=texts_of(context, assignments)))
+    return GroupRule.of(load(None, texts=texts_of(context, assignments or ())))
 
 
 def print_groups(counts: GroupCounts) -> None:

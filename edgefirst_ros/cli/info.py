@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.instead import explained, is_recording
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
 from edgefirst_ros.errors import EdgeFirstError
@@ -20,6 +21,7 @@ from edgefirst_ros.errors import EdgeFirstError
 if TYPE_CHECKING:
     import polars as pl
 
+    from edgefirst_ros.config import Limits
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.messages import Message
 
@@ -27,10 +29,12 @@ SECOND = 1_000_000_000
 
 
 def info(
+    context: typer.Context,
     path: Annotated[
         Path,
         typer.Argument(metavar="PATH", readable=False, help="REC.mcap, or OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow."),
     ],
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say what is in a recording or a dataset.
@@ -40,12 +44,13 @@ def info(
 
     Exit codes: 0 read, 1 it cannot be read, 2 wrong usage.
     """
+    limits = limits_of(context, assignments)
     if path.suffix == ".mcap" or is_recording(path):
         facts = recording_facts(path, quiet=as_json)
         say(json.dumps(facts, indent=1)) if as_json else _print_recording(facts)
     else:
         with explained(path):
-            facts = dataset_facts(path)
+            facts = dataset_facts(path, limits)
         say(json.dumps(facts, indent=1)) if as_json else _print_dataset(facts)
 
 
@@ -171,11 +176,12 @@ def _print_recording(facts: dict[str, Any]) -> None:
 
 
 # ---- datasets ----------------------------------------------------------------------------------
-def dataset_facts(path: Path) -> dict[str, Any]:
+def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
     """Sequences, samples by sensor, annotations by label, and the metadata."""
+    from edgefirst_ros.config import DEFAULT_LIMITS
     from edgefirst_ros.dataset import Dataset
 
-    dataset = Dataset(path)
+    dataset = Dataset(path, limits=limits or DEFAULT_LIMITS)
     inputs: Counter[str] = Counter()
     samples: Counter[str] = Counter()
     for sample in dataset.samples():

@@ -11,7 +11,7 @@ import typer
 
 from edgefirst_ros.cli.groups import print_groups, rule_of
 from edgefirst_ros.cli.instead import explained
-from edgefirst_ros.cli.options import SET_GROUPING
+from edgefirst_ros.cli.options import SET_GROUPING, limits_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say
 
@@ -47,7 +47,7 @@ def merge(
     """
     from edgefirst_ros.dataset.merge import merge as run
 
-    rule = rule_of(context, assignments or ())
+    rule, limits = rule_of(context, assignments), limits_of(context, assignments)
     with explained(*datasets), progress(quiet=as_json) as report:
         merged = run(
             datasets,
@@ -57,6 +57,7 @@ def merge(
             layout=layout,  # type: ignore[arg-type]  # the writer names those it knows
             overwrite=overwrite,
             group_rule=rule,
+            limits=limits,
             progress=report,
         )
     if as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.text import say
 from edgefirst_ros.errors import DatasetError, UsageError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def migrate(
+    context: typer.Context,
     source: Annotated[
         Path, typer.Argument(metavar="IN", readable=False, help="Annotations: NAME.arrow, NAME.parquet or NAME.json.")
     ],
@@ -41,6 +43,7 @@ def migrate(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Change the version or the form of annotations.
@@ -61,6 +64,7 @@ def migrate(
         location_order=location_order,
         pose_order=pose_order,
         overwrite=overwrite,
+        limits=limits_of(context, assignments),
     )
     if as_json:
         say(json.dumps(_as_json(report), indent=1))

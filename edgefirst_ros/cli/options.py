@@ -9,13 +9,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 import typer.main
 from typer.core import TyperCommand
 
 from edgefirst_ros.errors import UsageError
+
+if TYPE_CHECKING:
+    from edgefirst_ros.config import Limits
 
 
 class Option(NamedTuple):
@@ -47,7 +50,11 @@ OPTIONS: Mapping[str, Option] = {
 }
 """The settings with an option of their own; every other one is given by --set NAME=VALUE."""
 SET = typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as streams.radar.cube.tolerance=0.05.")
-SET_GROUPING = typer.Option("--set", metavar="NAME=VALUE", help="split_block or split_gap, s.")
+LIMITS = ("limits.table_rows", "limits.unpacked_bytes")
+SET_LIMITS = typer.Option("--set", metavar="NAME=VALUE", help=f"{' or '.join(LIMITS)}, of tables and ZIPs.")
+SET_GROUPING = typer.Option(
+    "--set", metavar="NAME=VALUE", help=f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs."
+)
 CHOSEN, SETTABLE = "edgefirst_ros.settings", "edgefirst_ros.settable"
 
 
@@ -87,7 +94,21 @@ class GroupCommand(SettingsCommand):
     """A verb that gives samples their groups."""
 
     options = ("split", "group", "stable")
-    settable = (*options, "split_block", "split_gap")
+    settable = (*options, "split_block", "split_gap", *LIMITS)
+
+
+class ReadingCommand(SettingsCommand):
+    """A verb that reads datasets."""
+
+    options = ()
+    settable = LIMITS
+
+
+def limits_of(context: typer.Context, assignments: Sequence[str] | None) -> Limits:
+    """Return the limits that --set gives, the defaults else. Raises UsageError."""
+    from edgefirst_ros.config_file import load
+
+    return load(None, texts=texts_of(context, assignments or ())).limits
 
 
 def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import typer
 
 from edgefirst_ros.cli.groups import print_groups, rule_of
 from edgefirst_ros.cli.instead import explained
-from edgefirst_ros.cli.options import SET_GROUPING
+from edgefirst_ros.cli.options import SET_GROUPING, limits_of
 from edgefirst_ros.cli.text import counted, say
 from edgefirst_ros.errors import UsageError
 
@@ -34,11 +34,11 @@ def split(
     """
     from edgefirst_ros.dataset.regroup import split as run
 
-    rule = rule_of(context, assignments or ())
+    rule = rule_of(context, assignments)
     if rule is None:
         raise UsageError("expected --split or --group, such as --split train=0.8,val=0.2")
     with explained(*datasets):
-        done = run(datasets, rule)
+        done = run(datasets, rule, limits=limits_of(context, assignments))
     if as_json:
         tables = [str(path) for path in done.tables]
         facts = {"tables": tables, "groups": done.counts.plain, "without_group": done.counts.without}

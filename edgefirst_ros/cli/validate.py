@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.instead import explained, instead
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.text import say
 from edgefirst_ros.errors import printable
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
 
 def validate(
+    context: typer.Context,
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     repair: Annotated[bool, typer.Option("--fix", help="First put right what can be in the annotations.")] = False,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Check a dataset against the format.
@@ -36,9 +39,10 @@ def validate(
     from edgefirst_ros.dataset.validate import validate as run
     from edgefirst_ros.dataset.validate.fix import fix
 
+    limits = limits_of(context, assignments)
     with explained(dataset):
-        done = fix(dataset) if repair else None
-    report = run(dataset, strict=strict)
+        done = fix(dataset, limits=limits) if repair else None
+    report = run(dataset, strict=strict, limits=limits)
     if as_json:
         say(_with_fix(report.to_json(), done))
     else:

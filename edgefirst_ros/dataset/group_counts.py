@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros import streams
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.group_rows import KEY, GroupRows
 from edgefirst_ros.dataset.names import DatasetPaths
@@ -30,14 +31,16 @@ class GroupCounts:
     """Samples that have no group."""
 
     @classmethod
-    def of(cls, datasets: Sequence[DatasetPaths], groups: Sequence[str] = ()) -> GroupCounts:
+    def of(
+        cls, datasets: Sequence[DatasetPaths], groups: Sequence[str] = (), limits: Limits = DEFAULT_LIMITS
+    ) -> GroupCounts:
         """Count what finished datasets have; `groups` are listed first, also when they are empty.
 
         Raises DatasetError where a table cannot be read.
         """
         found: dict[str, Counter[Kind]] = {group: Counter() for group in groups}
         without = 0
-        for rows in map(GroupRows, datasets):
+        for rows in (GroupRows(paths, limits) for paths in datasets):
             for group, label, number in rows.annotations.group_by("group", "label").len().sort("group", "label").rows():
                 if group is not None and label is not None:
                     found.setdefault(group, Counter())[Kind("label", label)] += number

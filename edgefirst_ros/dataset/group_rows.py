@@ -7,6 +7,7 @@ import os
 
 import polars as pl
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -28,11 +29,13 @@ class GroupRows:
     them; stamps are those of the table of frames, where it has the sample.
     """
 
-    def __init__(self, paths: DatasetPaths) -> None:
+    def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
         found = annotation_path(paths.arrow)
-        own = _columns(open_annotations(found), ANNOTATIONS) if found is not None else pl.DataFrame(schema=ANNOTATIONS)
+        own = pl.DataFrame(schema=ANNOTATIONS)
+        if found is not None:
+            own = _columns(open_annotations(found, limits), ANNOTATIONS)
         there = os.path.lexists(paths.frames)
-        frames = _columns(TableFile(paths.frames), FRAMES) if there else pl.DataFrame(schema=FRAMES)
+        frames = _columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
         known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
         joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
         self.annotations = joined.with_columns(pl.coalesce("stamp", "timestamp").alias("timestamp")).drop("stamp")

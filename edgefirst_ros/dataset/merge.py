@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import parsed
 from edgefirst_ros.dataset.group_counts import GroupCounts
@@ -22,6 +25,7 @@ from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.merge_labels import Part, separate_ids, unite_labels
 from edgefirst_ros.dataset.merge_metadata import merge_metadata
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
+from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.storage.access import DEFLATED, Archive, Container
 from edgefirst_ros.dataset.storage.zipformat import Deflated
@@ -64,6 +68,7 @@ def merge(
     layout: Layout = "zip",
     overwrite: bool = False,
     group_rule: GroupRule | None = None,
+    limits: Limits = DEFAULT_LIMITS,
     progress: Progress | None = None,
 ) -> Merged:
     """Merge datasets, of either layout, to one in the folder `out`, called `name` (by default as the folder).
@@ -76,7 +81,7 @@ def merge(
     if not datasets:
         raise UsageError("no dataset is given")
     name = check_name(name) if name is not None else safe_name(Path(os.path.abspath(out)).name)
-    opened = [Dataset(path) for path in datasets]
+    opened = [Dataset(path, limits=limits) for path in datasets]
     parts = [Part(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)]
     if group_rule is not None:
         group_rule.check([new for part in parts for new in part.sequences.values()])
@@ -116,7 +121,7 @@ def merge(
             raise DatasetError("the datasets have no samples with rows of frames, nothing is written")
         failing.pop_all()  # from here on all is there, and can be completed later
         paths = writer.finish(metadata, labels, categories)
-    groups = None if group_rule is None else GroupCounts.of([paths], group_rule.names)
+    groups = None if group_rule is None else GroupCounts.of([paths], group_rule.names, limits)
     notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes, *(groups.notes if groups else ())]
     sequences = {os.fspath(part.dataset.paths.container): dict(part.sequences) for part in parts}
     return Merged(paths, writer.samples, sequences, notes, bool(lost), groups)
@@ -166,14 +171,16 @@ def _keys(dataset: Dataset) -> Iterator[Key]:
 
 
 def _has(part: Part, base: str) -> bool:
-    frames = part.dataset.frames
-    return frames is not None and f"{base}_timestamp" in frames.columns
+    return part.frames is not None and f"{base}_timestamp" in part.frames.columns
 
 
 def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
     """The row of frames of a sample; None where there is none that has a stamp."""
     known = schema.frames_columns(companions)
-    row = {name: value for name, value in part.dataset.sample(*key).row.items() if name in known}
+    number = part.dataset.frame_rows.get(key)
+    if part.frames is None or number is None:
+        return None
+    row = {name: value for name, value in part.frames.row(number, named=True).items() if name in known}
     if row.get("timestamp") is None:
         return None
     there = {KIND_OF[base] for base in companions if _has(part, base)}
@@ -202,7 +209,7 @@ def _sample(part: Part, key: Key, row: dict[str, Any], deflated: Mapping[str, zi
             raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
-    return Sample(sequence, frame, stamp, members, own, list(part.rows(key)))
+    return Sample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
 
 
 def _deflated(container: Container) -> dict[str, zipfile.ZipInfo]:
@@ -235,15 +242,18 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
 
 def _left_over(part: Part, notes: list[str]) -> int:
     """How much of the tables belongs to no sample that is there."""
-    dataset = part.dataset
-    there = {key for key in _keys(dataset) if part.dataset.sample(*key).timestamp is not None}
-    without = len(dataset) - len(there)
-    unknown = len({*part.keys, *dataset.frame_rows} - there)
+    dataset, companions = part.dataset, list[str]()
+    kept = [key for key in _keys(dataset) if _frames_row(part, key, companions) is not None]
+    without = len(dataset) - len(kept)
+    rows = pl.concat(
+        [part.keys, keys_of(part.frames, dataset.paths.frames)] if part.frames is not None else [part.keys]
+    )
+    unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
     if without:
         notes.append(f"{dataset.container.path}: {without} samples have no stamp in the table of frames: left out")
-    if unknown > without:
-        notes.append(f"{dataset.container.path}: rows of {unknown - without} samples without members: left out")
-    return without + unknown
+    if unknown.height > without:
+        notes.append(f"{dataset.container.path}: rows of {unknown.height - without} samples without members: left out")
+    return without + unknown.height
 
 
 # ---- metadata ------------------------------------------------------------------------------------

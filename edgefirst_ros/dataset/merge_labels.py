@@ -3,31 +3,29 @@
 
 from __future__ import annotations
 
-import io
+import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.frames_metadata import parsed
+from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.query import sorted_rows
+from edgefirst_ros.dataset.merge_rows import AnnotationRows, read_frames
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.sensors.grayscale import encode_gray
-from edgefirst_ros.sensors.masks import VOID
 
 COLUMNS = frozenset(ANNOTATION_JOURNAL.names)
-INDICES = ("neg_label_indices", "not_exhaustive_label_indices")
+KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
+"""None."""
 RANDOM = 4
 """Version of the UUIDs that a device gives its tracks: two datasets that have one have the same track."""
 
@@ -51,36 +49,39 @@ class Part:
     """Values of the annotations that cannot be read."""
 
     def __post_init__(self) -> None:
-        self._table, self._spans = pl.DataFrame(), dict[Key, tuple[int, int]]()
-        file = annotation_path(self.dataset.paths.arrow)
-        if file is None:
+        frames, limits = self.dataset.paths.frames, self.dataset.limits
+        there = os.path.lexists(frames)
+        file = TableFile(frames, limits) if there else None
+        self.frames = read_frames(file) if file else None
+        self.frames_metadata = frames_metadata(frames, file.metadata) if file else {}
+        self._rows: AnnotationRows | None = None
+        path = annotation_path(self.dataset.paths.arrow)
+        if path is None:
             return
-        found = read_annotations(file, limits=self.dataset.limits)
-        self._table, self._spans = sorted_rows(_frame(list(found.batches()), found.schema), file)
+        found = read_annotations(path, limits=limits)
+        self._rows = AnnotationRows(found, [sample.key for sample in self.dataset.samples()], limits)
         self.version, self.metadata = found.version, dict(found.metadata)
         if found.nested and "box2d" in found.columns:
             self.metadata = {**self.metadata, "box2d_format": found.layout}
         if self.version not in schema.WRITABLE:
             raise DatasetError(
-                f"{file}: schema {self.version} cannot be merged, known are {', '.join(schema.WRITABLE)}"
+                f"{path}: schema {self.version} cannot be merged, known are {', '.join(schema.WRITABLE)}"
             )
-        self._check_forms(file)
-        self.notes += [f"{file}: {what}: {number}" for what, number in found.tally.lost.items()]
+        self._check_forms(path)
+        self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
         self.lost = sum(found.tally.lost.values())
-        foreign = sorted(set(self._table.columns) - COLUMNS)
-        self.notes += [f"{file}: columns that are not merged: {', '.join(foreign)}"] if foreign else []
-        self._table = self._table.drop(foreign)
+        foreign = sorted(set(found.columns) - COLUMNS)
+        self.notes += [f"{path}: columns that are not merged: {', '.join(foreign)}"] if foreign else []
 
     @property
-    def keys(self) -> list[Key]:
-        """Samples that have rows."""
-        return list(self._spans)
+    def keys(self) -> pl.DataFrame:
+        """Name and frame of the samples that have rows, there or not."""
+        return KEYS if self._rows is None else self._rows.keys
 
     @property
     def object_ids(self) -> set[str]:
         """All object ids there are."""
-        there = "object_id" in self._table.columns
-        return set(self._table["object_id"].drop_nulls().unique().to_list()) if there else set()
+        return set() if "object_id" not in self._columns else set(self._column("object_id").drop_nulls().unique())
 
     @property
     def names(self) -> dict[int, str]:
@@ -90,58 +91,29 @@ class Part:
             if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
                 raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is no list of texts")
             return dict(enumerate(labels))
-        if not {"label", "label_index"} <= set(self._table.columns):
+        if not {"label", "label_index"} <= self._columns:
             return {}
-        pairs = self._table.select("label_index", "label").drop_nulls().unique().sort("label_index", "label")
-        return dict(reversed(pairs.rows()))
+        pairs = pl.DataFrame([self._column("label_index"), self._column("label")])
+        return dict(reversed(pairs.drop_nulls().unique().sort("label_index", "label").rows()))
 
-    def rows(self, key: Key) -> Iterator[dict[str, Any]]:
-        """The rows of a sample as the merged dataset has them, without what identifies the sample and without nulls."""
-        start, count = self._spans.get(key, (0, 0))
-        for row in self._table.slice(start, count).iter_rows(named=True):
-            yield self._united(
-                {k: v for k, v in row.items() if v is not None and k not in ("name", "frame", "timestamp")}
-            )
+    def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
+        """The rows of a sample as the merged dataset has them; None where there are none."""
+        if self._rows is None:
+            return None
+        return self._rows.of(key, self.sequences[key.name], timestamp, self.ids, self.indices)
 
-    def _united(self, row: dict[str, Any]) -> dict[str, Any]:
-        if "object_id" in row:
-            row["object_id"] = self.ids.get(row["object_id"], row["object_id"])
-        if self.indices:
-            if "label_index" in row:
-                row["label_index"] = self.indices.get(row["label_index"], row["label_index"])
-            for name in INDICES:
-                if name in row:
-                    row[name] = [self.indices.get(index, index) for index in row[name]]
-            if "mask" in row and not {"box2d", "polygon", "label"} & row.keys():
-                row["mask"] = self._mask(row["mask"])
-        return row
+    @property
+    def _columns(self) -> set[str]:
+        return set() if self._rows is None else set(self._rows.table.column_names)
 
-    def _mask(self, png: bytes) -> bytes:
-        """A mask of classes, counted by the labels of the merged dataset."""
-        from PIL import Image
-
-        values = np.arange(256)
-        for old, new in self.indices.items():
-            if old < VOID:
-                values[old] = new
-        try:
-            with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
-                if image.mode not in ("1", "L"):
-                    raise DatasetError(
-                        f"{self.dataset.paths.arrow}: a mask of classes of mode {image.mode}, expected 8 bits"
-                    )
-                classes = values[np.asarray(image).astype(np.uint8)]
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DatasetError(f"{self.dataset.paths.arrow}: a mask cannot be read as PNG: {error}") from error
-        if classes.max(initial=0) > VOID:
-            raise DatasetError(f"{self.dataset.paths.arrow}: a mask of classes can have {VOID} labels, there are more")
-        return encode_gray(classes.astype(np.uint8))
+    def _column(self, name: str) -> pl.Series:
+        return pl.Series(name, [] if self._rows is None else pl.from_arrow(self._rows.table[name]))
 
     def _check_forms(self, file: Path) -> None:
         """Raise DatasetError where numbers mean something else than in a dataset that is written here."""
         for key in schema.METADATA:
             said = schema.has_metadata(self.version) or key.name in self.metadata
-            if said and key.column in self._table.columns and key.written is not None:
+            if said and key.column in self._columns and key.written is not None:
                 found = self.metadata.get(key.name, key.default)
                 if found != key.written:
                     raise DatasetError(
@@ -197,7 +169,3 @@ def _is_random(text: str) -> bool:
         return uuid.UUID(text).version == RANDOM
     except ValueError:
         return False
-
-
-def _frame(batches: list[pa.RecordBatch], columns: pa.Schema) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, columns)))

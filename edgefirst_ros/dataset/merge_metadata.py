@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.merge_labels import Part
 from edgefirst_ros.dataset.sequences import CALIBRATION, SEQUENCES, combined
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError
 
 ONCE = ("configuration", "software")
@@ -76,11 +74,11 @@ def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str
 
 def _stored(part: Part) -> dict[str, Any]:
     path = part.dataset.paths.frames
-    if part.dataset.frames is None:
+    if part.frames is None:
         raise DatasetError(
             f"{path}: not there; only datasets with a table of frames can be merged, it tells the stamps of the samples"
         )
-    return frames_metadata(path, TableFile(path, part.dataset.limits).metadata)
+    return part.frames_metadata
 
 
 def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

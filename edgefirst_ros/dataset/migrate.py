@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
@@ -61,6 +62,7 @@ def migrate(
     location_order: str | None = None,
     pose_order: str | None = None,
     overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Migration:
     """Write the annotations in `source` to `out` in schema version `to`; suffixes name the forms.
 
@@ -82,7 +84,7 @@ def migrate(
         raise DatasetError(f"{target} is a folder")
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
-    annotations = read_annotations(Path(source), location_order, pose_order)
+    annotations = read_annotations(Path(source), location_order, pose_order, limits)
     boxes = _boxes(annotations, form, to, box2d, normalised)
     change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX)
     columns = _columns(change, form, to)

@@ -24,6 +24,11 @@ def keys_of(table: pl.DataFrame, path: Path) -> pl.DataFrame:
     import polars as pl
 
     frame = pl.col("frame") if "frame" in table.columns else pl.lit(None)
+    for name, kind in table.schema.items():
+        if name == "name" and kind not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+            raise DatasetError(f"{path}: column 'name' is {kind}, must be text")
+        if name == "frame" and not kind.is_integer() and kind != pl.Null:
+            raise DatasetError(f"{path}: column 'frame' is {kind}, must be whole numbers")
     try:
         return table.select(pl.col("name").cast(pl.String), frame.cast(pl.Int64).alias("frame"))
     except pl.exceptions.PolarsError as error:

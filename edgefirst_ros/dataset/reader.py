@@ -203,7 +203,7 @@ class Dataset(Sequence[Sample]):
     @cached_property
     def frame_rows(self) -> dict[Key, int]:
         """Row in `frames` by sample; the first of several."""
-        return {} if self.frames is None else first_rows(self.frames, self.paths.frames)
+        return first_rows(self._frames_file.frame(("name", "frame")), self.paths.frames) if self._frames_file else {}
 
     @cached_property
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:

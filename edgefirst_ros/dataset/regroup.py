@@ -13,6 +13,7 @@ from typing import BinaryIO
 import polars as pl
 import pyarrow as pa
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.group_rows import GroupRows
@@ -44,7 +45,7 @@ class Regrouped:
     """What each group has now, over all datasets."""
 
 
-def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule) -> Regrouped:
+def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule, *, limits: Limits = DEFAULT_LIMITS) -> Regrouped:
     """Give the samples of finished datasets the groups of `rule`, as those of one set of sequences.
 
     Each NAME.arrow is replaced at once, when all of them are written; containers and tables of frames stay as they are.
@@ -56,7 +57,7 @@ def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule) -> Regrou
         raise UsageError("a dataset is given twice")
     with ExitStack() as written:
         replacements = [written.enter_context(Replacement(paths.arrow)) for paths in places]
-        parts = [GroupRows(paths) for paths in places]
+        parts = [GroupRows(paths, limits) for paths in places]
         rule.check({name for part in parts for name in part.samples["name"].unique()})
         groups = groups_of(
             rule, _batches([part.samples for part in parts]), _batches([part.annotations for part in parts])
@@ -66,10 +67,10 @@ def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule) -> Regrou
                 _check_stamps(paths, part, groups)
         for replacement, paths, part in zip(replacements, places, parts, strict=True):
             with replacement.writing() as file:
-                _write(file, paths.arrow, _column(part.annotations, groups))
+                _write(file, paths.arrow, _column(part.annotations, groups), limits)
         for replacement in replacements:
             replacement.put_in_place()
-    return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule.names))
+    return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule.names, limits))
 
 
 def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
@@ -115,9 +116,9 @@ def _column(annotations: pl.DataFrame, groups: Groups) -> list[str | None]:
     return [groups.of(name, stamp) for name, stamp in zip(annotations["name"], stamps, strict=True)]
 
 
-def _write(file: BinaryIO, path: Path, column: Sequence[str | None]) -> None:
+def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:
     """Write the table of annotations at `path` with another column `group`. Raises DatasetError."""
-    table, known = TableFile(path), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
+    table, known = TableFile(path, limits), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
     place, kept = _place(table.schema), [field for field in table.schema if field.name != "group"]
     fields = [*kept[:place], pa.field("group", schema.CATEGORY), *kept[place:]] if len(known) else kept
     number = {group: index for index, group in enumerate(known.to_pylist())}

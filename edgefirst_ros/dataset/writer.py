@@ -28,6 +28,7 @@ from edgefirst_ros.dataset.tables.rows import GROUPING, RowJournals
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Buffer
 
 Describe = Callable[[], Mapping[str, object]]
@@ -96,6 +97,8 @@ class Sample:
     """One row of NAME.arrow each; none: one row without label and geometry."""
     common: Mapping[str, object] = field(default_factory=dict)
     """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll]."""
+    batch: pa.RecordBatch | None = None
+    """The rows of NAME.arrow instead of all that, whole, checked, and in the columns of a journal."""
 
 
 class DatasetWriter:
@@ -225,7 +228,8 @@ class DatasetWriter:
             self._earlier.compare(frame, self.samples + 1)
             self.samples += 1
             return
-        annotations = [{**identity, **sample.common, **row} for row in sample.annotations or ({},)]
+        rows = (sample.annotations or ({},)) if sample.batch is None else ()
+        annotations = [{**identity, **sample.common, **row} for row in rows]
         self._rows.check(frame, annotations)
         names = [member_name(sample.sequence, sample.frame, kind) for kind, _ in sample.members]
         self._members.begin()
@@ -238,9 +242,9 @@ class DatasetWriter:
             if not whole:
                 self._members.undo()
         before = self._rows.counts
-        self._rows.append(frame, annotations)
+        self._rows.append(frame, annotations, sample.batch)
         self.samples += 1
-        if any("mask" in row for row in annotations):  # large, and no text
+        if sample.batch is not None or any("mask" in row for row in annotations):  # large, or no text
             self._rows.flush()
         else:
             self._log.append(*before, frame, annotations)

@@ -15,6 +15,7 @@ BYTES_PER_ROW = 2
 """The rows of a file that may be there whatever the limits: those of a real table take more bytes than this, packed."""
 BYTES_PER_VALUE = 8
 """What a value counts for at least: nulls take no bytes in a file, but they do where they are used."""
+SETTABLE = "{0}; verbs that read datasets take --set {0}=NUMBER"
 IMPORT_RATIO, IMPORT_FREE = 100, 1 << 26
 """Bytes that may come out of each byte of an import; so many bytes always may."""
 
@@ -32,7 +33,7 @@ class Budget:
     def of_file(cls, path: Path, size: int, limits: Limits) -> Budget:
         """Of a table or ZIP of `size` bytes."""
         rows = max(limits.table_rows, size // BYTES_PER_ROW)
-        return cls(path, max(limits.unpacked_bytes, RATIO * size), "limits.unpacked_bytes", rows)
+        return cls(path, max(limits.unpacked_bytes, RATIO * size), SETTABLE.format("limits.unpacked_bytes"), rows)
 
     @classmethod
     def of_import(cls, source: Path, size: int) -> Budget:
@@ -48,9 +49,8 @@ class Budget:
         self._spent_values += values
         self._spent_bytes += unpacked
         if self._spent_rows > self._rows:
-            raise DatasetError(
-                f"{self._path}: has {self._spent_rows} rows or more, more than {self._rows} (limits.table_rows)"
-            )
+            because = SETTABLE.format("limits.table_rows")
+            raise DatasetError(f"{self._path}: has {self._spent_rows} rows or more, more than {self._rows} ({because})")
         spent = max(self._spent_bytes, BYTES_PER_VALUE * self._spent_values)
         if spent > self.unpacked:
             raise DatasetError(

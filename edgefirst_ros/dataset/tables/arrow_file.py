@@ -102,13 +102,14 @@ class TableFile:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """All rows, of some columns or all. Raises DatasetError, also for types that polars does not have."""
+        """All rows; of `columns` those that are there. Raises DatasetError, also for types that polars lacks."""
         import polars as pl
 
         try:
-            table = pa.Table.from_batches(list(self.batches()), self.schema)
-            table = (table if columns is None else table.select(list(columns))).unify_dictionaries()
-            frame = pl.from_arrow(table)
+            names = [name for name in self.schema.names if columns is None or name in columns]
+            schema = pa.schema([self.schema.field(name) for name in names])
+            table = pa.Table.from_batches([batch.select(names) for batch in self.batches()], schema)
+            frame = pl.from_arrow(table.unify_dictionaries())
         except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
             raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
         if not isinstance(frame, pl.DataFrame):

@@ -29,6 +29,7 @@ ANNOTATION_JOURNAL = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
 """Columns of an annotation journal, whatever version it is sealed to; `pose` is [yaw, pitch, roll] here."""
 
 _PENDING_ROWS = 256
+_ROWS_AT_ONCE = 1 << 12
 _PENDING_BYTES = 1 << 20
 _CHECKPOINT, _CHECKSUM = b"checkpoint", b"crc32"
 
@@ -53,6 +54,8 @@ class Journal:
         self._required = [field.name for field in columns if not field.nullable]
         self._scores = [name for name in columns.names if name.endswith("_score")]
         self._pending: list[Row] = []
+        self._parts: list[pa.RecordBatch] = []
+        """Batches before those of `_pending`."""
         self._pending_bytes = 0
         self._fd = create_anew(path)
         self._sink = _Sink()
@@ -94,10 +97,19 @@ class Journal:
         mask = row.get("mask")
         self._pending_bytes += len(mask) if isinstance(mask, bytes) else 0
 
+    def append_batch(self, batch: pa.RecordBatch) -> None:
+        """Add rows that keep the rules, in the columns of the journal."""
+        if self._pending:
+            self._parts.append(self._of_rows())
+        self._parts.append(batch)
+        self.rows += batch.num_rows
+        self._pending_bytes += batch.nbytes
+
     @property
     def heavy(self) -> bool:
         """Whether so much is pending that it should be written now."""
-        return len(self._pending) >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES
+        rows = len(self._pending) + sum(batch.num_rows for batch in self._parts)
+        return rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES
 
     def flush(self, sync: bool, checkpoint: Mapping[str, object] | None = None) -> None:
         """Hand all rows to the system; `sync`: and wait for the disk. `checkpoint` (JSON) goes with the last of them.
@@ -106,16 +118,30 @@ class Journal:
         """
         with reporting(self.path, "write"):
             self._save()  # what could not be written the last time
-        if self._pending or checkpoint is not None:
-            self._batch(checkpoint)
+        if self._pending or self._parts or checkpoint is not None:
+            self._stream_pending(checkpoint)
         with reporting(self.path, "write"):
             self._save()
             if sync:
                 os.fdatasync(self._fd)
 
-    def _batch(self, checkpoint: Mapping[str, object] | None) -> None:
-        """Turn what is pending into a batch; rows that do not fit their types are thrown away with all of it."""
-        rows, self._pending, self._pending_bytes = self._pending, [], 0
+    def _stream_pending(self, checkpoint: Mapping[str, object] | None) -> None:
+        if self._pending or not self._parts:
+            self._parts.append(self._of_rows())
+        table = pa.Table.from_batches(self._parts)
+        self._parts, self._pending_bytes = [], 0
+        for start in range(0, max(1, table.num_rows), _ROWS_AT_ONCE):
+            part = table.slice(start, _ROWS_AT_ONCE)
+            arrays = [pa.concat_arrays(column.chunks) for column in part.columns]
+            last = start + _ROWS_AT_ONCE >= table.num_rows
+            self._stream_out(pa.record_batch(arrays, schema=self._schema), checkpoint if last else None)
+            if not last:
+                with reporting(self.path, "write"):
+                    self._save()
+
+    def _of_rows(self) -> pa.RecordBatch:
+        """Turn rows that are pending into a batch; if one does not fit its types, all of them are thrown away."""
+        rows, self._pending = self._pending, []
         arrays = []
         for field in self._schema:
             try:
@@ -123,7 +149,7 @@ class Journal:
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 self.rows -= len(rows)
                 raise DatasetError(f"{self.path}: {field.name} does not fit {field.type}: {error}") from error
-        self._stream_out(pa.record_batch(arrays, schema=self._schema), checkpoint)
+        return pa.record_batch(arrays, schema=self._schema)
 
     def _stream_out(self, batch: pa.RecordBatch, checkpoint: Mapping[str, object] | None) -> None:
         text = b"" if checkpoint is None else json.dumps(checkpoint).encode()

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 
+import pyarrow as pa
+
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths
@@ -82,8 +84,10 @@ class RowJournals:
             self._annotations.check(row)
         self._frames.check(frame)
 
-    def append(self, frame: Row, annotations: Sequence[Row]) -> None:
-        """Add the rows of a sample that `check` let pass."""
+    def append(self, frame: Row, annotations: Sequence[Row], batch: pa.RecordBatch | None = None) -> None:
+        """Add the rows of a sample that `check` let pass; or a `batch` of annotations that keep the rules."""
+        if batch is not None:
+            self._annotations.append_batch(batch)
         for row in annotations:
             self._annotations.append(row)
         self._frames.append(frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset.names import (
     find,
 )
@@ -53,7 +54,7 @@ RULES: tuple[Rule, ...] = (
 """All rules in the order of their codes."""
 
 
-def validate(path: str | os.PathLike[str], *, strict: bool = False) -> Report:
+def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Report:
     """Check the dataset at `path` (OUT/NAME.zip, OUT/NAME, OUT/NAME.arrow alike) by all rules.
 
     Never raises for what is in the files: a dataset that cannot be opened gives a report with one finding, STR001.
@@ -61,7 +62,7 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False) -> Report:
     """
     report = Report(os.fspath(path), strict)
     try:
-        subject = Subject(find(path))
+        subject = Subject(find(path), limits)
     except DatasetError as error:
         text = str(error).removeprefix(f"{report.dataset}: ")
         report.add(structure.opens, os.path.basename(os.path.abspath(report.dataset)), text)

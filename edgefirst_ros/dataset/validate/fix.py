@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import (
     find,
@@ -44,7 +45,7 @@ class Fix:
     changed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def fix(path: str | os.PathLike[str]) -> Fix:
+def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix:
     """Put right what can be in the annotations of the dataset at `path`; the table as it was stays beside.
 
     Nothing is written where nothing can be put right. Raises DatasetError where there is no dataset, it is not
@@ -53,7 +54,7 @@ def fix(path: str | os.PathLike[str]) -> Fix:
     paths = find(path)
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
-    subject = Subject(paths)
+    subject = Subject(paths, limits)
     table = subject.annotations
     if table is None or not table.rows or "name" not in _readable(table):
         return Fix()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key, member_of
 from edgefirst_ros.dataset.names import DatasetPaths
@@ -48,11 +49,11 @@ class View:
 class Subject:
     """The dataset under validation.  Raises DatasetError when its members cannot be listed."""
 
-    def __init__(self, paths: DatasetPaths) -> None:
-        self.paths = paths
+    def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.paths, self._limits = paths, limits
         if not os.path.lexists(paths.members):
             raise DatasetError(f"{paths.members}: not there; the tables alone are no dataset")
-        self.container: Container = open_container(paths.members)
+        self.container: Container = open_container(paths.members, limits)
         self.members = [(name, member_of(name)) for name in self.container.names]
         self.samples: dict[Key, set[str]] = {}
         for _, member in self.members:
@@ -99,10 +100,10 @@ class Subject:
         known = schema.frames_columns(schema.COMPANIONS)
         yield from _rows(self.frames, known, known.values())
 
-    def _open(self, opener: Callable[[Path], TableFile], path: Path) -> TableFile | None:
+    def _open(self, opener: Callable[[Path, Limits], TableFile], path: Path) -> TableFile | None:
         """A table whose rows can all be read, or None and a fault."""
         try:
-            table = opener(path)
+            table = opener(path, self._limits)
             for _ in table.batches():
                 pass
         except DatasetError as error:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -99,10 +99,16 @@ class Annotations:
             raise DatasetError(f"{self.path}: box2d_normalized is {said!r}, must be true or false")
         return bool(said == "true")
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows. Raises DatasetError naming the column where values cannot be read."""
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, of some columns or all. Raises DatasetError naming the column that cannot be read."""
+        names = list(self.columns) if columns is None else list(columns)
+        wanted = self.schema_of(names)
         for batch in self._file.batches():
-            yield pa.record_batch([self._read(batch, name) for name in self.columns], schema=self.schema)
+            yield pa.record_batch([self._read(batch, name) for name in names], schema=wanted)
+
+    def schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        """Return what batches of these columns have."""
+        return schema.journal_schema({name: self.columns[name] for name in columns})
 
     def _version(self) -> str:
         """Return the version that the file says, or shows by its columns where it says none."""
