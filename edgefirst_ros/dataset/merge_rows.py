@@ -30,8 +30,10 @@ from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import VOID
 
 INDICES = ("neg_label_indices", "not_exhaustive_label_indices")
-FREE_PIXELS, PIXELS_PER_BYTE = 1 << 30, 1032
-"""Pixels of masks that are counted anew in any case, and for each byte of the file: deflate cannot do better."""
+FREE_PIXELS, PIXELS_PER_BYTE, PER_MASK = 1 << 30, 1032, 1 << 14
+"""Pixels of masks that are counted anew in any case, and for each byte of the file: deflate cannot do better.
+
+A mask counts for so many at least: to look at it takes time, however small it is."""
 
 
 def read_frames(file: TableFile) -> pl.DataFrame:
@@ -134,7 +136,7 @@ class AnnotationRows:
             with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
                 if image.mode not in ("1", "L"):
                     raise DatasetError(f"{self.path}: a mask of classes of mode {image.mode}, expected 8 bits")
-                self._pixels -= image.width * image.height
+                self._pixels -= max(PER_MASK, image.width * image.height)
                 if self._pixels < 0:
                     raise DatasetError(
                         f"{self.path}: masks of classes must be counted anew and have too many pixels for their bytes "

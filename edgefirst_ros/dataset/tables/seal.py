@@ -9,14 +9,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import create_anew, reporting
 from edgefirst_ros.dataset.tables.batches import Batches
 from edgefirst_ros.dataset.tables.forms.write import write_rows
-from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
+from edgefirst_ros.dataset.tables.versions import Categories, count_columns, written_columns
 from edgefirst_ros.errors import DatasetError
 
 
@@ -85,7 +83,7 @@ def _seal(
     journal: Batches,
     out: Path,
     columns: dict[str, Column],
-    categories: Mapping[str, pa.Array],
+    categories: Mapping[str, Categories],
     metadata: Mapping[str, str],
     version: str,
 ) -> int:

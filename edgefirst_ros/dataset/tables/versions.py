@@ -18,13 +18,28 @@ from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.tables.rings import is_valid, join
 
 
+class Categories:
+    """The values of a category, in order, and the place of each."""
+
+    def __init__(self, values: list[str]) -> None:
+        self._values = pa.array(values, schema.TEXT)
+        self._places = {value: place for place, value in enumerate(values)}
+
+    def encode(self, array: pa.Array) -> pa.Array:
+        """Return texts as a dictionary of all values."""
+        # Only those of this array are looked up: Arrow would sort all of them anew for each.
+        own = pc.dictionary_encode(array)
+        places = pa.array([self._places[value] for value in own.dictionary.to_pylist()], pa.uint32())
+        return pa.DictionaryArray.from_arrays(places.take(own.indices), self._values)
+
+
 @dataclass
 class ColumnCounts:
     """What rows hold: values that are not null by column, and the values of each category in order of appearance."""
 
     rows: int = 0
     filled: dict[str, int] = field(default_factory=dict)
-    categories: dict[str, pa.Array] = field(default_factory=dict)
+    categories: dict[str, Categories] = field(default_factory=dict)
 
 
 def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCounts:
@@ -38,7 +53,7 @@ def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCount
         for name, known in values.items():
             if name in batch.schema.names:
                 known.update(dict.fromkeys(pc.unique(batch[name]).drop_null().to_pylist()))
-    found.categories = {name: pa.array(list(known), schema.TEXT) for name, known in values.items()}
+    found.categories = {name: Categories(list(known)) for name, known in values.items()}
     return found
 
 
@@ -54,14 +69,13 @@ def written_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[
     }
 
 
-def stored(batch: pa.RecordBatch, column: Column, categories: Mapping[str, pa.Array], version: str) -> pa.Array:
+def stored(batch: pa.RecordBatch, column: Column, categories: Mapping[str, Categories], version: str) -> pa.Array:
     """Return a column as the version stores it."""
     if column.name == "mask" and column.type == schema.MASK_AS_POLYGON:
         return join(_outlines(batch))
     values = batch[column.name]
     if column.is_category:
-        known = categories[column.name]
-        return pa.DictionaryArray.from_arrays(pc.index_in(values, known).cast(pa.uint32()), known)
+        return categories[column.name].encode(values)
     if column.name == "pose" and schema.pose_order(version)[0] == "roll":
         return fixed(numbers_of(values)[:, ::-1], is_valid(values), column.type)
     return values if values.type == column.type else values.cast(column.type)

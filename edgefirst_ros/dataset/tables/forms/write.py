@@ -11,7 +11,7 @@ import pyarrow as pa
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.tables.batches import Batches, even_batches
-from edgefirst_ros.dataset.tables.versions import stored
+from edgefirst_ros.dataset.tables.versions import Categories, stored
 
 FORMS = (".arrow", ".parquet", ".json")
 """Suffixes, which name the form."""
@@ -30,7 +30,7 @@ def write_rows(
     file: BinaryIO,
     form: str,
     columns: Mapping[str, Column],
-    categories: Mapping[str, pa.Array],
+    categories: Mapping[str, Categories],
     metadata: Mapping[str, str],
     version: str,
 ) -> int:
