@@ -15,7 +15,7 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import CameraMessage, Frame, SensorMessage
-from edgefirst_ros.pipeline.results import ModelResults
+from edgefirst_ros.pipeline.results import Joint, ModelResults
 from edgefirst_ros.pipeline.timeline import Timeline
 from edgefirst_ros.pipeline.tracks import Navigation
 from edgefirst_ros.pipeline.usage import Usage
@@ -35,8 +35,8 @@ class _Anchor:
     """What comes along with a message of the reference topic through the alignment."""
 
     segment: int
-    join: int
-    """Stamp by which model results are joined."""
+    join: Joint
+    """What the result of the model is asked for by."""
     own: SensorMessage | None
 
 
@@ -117,8 +117,9 @@ class FrameBuilder:
                 own = SensorMessage(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
-        anchor = _Anchor(segment, self._join_stamp(message, stamp), own)
-        self._aligner.add_frame(stamp, number, now, anchor, segment, self._timeline.epoch)
+        epoch = self._timeline.epoch
+        anchor = _Anchor(segment, self._results.expect(self._join_stamp(message, stamp), epoch), own)
+        self._aligner.add_frame(stamp, number, now, anchor, segment, epoch)
         if message.topic in (roles.gps, roles.imu, roles.model):
             self._push_other(message, content, now)
 
@@ -148,15 +149,15 @@ class FrameBuilder:
             self._map_labels()
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
-        roles, topic = self._facts.roles, message.topic
-        join = self._join_stamp(message, stamp)
+        roles, topic, epoch = self._facts.roles, message.topic, self._timeline.epoch
+        join = self._results.joint(self._join_stamp(message, stamp), epoch)
         # Unless a frame with that stamp is still to come, behind a clock set back.
         late = self._results.is_late(join) and topic != roles.reference
         if late:
             self._usage.mark_late(topic)
         result = SensorMessage(topic, content, stamp, late=late)
         mask_stamp = _published(message) if roles.masks is not None else None
-        self._results.add(join, result, now, mask_stamp=mask_stamp, epoch=self._timeline.epoch)
+        self._results.add(join, result, now, mask_stamp=mask_stamp, epoch=epoch)
 
     def _join_stamp(self, message: Message, stamp: int) -> int:
         return (header_stamp(message) or 0) if self._facts.base.by_header else stamp

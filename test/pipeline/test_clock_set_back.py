@@ -19,6 +19,7 @@ MS = 10**6
 START = 1_700_000_000 * SECOND
 TOLERANCE, GAP = 100 * MS, 2 * SECOND
 CAMERA, GPS, TARGETS = "/camera/image", "/gps", "/radar/targets"
+MODEL = frozenset({"camera", "model/output", "model/info"})
 ROS = get_typestore(Stores.ROS2_HUMBLE)
 NAME = "host_2026_01_15_12_00_00"
 
@@ -138,3 +139,22 @@ def test_segments_that_come_near_each_other_keep_to_themselves(between, tmp_path
     """Set back so that the second one ends `between` ms before the first one begins."""
     length, second = 1500 * MS, 1500 * MS
     check(sent(length, second, length + second - 50 * MS + between * MS, 30 * MS), tmp_path)
+
+
+@pytest.mark.parametrize("codec", ["jpeg", "h264"])
+def test_results_join_their_own_pictures_where_stamps_come_again(recording, tmp_path, codec):
+    """The clock is set back by a multiple of the frame period: each frame has the boxes it has without that."""
+    recipe = {"seconds": 4, "codec": codec, "size": (160, 96), "fps": 10, "gop": 10, "topics": MODEL, "model_every": 1}
+    found = {}
+    for name, steps in (("as it was", ()), ("set back", ((2.0, -2 * SECOND),))):
+        outcome = convert(recording(**recipe, clock_steps=steps), tmp_path / name)
+        frames = pl.read_ipc(outcome.paths.frames)
+        rows = pl.read_ipc(outcome.paths.arrow).drop_nulls("box2d")
+        found[name] = (
+            [stamp // MS for stamp in frames["timestamp"]],
+            {key: rows.filter(frame=key).select("box2d", "box2d_score", "label").rows() for key in frames["frame"]},
+        )
+    stamps, boxes = found["set back"]
+    assert len(set(stamps)) < len(stamps) - 10
+    assert sum(map(len, boxes.values())) > 100
+    assert boxes == found["as it was"][1]
