@@ -18,6 +18,9 @@ NCORE = [
 """What nvidia-ncore needs but torch, which only its camera models use."""
 L5KIT = ["PTable>=0.9", "numcodecs<0.16", "protobuf<=3.20.3", "pymap3d>=2.9", "tqdm>=4.60", "transforms3d>=0.4"]
 """What l5kit needs to read."""
+REPORT = ["jinja2>=3.1", "plotly>=7.1"]
+VIEW = ["rerun-sdk>=0.41,<0.42"]
+"""170 MB; its files are read by the next version at most."""
 
 setup(
     name=package_name,
@@ -29,7 +32,7 @@ setup(
     maintainer="edgefirst_ros maintainers",
     maintainer_email="maintainers@edgefirst-ros.invalid",
     packages=find_packages(include=[package_name, f"{package_name}.*"]),
-    package_data={package_name: ["py.typed"]},
+    package_data={package_name: ["py.typed", "report/templates/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{package_name}"]),
         (f"share/{package_name}", ["package.xml"]),
@@ -64,10 +67,14 @@ setup(
         "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
         "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which nothing here needs: docs/exports.md
         "ncore-light": NCORE,
+        "report": REPORT,
+        "view": VIEW,
         "test": [
             *FLEET,
             *NCORE,
             *L5KIT,
+            *REPORT,
+            *VIEW,
             "colcon-common-extensions",
             "colcon-ros",
             "edgefirst-client>=2.19",
@@ -75,6 +82,7 @@ setup(
             "moto[server]>=5.0",
             "mypy>=1.11",
             "opencv-python-headless>=4.10",
+            "playwright>=1.50",
             "pypcd4>=1.2",
             "pytest>=9.0",
             "pytest-xdist>=3.5",

@@ -229,7 +229,7 @@ def test_all_settings_of_a_node_are_listed(model, name):
 
 def test_the_options_of_settings_are_those_of_convert():
     listed = {name for row in rows("configuration.md", "| setting | option") for name in code(row[1])}
-    others = {"--name", "--config", "--set", "--overwrite", "--resume", "--json"}
+    others = {"--name", "--config", "--set", "--overwrite", "--report", "--resume", "--json"}
     assert listed == options(commands()["convert"]) - others
 
 

@@ -77,6 +77,7 @@ def test_the_wheel_holds_everything(source, tmp_path):
     assert {name.removeprefix(f"{data}/share/{NAME}/") for name in names if f"/share/{NAME}/" in name} == shared_files()
     assert f"{data}/{INDEX}" in names
     modules = {os.fspath(path.relative_to(ROOT)) for path in (ROOT / NAME).rglob("*.py")}
+    modules |= {os.fspath(path.relative_to(ROOT)) for path in (ROOT / NAME / "report" / "templates").iterdir()}
     assert modules | {f"{NAME}/py.typed"} == {name for name in names if name.startswith(f"{NAME}/")}
     assert "edgefirst-ros = edgefirst_ros.cli:main" in points
     assert re.search(rf"^Version: {re.escape(edgefirst_ros.__version__)}$", metadata, re.MULTILINE)

@@ -20,9 +20,11 @@ from edgefirst_ros.cli import (
     play,
     recover,
     replay,
+    report,
     restore,
     split,
     validate,
+    view,
 )
 from edgefirst_ros.cli.options import GroupCommand, ReadingCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
@@ -44,6 +46,8 @@ app.command("recover")(recover.recover)
 app.command("merge", cls=GroupCommand)(merge.merge)
 app.command("split", cls=GroupCommand)(split.split)
 app.command("validate", cls=ReadingCommand)(validate.validate)
+app.command("report", cls=ReadingCommand)(report.report)
+app.command("view", cls=ReadingCommand)(view.view)
 app.command("export", cls=ReadingCommand)(export.export)
 app.command("import")(restore.restore)
 app.command("demo")(demo.demo)

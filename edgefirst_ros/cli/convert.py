@@ -15,6 +15,7 @@ from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, one_line, say, table
+from edgefirst_ros.errors import EdgeFirstError
 
 if TYPE_CHECKING:
     from edgefirst_ros.pipeline.conversion import Outcome
@@ -41,6 +42,9 @@ def convert(
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
     ] = False,
+    with_report: Annotated[
+        bool, typer.Option("--report", help="Write a page about the dataset beside it, as edgefirst-ros report does.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Convert MCAP recordings to an EdgeFirst dataset.
@@ -54,6 +58,11 @@ def convert(
     from edgefirst_ros.pipeline.memory import keep_buffers
 
     keep_buffers()
+    if with_report:
+        from edgefirst_ros.report.extras import need
+        from edgefirst_ros.report.run import EXTRA
+
+        need(*EXTRA)
     notes: list[str] = []
     settings = load(config, texts=texts_of(context, assignments or ()), note=notes.append)
     try:
@@ -68,11 +77,23 @@ def convert(
         )
         raise typer.Exit(130) from None
     outcome.notes[:0] = notes
+    if with_report:
+        outcome.notes.append(_report(outcome, overwrite=overwrite))
     if as_json:
         say(json.dumps(_as_json(outcome), indent=1))
     else:
         print_outcome(outcome)
     raise typer.Exit(outcome.exit_code)
+
+
+def _report(outcome: Outcome, *, overwrite: bool) -> str:
+    """Write the page of a dataset, and say where it is or why there is none: the dataset is there in any case."""
+    from edgefirst_ros.report.run import report
+
+    try:
+        return f"report: {report([outcome.paths.container], overwrite=overwrite).pages[0]}"
+    except EdgeFirstError as error:
+        return f"no report: {error}"
 
 
 def _skew(skews: Skews) -> dict[str, float]:

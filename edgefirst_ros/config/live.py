@@ -33,6 +33,7 @@ class LiveSettings(Model):
         500_000_000, ge=0, description="Free space on the disk at which the capture stops, bytes"
     )
     depth: int = Field(100, ge=1, le=10_000, description="Messages a topic may have waiting")
+    report: bool = Field(False, description="Write a page about each finished dataset beside it")
 
 
 class ReplaySettings(Model):

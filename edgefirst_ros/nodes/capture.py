@@ -31,8 +31,11 @@ from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.nodes.reports import Reports
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
 from edgefirst_ros.pipeline.memory import keep_buffers
+from edgefirst_ros.report.extras import need
+from edgefirst_ros.report.run import EXTRA
 from edgefirst_ros.sources.ros import RosTransport
 
 MODELS = (Settings, LiveSettings)
@@ -53,6 +56,7 @@ class CaptureNode(LifecycleNode):
         transport = RosTransport(self, live.depth)
         self.session = CaptureSession(transport, settings, live, socket.gethostname(), self.get_logger())
         self._configured = False
+        self._reports = Reports(self.get_logger().warning)
         self._health = Health(self.get_fully_qualified_name())
         self.finalized = False
         """True if nothing can bring the node up again."""
@@ -147,13 +151,25 @@ class CaptureNode(LifecycleNode):
                 check_name(live.sequence)
             except UsageError as error:
                 raise UsageError(f"{self.get_fully_qualified_name()}: sequence: {error}") from None
+        if live.report:
+            need(*EXTRA)
         return settings, live
 
     def _changed(self, parameters: Sequence[Parameter]) -> None:
         self.session.change(*self._read())
 
-    # ---- diagnostics ---------------------------------------------------------------------
+    # ---- diagnostics, reports ------------------------------------------------------------
+    def look_for_finished(self) -> None:
+        """Begin the pages of datasets that are finished, where they are wanted."""
+        self._reports.look(self.session.finished if self.session.live.report else ())
+
+    def close_reports(self) -> None:
+        """Wait for the pages that are wanted."""
+        self.look_for_finished()
+        self._reports.close()
+
     def _diagnose(self) -> None:
+        self.look_for_finished()
         if not rclpy.ok(context=self.context):
             return
         statuses = self._health.statuses(self.session)
@@ -194,6 +210,7 @@ def main(argv: list[str] | None = None) -> int:
     until = time.monotonic() + 0.1
     while time.monotonic() < until:  # answers to who asked for the shutdown, or before, may still be under way
         executor.spin_once(timeout_sec=0.02)
+    node.close_reports()
     executor.shutdown()
     node.destroy_node()
     rclpy.try_shutdown()

@@ -16,14 +16,13 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.storage.space import free_bytes
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, SILENT, THRESHOLDS
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.sources.topics import STATICS
 
-SILENT = 2.0
-"""s without a message after which a topic counts as silent, or five messages' time where that is longer."""
 RATES_KEPT = 60
 """Looks at the rate, one a second, of which the median is what a topic is expected to have."""
 STEADY = 5
@@ -102,7 +101,7 @@ class Health:
         faults = []
         if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
             quiet = (now - state.last) / 1e9
-            if quiet > max(SILENT, 5 / expected if expected else 0.0):
+            if quiet > max(SILENT, GAP_PERIODS[1] / expected if expected else 0.0):
                 faults.append(f"nothing came for {quiet:.1f} s")
             elif len(known.recent) >= STEADY and rate < expected / 2 and expected >= STEADY:
                 faults.append(f"{rate:.1f} messages a second came, {expected:.1f} are usual")
@@ -110,7 +109,9 @@ class Health:
             faults.append(state.mixed)
         if state.lost:
             faults.append(f"{state.lost} messages lost on the way")
-        faults += [f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS]
+        faults += [
+            f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS and _tells(number, state)
+        ]
         return (DiagnosticStatus.WARN if faults else DiagnosticStatus.OK), "; ".join(faults)
 
     def dataset(self, facts: Mapping[str, Any], topics: list[DiagnosticStatus], out: str) -> DiagnosticStatus:
@@ -148,6 +149,11 @@ class Health:
             "clock": facts.get("time_base", {}).get("base", ""),
         }
         return status(level, f"{self._node}: dataset", text, values)
+
+
+def _tells(lost: int, state: TopicState) -> bool:
+    """Whether so many lost messages are more than the verdict of a dataset lets pass."""
+    return bool(THRESHOLDS["loss"].level(lost / max(state.received, lost, 1)))
 
 
 def _room(out: Path) -> int | str:

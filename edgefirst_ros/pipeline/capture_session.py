@@ -91,6 +91,11 @@ class CaptureSession:
         """What the end of the process says of the datasets: 0 all there, 1 nothing usable, 3 something is lost."""
         return self._results.exit_code
 
+    @property
+    def finished(self) -> list[str]:
+        """Where the finished datasets are, in order."""
+        return list(self._results.finished)
+
     # ---- active or not -------------------------------------------------------------------
     def activate(self) -> None:
         """Begin to look for topics, and complete beside it what an earlier capture could not."""

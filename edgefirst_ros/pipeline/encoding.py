@@ -47,9 +47,9 @@ class SampleEncoder:
         self._pool = ThreadPoolExecutor(threads, "encode")
         self._slots = threading.BoundedSemaphore(2 * threads)
 
-    def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool) -> EncodingSample:
-        """Begin to encode the parts of the next sample."""
-        wanted = self._already_written == 0
+    def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool, members: bool = True) -> EncodingSample:
+        """Begin to encode the parts of the next sample; without `members` only its rows."""
+        wanted = members and self._already_written == 0
         self._already_written = max(0, self._already_written - 1)
         image = None
         if wanted:
@@ -61,7 +61,7 @@ class SampleEncoder:
                 self._encode(*frame.own)
             for sensor, (_, message) in frame.companions.items():
                 self._encode(sensor, message)
-        return EncodingSample(frame, picture, keyframe, image, self._rows(frame, picture))
+        return EncodingSample(frame, picture, keyframe, image, self._rows(frame, picture, masks=members))
 
     def close(self) -> None:
         """End all threads; what has not begun is not encoded."""
@@ -72,13 +72,14 @@ class SampleEncoder:
             encoding = functools.partial(encode, sensor, message.content, message.stamp, self._settings)
             message.encoded = self._submit(encoding)
 
-    def _rows(self, frame: Frame, picture: Picture | None) -> Future[Rows] | None:
+    def _rows(self, frame: Frame, picture: Picture | None, *, masks: bool) -> Future[Rows] | None:
         if not frame.results:
             return None
-        size = picture.size if picture is not None else None
+        settings = self._settings if masks else self._settings.model_copy(update={"masks": False, "polygons": False})
         facts = self._facts
-        context = context_of(self._settings, facts.roles, facts.calibration, facts.name, frame.number, size)
-        return self._submit(functools.partial(rows_of_results, frame, context, self._settings))
+        size = picture.size if picture is not None else facts.calibration.size if masks else None
+        context = context_of(settings, facts.roles, facts.calibration, facts.name, frame.number, size)
+        return self._submit(functools.partial(rows_of_results, frame, context, settings))
 
     def _image(self, picture: Picture) -> tuple[bytes, str | None]:
         data = picture.encode()

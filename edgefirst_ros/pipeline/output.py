@@ -21,7 +21,7 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.outside import OutsideTolerance
-from edgefirst_ros.pipeline.samples import SampleBuilder
+from edgefirst_ros.pipeline.samples import Chosen, SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.video_message import VideoMessage
 from edgefirst_ros.sources.topics import Roles
@@ -74,10 +74,12 @@ class SequenceOutput:
         preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
         start_lag: float | None = None,
+        chosen: Chosen | None = None,
     ) -> None:
         """`overlapping`, `preceded`, `numbered`: as for `Timeline`.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
+        `chosen`: as for `SampleBuilder`.
         """
         self.facts = facts
         self.bytes = 0
@@ -93,7 +95,13 @@ class SequenceOutput:
         self._usage = Usage(facts.counts, facts.roles, OutsideTolerance(settings))
         already_written = writer.kept(facts.name)
         self._samples = SampleBuilder(
-            settings, facts, self._usage, self._write, start_lag=start_lag, already_written=already_written
+            settings,
+            facts,
+            self._usage,
+            self._write,
+            start_lag=start_lag,
+            already_written=already_written,
+            chosen=chosen,
         )
         self._frames = FrameBuilder(
             settings,

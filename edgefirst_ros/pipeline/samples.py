@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
@@ -23,6 +24,20 @@ from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.sensors.processors import workers
 from edgefirst_ros.streams import VIDEO
+
+
+class Part(Enum):
+    """How much of a frame is wanted."""
+
+    ROWS = "rows"
+    """Only what the tables say of it."""
+    COMPANIONS = "companions"
+    """That, and the members of its companions."""
+    ALL = "all"
+
+
+Chosen = Callable[[Frame, bool], Part]
+"""Tells how much of a frame is wanted, which may be a keyframe; it may be asked more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +70,20 @@ class SampleBuilder:
         *,
         start_lag: float | None = None,
         already_written: int = 0,
+        chosen: Chosen | None = None,
     ) -> None:
         """`start_lag`: live, s since the first message came; samples are thinned where encoding cannot keep up.
 
-        `already_written`: so many of the first samples are in the dataset; they come without members.
+        `already_written`: so many of the first samples are in the dataset; they come without members. `chosen`: how
+        much of a frame is wanted, which may be a keyframe; pictures that are not wanted are not decoded.
         """
+        self._chosen = chosen
         self._facts = facts
         self._usage = usage
         self._sampling = Sampling(settings, facts.roles.sensor)
         self._pace = Pace(start_lag)
-        self._pictures = _pictures(settings, facts, live=start_lag is not None, already_written=already_written)
+        eager = start_lag is None and chosen is None
+        self._pictures = _pictures(settings, facts, eager=eager, already_written=already_written)
         self._encoder = SampleEncoder(settings, facts, already_written)
         self._waiting: deque[Frame] = deque()
         self._fallback: _Candidate | None = None
@@ -171,12 +190,17 @@ class SampleBuilder:
         missing = self._sampling.missing(frame)
         if missing is not None and bucket is None:
             return self._skip(frame, lacks(missing))
+        part = Part.ALL if self._chosen is None else self._chosen(frame, keyframe)
         if self._pictures is None:
             if self._facts.roles.sensor is not None and frame.own is None:
                 return self._drop(CANNOT_BE_STORED)
             if self._facts.roles.sensor is None and not frame.companions:
                 return self._drop(EMPTY)
+            if part is not Part.ALL:
+                return self._list(frame, None, part, keyframe=keyframe)
             return self._select(frame, None, bucket, missing, keyframe=keyframe)
+        if part is not Part.ALL:
+            return self._list(frame, self._pictures.skip(frame.number), part, keyframe=keyframe)
         picture = self._pictures.take(frame.number, last=last)
         if picture is None:
             return False
@@ -213,6 +237,15 @@ class SampleBuilder:
         self._writing.put(self._encoder.begin(frame, found.picture, keyframe=found.keyframe))
         return True
 
+    def _list(self, frame: Frame, fault: MessageError | None, part: Part, *, keyframe: bool) -> bool:
+        """Make a sample of a frame without its picture."""
+        if fault is not None:
+            return self._drop(fault.reason, fault)
+        self._facts.counts.write(self._facts.roles.reference)
+        self._usage.observe(frame)
+        self._writing.put(self._encoder.begin(frame, None, keyframe=keyframe, members=part is Part.COMPANIONS))
+        return True
+
     def _skip(self, frame: Frame, reason: str) -> bool:
         """Leave out a frame whose picture was not asked for."""
         if self._pictures is not None:
@@ -225,11 +258,11 @@ class SampleBuilder:
         return True
 
 
-def _pictures(settings: Settings, facts: SequenceFacts, *, live: bool, already_written: int) -> Pictures | None:
-    """The pictures of the reference topic; None where it is no camera."""
+def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> Pictures | None:
+    """The pictures of the reference topic; None where it is no camera. `eager`: more than are wanted may be decoded."""
     if not facts.roles.camera:
         return None
-    side_by_side = settings.rate is None and not live
+    side_by_side = settings.rate is None and eager
     return pictures_of(
         facts.roles.schema,
         PictureEncoder(settings.camera_format, settings.jpeg_quality),

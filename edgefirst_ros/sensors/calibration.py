@@ -41,6 +41,12 @@ class Calibration:
         return [self._transforms[key] for key in sorted(self._transforms)]
 
     @property
+    def size(self) -> tuple[int, int] | None:
+        """Width and height of the pictures, pixels, as CameraInfo states them."""
+        info = self.camera_info
+        return (info["width"], info["height"]) if info and info["width"] and info["height"] else None
+
+    @property
     def focal_35mm(self) -> int | None:
         """Focal length in mm of a 36 mm wide picture: round(36 fx / width)."""
         if self.camera_info is None or not self.camera_info["width"]:

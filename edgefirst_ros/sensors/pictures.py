@@ -53,8 +53,8 @@ class Pictures(Protocol):
     def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
         """Take the picture of a message, or why it has none, or None where more must be pushed first."""
 
-    def skip(self, number: int) -> None:
-        """Say that a picture is not wanted."""
+    def skip(self, number: int) -> MessageError | None:
+        """Say that a picture is not wanted; return why there is none, as far as that is known without decoding."""
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -84,8 +84,9 @@ class VideoPictures:
         self._ahead = ahead
         self._reader: VideoReader | GopReader | None = None
         self._tracker: Tracker | None = None
-        self._pushed: dict[int, bool | MessageError] = {}
-        """Of messages neither taken nor skipped: whether they hold a keyframe, or why they cannot be used."""
+        self._pushed: dict[int, tuple[bool, str | None] | MessageError] = {}
+        """Of messages neither taken nor skipped: whether they hold a keyframe and what its headers say is wrong with
+        the picture, or why they cannot be used."""
 
     def push(self, number: int, content: VideoMessage) -> None:
         try:
@@ -99,7 +100,7 @@ class VideoPictures:
             self.mark_gap()
         else:
             unit = self._tracker.judge(content.data, content.headers)
-            self._pushed[number] = unit.keyframe
+            self._pushed[number] = unit.keyframe, unit.fault
             self._reader.push(number, unit)
 
     def _open(self, codec: str) -> VideoReader | GopReader:
@@ -122,7 +123,8 @@ class VideoPictures:
             self._tracker.mark_gap()
 
     def keyframe(self, number: int) -> bool:
-        return self._pushed.get(number) is True
+        pushed = self._pushed.get(number)
+        return isinstance(pushed, tuple) and pushed[0]
 
     def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
         pushed = self._pushed.get(number)
@@ -142,9 +144,13 @@ class VideoPictures:
             return Picture(kind, size, lambda: found.data, ready=True)
         return Picture(kind, size, lambda: self._encoder.encode(found))
 
-    def skip(self, number: int) -> None:
-        if not isinstance(self._pushed.pop(number, None), MessageError) and self._reader is not None:
+    def skip(self, number: int) -> MessageError | None:
+        pushed = self._pushed.pop(number, None)
+        if isinstance(pushed, MessageError):
+            return pushed
+        if self._reader is not None:
             self._reader.skip(number)
+        return MessageError(pushed[1]) if pushed is not None and pushed[1] is not None else None
 
 
 class StillPictures:
@@ -184,8 +190,9 @@ class StillPictures:
     def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
         return self._found.pop(number)
 
-    def skip(self, number: int) -> None:
-        del self._found[number]
+    def skip(self, number: int) -> MessageError | None:
+        found = self._found.pop(number)
+        return found if isinstance(found, MessageError) else None
 
     def close(self) -> None:
         pass

@@ -21,6 +21,7 @@ from edgefirst_ros.dataset.validate import (
     tables,
     values,
 )
+from edgefirst_ros.dataset.validate.drive import drive_of
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
@@ -76,6 +77,7 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limi
             for place, message in known.check(subject):
                 report.add(known, place, message)
     report.sort(RULES)
+    report.drive = drive_of(subject)
     report.checked = {
         "samples": len(subject.samples),
         "members": len(subject.members),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from edgefirst_ros.dataset.verdict import Check, Level, worst
+
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.validate.subject import Subject
 
@@ -60,6 +62,8 @@ class Report:
     errors: int = 0
     warnings: int = 0
     checked: dict[str, int] = field(default_factory=dict)
+    drive: list[Check] = field(default_factory=list)
+    """What the tables tell of the drive, green checks too; no findings."""
 
     @property
     def ok(self) -> bool:
@@ -94,12 +98,19 @@ class Report:
                 "checked": self.checked,
                 "counts": dict(self.counts),
                 "findings": [vars(finding) for finding in self.findings],
+                "drive": {
+                    "level": worst(self.drive).word,
+                    "checks": [
+                        {"check": one.key, "level": one.level.word, "place": one.place, "found": one.found}
+                        for one in self.drive
+                    ],
+                },
             },
             indent=2,
         )
 
     def to_text(self, most: int = 5) -> str:
-        """One line a finding, at most `most` of each rule, and a last line with the verdict."""
+        """One line a finding, at most `most` of each rule, what of the drive is not green, and last the outcome."""
         lines, shown = [], Counter[str]()
         for number, finding in enumerate(self.findings):
             shown[finding.rule] += 1
@@ -108,6 +119,10 @@ class Report:
             last = number + 1 == len(self.findings) or self.findings[number + 1].rule != finding.rule
             if last and self.counts[finding.rule] > most:
                 lines.append(f"{finding.rule} +{self.counts[finding.rule] - most} more")
+        for one in self.drive:
+            if one.level is not Level.GREEN:
+                of = f" of {one.place}" if one.place else ""
+                lines.append(_printable(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
         checked = ", ".join(f"{count} {what}" for what, count in self.checked.items())
         verdict = "ok" if self.ok else "not ok"
         lines.append(

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros report`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.text import counted, say, table
+
+
+def report(
+    context: typer.Context,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", readable=False, help="Datasets and recordings, or a folder with such."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--out", readable=False, help="The page; of several or a folder the table, beside which pages go."
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(metavar="N", min=0, max=200, help="Samples that are shown.")] = 12,
+    title: Annotated[str | None, typer.Option(help="Title of the page; if not given the name.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
+    assume_forward: Annotated[
+        bool,
+        typer.Option("--assume-forward", help="Where transforms are a placeholder: the camera looks along x."),
+    ] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="Of several only the table, no pages.")] = False,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+) -> None:
+    """Write a page that shows whether a drive is any good: one HTML file, from which no request leaves.
+
+    Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 something in a folder could not be read.
+    """
+    from edgefirst_ros.report.run import report as run
+
+    with progress(quiet=as_json) as tell:
+        done = run(
+            paths,
+            out,
+            samples=samples,
+            title=title,
+            overwrite=overwrite,
+            assume_forward=assume_forward,
+            table_only=table_only,
+            limits=limits_of(context, assignments),
+            progress=tell,
+        )
+    if as_json:
+        say(json.dumps(_as_json(done), indent=1))
+    else:
+        _print(done)
+    raise typer.Exit(done.exit_code)
+
+
+def _as_json(done: Any) -> dict[str, Any]:
+    """The facts of one page; of several `reports`, a list of them."""
+    if done.table is None:
+        return {**done.facts[0], "page": str(done.pages[0]), "exit_code": done.exit_code}
+    return {"table": str(done.table), "reports": done.facts, "exit_code": done.exit_code}
+
+
+def _print(done: Any) -> None:
+    if done.table is None:
+        (facts,) = done.facts
+        say(f"{done.pages[0]}: {facts['verdict']['level']}, {counted(facts['samples'], 'sample')}")
+        bad = [one for one in facts["verdict"]["checks"] if one["level"] != "green"]
+        if bad:
+            say("")
+            rows = [(one["level"], one["check"], one["place"], one["found"]) for one in bad]
+            table(("verdict", "what", "where", "found"), rows)
+        return
+    say(f"{done.table}: {counted(len(done.facts), 'row')}, {counted(len(done.pages), 'page')} beside it")
+    for one in done.facts:
+        if "error" in one:
+            say(f"{one['path']}: {one['error']}")

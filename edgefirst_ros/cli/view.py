@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros view`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.text import counted, one_line, say
+
+
+def view(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="PATH", readable=False, help="A dataset or a recording.")],
+    frame: Annotated[int | None, typer.Option(metavar="N", min=0, help="This sample alone.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="X.rrd", readable=False, help="Write it for the viewer; no window opens.")
+    ] = None,
+    web: Annotated[bool, typer.Option("--web", help="Serve it to a browser of this machine.")] = False,
+    only: Annotated[
+        str | None, typer.Option(metavar="SENSORS", help="These alone: camera,lidar.points,radar.targets,...")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --save.")] = False,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
+) -> None:
+    """Move through a dataset or a recording in rerun's viewer.
+
+    Exit codes: 0 shown or saved, 1 it cannot be, 2 wrong usage.
+    """
+    from edgefirst_ros.report.view.run import view as run
+
+    names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else []
+    with explained(path), progress(quiet=False) as tell:
+        done = run(
+            path,
+            frame=frame,
+            save=save,
+            web=web,
+            only=names,
+            overwrite=overwrite,
+            limits=limits_of(context, assignments),
+            progress=tell,
+            say=say,
+        )
+    for note in done.notes:
+        print(one_line(f"note: {note}"), file=sys.stderr)
+    if done.saved is not None:
+        say(f"{done.saved}: {counted(done.samples, 'sample')}, {', '.join(done.entities)}")

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The drive itself, by the thresholds of the verdict: no rule of the format is broken by a gap, but it is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from edgefirst_ros.dataset.frames_metadata import faults
+from edgefirst_ros.dataset.timeline import Timeline
+from edgefirst_ros.dataset.validate.subject import Subject
+from edgefirst_ros.dataset.verdict import Check, checks_of
+
+
+def drive_of(subject: Subject) -> list[Check]:
+    """Return what the tables tell of the drive; nothing where they are broken, which rules tell.
+
+    The calibration has a rule of its own, CAL001.
+    """
+    if subject.frames is None:
+        return []
+    metadata: dict[str, Any] = {}
+    for key, text in subject.frames.metadata.items():
+        try:
+            metadata[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            return []
+    if next(faults(metadata), None) is not None:
+        return []
+    timeline = Timeline(subject.frames.frame())
+    return checks_of(timeline, metadata, {}) if len(timeline) else []

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this drive any good: thresholds, and what they say of a dataset.
+
+The one table of thresholds, for the report, `validate` and /diagnostics alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.counts import LOSS
+from edgefirst_ros.dataset.timeline import MODEL, Pace, Timeline
+from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
+
+
+class Level(IntEnum):
+    """What a value says, from good to bad."""
+
+    GREEN = 0
+    AMBER = 1
+    RED = 2
+
+    @property
+    def word(self) -> str:
+        """`green`, `amber` or `red`."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """From which value on something is amber, and from which red; None: never."""
+
+    key: str
+    good: str
+    """What good looks like, in a sentence."""
+    amber: float | None
+    red: float | None
+    unit: str
+    section: str = "verdict"
+    """Where the page shows it."""
+
+    def level(self, value: float) -> Level:
+        """The level of a value."""
+        if self.red is not None and value >= self.red:
+            return Level.RED
+        return Level.AMBER if self.amber is not None and value >= self.amber else Level.GREEN
+
+
+# fmt: off
+THRESHOLDS: dict[str, Threshold] = {one.key: one for one in (
+    Threshold("samples", "There are samples.", None, 1.0, "datasets without samples"),
+    Threshold("loss", "No message is lost.", 1e-12, 0.01, "share of a topic's messages", "topics"),
+    Threshold("calibration", "Every sequence has a calibration that is no placeholder.", 1.0, None, "sequences"),
+    Threshold("alignment", "Radar targets lie in the boxes that the model draws, and lidar points in the picture.", 0.5,
+              0.9, "share of boxes without a target, or of clouds without a point in the picture", "pictures"),
+    Threshold("clock", "No clock is set or stands still, and all stamps are of one clock.", 1.0, None,
+              "steps, and topics whose stamps were replaced", "time"),
+    Threshold("delay", "Each topic takes the same time from its stamp to the recorder.", 0.1, 1.0, "s from the usual",
+              "time"),
+    Threshold("gaps", "Every sensor goes on without a break.", 0.25, 2.0, "s", "time"),
+    Threshold("coverage", "Every sample has every sensor.", 0.05, 0.5, "share of samples without a sensor", "time"),
+    Threshold("skew", "Companions lie well within their tolerance.", 0.75, None,
+              "share of the tolerance that 95 % of the samples keep", "skew"),
+    Threshold("position", "Every sample has a position.", 0.05, None, "share of samples without", "track"),
+    Threshold("exposure", "Pictures are neither dark nor glaring.", 0.1, None, "share of pictures", "pictures"),
+)}
+# fmt: on
+"""Every threshold by its key."""
+GAP_PERIODS = (2.5, 5.0)
+"""An amber and a red gap are also so many times as long as the usual interval."""
+DARK, GLARING = 40.0, 215.0
+"""Mean luma (0 to 255) below and above which a picture counts as badly exposed."""
+SILENT = THRESHOLDS["gaps"].red or 0.0
+"""s without a message after which a topic is silent, unless it is slower than that: a red gap."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at: what was found and what it means."""
+
+    key: str
+    level: Level
+    found: str
+    place: str = ""
+    """A sensor, topic or sequence; empty: the whole."""
+
+    @property
+    def threshold(self) -> Threshold:
+        """Its line in the table."""
+        return THRESHOLDS[self.key]
+
+
+def worst(checks: Collection[Check]) -> Level:
+    """The worst level among checks; green where there are none."""
+    return max((check.level for check in checks), default=Level.GREEN)
+
+
+def wide_gap() -> tuple[float, float]:
+    """Periods and s from which an interval is an amber gap."""
+    return GAP_PERIODS[0], THRESHOLDS["gaps"].amber or 0.0
+
+
+def gap_level(length: float, period: float | None) -> Level:
+    """The level of an interval between messages that come every `period`, both in s."""
+    limits = THRESHOLDS["gaps"]
+    for level, periods, least in ((Level.RED, GAP_PERIODS[1], limits.red), (Level.AMBER, GAP_PERIODS[0], limits.amber)):
+        if length >= max(periods * (period or 0.0), least or 0.0) * (1 - 1e-9):
+            return level
+    return Level.GREEN
+
+
+def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibrations: Mapping[str, str]) -> list[Check]:
+    """Return all that the tables of a dataset tell, green ones too.
+
+    `metadata`: those of the frames; `calibrations`: the word of each sequence.
+    """
+    found = [Check("samples", Level.GREEN if len(timeline) else Level.RED, f"{len(timeline)} samples")]
+    found += losses(metadata)
+    found += _calibrations(calibrations)
+    found += clock(timeline, metadata)
+    found += gaps(timeline)
+    found += coverage(timeline)
+    found += skews(timeline, metadata)
+    return found
+
+
+def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield what was lost of each topic, and the damage of recordings."""
+    counts, threshold, none = metadata.get("counts") or {}, THRESHOLDS["loss"], True
+    for topic, count in counts.items():
+        lost = {reason: n for reason, n in count["dropped"].items() if reason in LOSS and n}
+        if lost:
+            none = False
+            share = sum(lost.values()) / max(count["seen"], 1)
+            what = ", ".join(f"{n} {reason}" for reason, n in lost.items())
+            yield Check("loss", threshold.level(share), f"{share:.2%} of {count['seen']} messages lost: {what}", topic)
+    for source in metadata.get("sources") or ():
+        damage = source.get("damage") or ()
+        if damage:
+            none = False
+            yield Check("loss", Level.AMBER, f"{len(damage)} damaged places", str(source.get("file")))
+    if none:
+        yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not say what was lost")
+
+
+def _calibrations(words: Mapping[str, str]) -> Iterator[Check]:
+    said = {IDENTITY: "a placeholder: transforms that turn nothing (identity)", MISSING: "missing"}
+    for word, what in said.items():
+        names = [name for name, its in words.items() if its == word]
+        if names:
+            of = f"{len(names)} of {len(words)} sequences" if len(words) > 1 else ""
+            yield Check("calibration", Level.AMBER, what, of)
+    if words and set(words.values()) == {GIVEN}:
+        yield Check("calibration", Level.GREEN, "given")
+
+
+def clock(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield whether a clock was set, and topics that took another one."""
+    threshold, steps = THRESHOLDS["clock"], timeline.steps
+    if steps:
+        yield Check(
+            "clock", threshold.level(steps), f"set, or stood still, {steps} {'time' if steps == 1 else 'times'}"
+        )
+    base = metadata.get("time_base") or {}
+    bases = base.get("sequences") or {"": base}
+    replaced = {topic: str(what) for one in bases.values() for topic, what in ((one or {}).get("topics") or {}).items()}
+    for topic, what in replaced.items():
+        yield Check("clock", threshold.level(1), what, topic)
+    if not steps and not replaced:
+        yield Check("clock", Level.GREEN, f"one clock ({base.get('base') or 'not said'}), never set")
+
+
+def gaps(timeline: Timeline) -> Iterator[Check]:
+    """Yield how regularly samples, sensors and the model came."""
+    for name, pace in paces(timeline).items():
+        level = gap_level(pace.longest, pace.period) if pace.period is not None else Level.GREEN
+        found = f"longest {pace.longest:.3g} s, at {pace.at:.1f} s"
+        if level:
+            found = f"{len(pace.gaps)} {'gap' if len(pace.gaps) == 1 else 'gaps'}, {found}"
+        yield Check("gaps", level, found, name)
+
+
+def paces(timeline: Timeline) -> dict[str, Pace]:
+    """Return how regularly samples, sensors and the model came, by name."""
+    if not len(timeline):
+        return {}
+    found = {"samples": timeline.pace(timeline.samples(), wide_gap(), edges=False)}
+    for name in timeline.companions:
+        found[name] = timeline.pace(timeline.messages(name), wide_gap())
+    return found
+
+
+def coverage(timeline: Timeline) -> Iterator[Check]:
+    """Yield in how many samples each sensor is."""
+    for name, one in timeline.companions.items():
+        if name != MODEL:
+            there = float(one.has.mean())
+            level = THRESHOLDS["coverage"].level(1 - there)
+            yield Check("coverage", level, f"in {there:.1%} of the samples", name)
+
+
+def skews(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield how far off companions were, against their tolerance."""
+    for name, one in timeline.companions.items():
+        if name != MODEL:
+            allowed = tolerance(metadata, name)
+            far = float(np.percentile(np.abs(one.skew[one.has]), 95)) / SECOND
+            share = far / allowed if allowed else 0.0
+            level = THRESHOLDS["skew"].level(share)
+            yield Check("skew", level, f"95 % within {far * 1e3:.1f} ms of {allowed * 1e3:.0f} ms", name)
+
+
+def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
+    """The tolerance of a sensor in s, as the dataset's configuration has it; the default where it has none."""
+    made = metadata.get("configuration")
+    made = made if isinstance(made, dict) else {}
+    streams = made.get("streams")
+    own = streams.get(sensor) if isinstance(streams, dict) else None
+    for value in ((own or {}).get("tolerance") if isinstance(own, dict) else None, made.get("tolerance")):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return float(Settings.model_fields["tolerance"].default)

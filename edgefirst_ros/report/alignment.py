@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether radar and lidar agree with the camera: targets in the boxes of the model, points in the picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgefirst_ros.dataset.verdict import THRESHOLDS, Check
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.report.labels import boxes_of
+from edgefirst_ros.report.look import Unreadable, evenly
+from edgefirst_ros.report.projection import NotProjectableError, Projector, projector
+from edgefirst_ros.report.subject import Subject
+
+SAMPLES, CLOUDS = 120, 20
+"""Most samples looked at for boxes, and for points."""
+FEWEST = 20
+"""Boxes from which on their share says something."""
+MARGIN = 0.15
+"""Of its size, by which a box is widened on each side: a target is a point somewhere on a thing."""
+LEAST = 0.002
+"""Share of a cloud in the picture under which it counts as not in it."""
+
+
+@dataclass
+class Alignment:
+    """What was found."""
+
+    boxes: int = 0
+    """In samples that also have radar."""
+    met: int = 0
+    """Of those, with a target inside."""
+    clouds: int = 0
+    empty: int = 0
+    """Of those, with next to no point in the picture."""
+    shares: list[float] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Sensor -> why it is not projected."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Numbers of it."""
+        return {
+            "boxes": self.boxes,
+            "boxes_with_target": self.met,
+            "clouds": self.clouds,
+            "points_in_picture": round(float(np.mean(self.shares)), 4) if self.shares else None,
+            "not_projected": self.refused,
+        }
+
+    @property
+    def checks(self) -> list[Check]:
+        """What that means."""
+        threshold, found = THRESHOLDS["alignment"], []
+        if self.boxes >= FEWEST:
+            missed = 1 - self.met / self.boxes
+            text = f"{self.met} of {self.boxes} boxes have a target in them"
+            found.append(Check("alignment", threshold.level(missed), text, "radar"))
+        if self.clouds:
+            text = f"{float(np.mean(self.shares)):.1%} of the points of {self.clouds} clouds are in the picture"
+            found.append(Check("alignment", threshold.level(self.empty / self.clouds), text, "lidar"))
+        return found
+
+
+def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
+    """Project what the sensors say into the picture and compare it with the boxes."""
+    found, ways = Alignment(), projectors(subject)
+    found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
+    annotated = subject.dataset.annotation_rows[1]
+    both = [place for place in subject.places if "radar.pcd" in place.sample.inputs and place.sample.key in annotated]
+    for place in evenly(both, SAMPLES):
+        way = ways.get((place.sample.name, "radar"))
+        if isinstance(way, Projector):
+            boxes = boxes_of(place.sample.annotations, subject.metadata)
+            if len(boxes):
+                try:
+                    seen = way.project(place.sample.radar())
+                except (EdgeFirstError, ValueError) as error:
+                    unreadable.add("radar points", DatasetError(str(error)))
+                    continue
+                inside = seen.pixels[seen.mask] / way.size if all(way.size) else np.zeros((0, 2))
+                near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
+                found.boxes += len(boxes)
+                found.met += int(np.any(np.all(near, 2), 1).sum())
+    for place in subject.with_input("lidar.pcd", CLOUDS):
+        way = ways.get((place.sample.name, "lidar"))
+        if isinstance(way, Projector):
+            try:
+                mask = way.project(place.sample.lidar()).mask
+            except (EdgeFirstError, ValueError) as error:
+                unreadable.add("lidar points", DatasetError(str(error)))
+                continue
+            if len(mask):
+                found.clouds += 1
+                found.shares.append(float(mask.mean()))
+                found.empty += found.shares[-1] < LEAST
+    return found
+
+
+def projectors(subject: Subject) -> dict[tuple[str, str], Projector | str]:
+    """Return by sequence and sensor (`radar`, `lidar`) the way into the picture, or why there is none."""
+    found: dict[tuple[str, str], Projector | str] = {}
+    seen = {name for place in subject.places[:1000] for name in place.sample.inputs}
+    sensors = [sensor for sensor in ("radar", "lidar") if f"{sensor}.pcd" in seen]
+    for name, calibration in subject.calibrations.items():
+        for sensor in sensors:
+            try:
+                found[name, sensor] = projector(sensor, calibration, assume_forward=subject.assume_forward)
+            except NotProjectableError as error:
+                found[name, sensor] = str(error)
+    return found

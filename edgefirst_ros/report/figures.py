@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures as plotly's JSON, made by hand: what the tables say over time, over place and by size.
+
+Text that came from outside is escaped here, because plotly reads it as HTML. Only `scatter`, `bar` and `heatmap` are
+used: `scattergl` makes code from text at run time, which the page forbids.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from edgefirst_ros.dataset.timeline import MODEL
+from edgefirst_ros.dataset.verdict import DARK, GLARING, wide_gap
+from edgefirst_ros.report.look import Exposure
+from edgefirst_ros.report.series import CELLS, Floats, least_span, rate_cells, rounded, thinned, with_breaks
+from edgefirst_ros.report.subject import Subject
+
+COLOURS = ("#3b82c4", "#d9772b", "#2f9e68", "#b05cc0", "#cf4a5a", "#7f8792", "#a88a12", "#1fa0a8")
+LEAST_INTERVAL_SPAN = 1.0
+"""ms; an axis of intervals shows at least so much, so that a perfect rate is a line and no zigzag."""
+VIRIDIS = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"], [1, "#fde725"]]
+RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0.7, "#3b82c4"], [1, "#7b4fb5"]]
+"""Nothing, little, the usual number, more."""
+MOST_TOPICS = 40
+DRIVE = "time of drive, s"
+
+
+@dataclass
+class Figure:
+    """One figure of the page."""
+
+    key: str
+    title: str
+    alt: str
+    """What it shows, for who cannot see it."""
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    height: int = 260
+    notes: list[str] = field(default_factory=list)
+
+
+def text(value: object) -> str:
+    """Foreign text for plotly, which takes it for HTML; control characters as spaces."""
+    plain = "".join(c if c.isprintable() else " " for c in str(value))
+    return html.escape(plain, quote=False).replace("&gt;", ">")
+
+
+def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str, Any]:
+    """A line, thinned."""
+    x, y, _ = thinned(x, y)
+    colour = COLOURS[number % len(COLOURS)]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": rounded(x, 3),
+        "y": rounded(y, 3),
+        "name": text(name),
+        "line": {"width": 1.2, "color": colour},
+        **more,
+    }
+
+
+def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
+    """Titles of the axes."""
+    return {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}, **more}
+
+
+def is_thinned(series: list[Floats]) -> list[str]:
+    """What to say where a line is drawn by the least and largest values of bins."""
+    from edgefirst_ros.report.series import POINTS
+
+    long = max(map(len, series), default=0)
+    return (
+        [f"Thinned: of {long} values the least and the largest of each of {POINTS // 2} bins."] if long > POINTS else []
+    )
+
+
+def rates(subject: Subject) -> Figure | None:
+    """Messages over time by topic, in percent of the usual rate."""
+    timeline, rows = subject.timeline, {}
+    if subject.recorded is not None:
+        ordered = sorted(subject.recorded.items(), key=lambda one: -len(one[1].times))[:MOST_TOPICS]
+        rows = {topic: one.times for topic, one in ordered if len(one.times) > 2}
+    elif len(timeline):
+        rows = {"samples": timeline.seconds}
+        rows |= {name: np.concatenate(timeline.messages(name)) for name in timeline.companions}
+    spans = [(times[0], times[-1]) for times in rows.values() if len(times) > 2]
+    if not spans:
+        return None
+    start, end = min(span[0] for span in spans), max(span[1] for span in spans)
+    if end <= start:
+        return None
+    cells, names, slowest = [], [], 0.0
+    for name, times in sorted(rows.items(), reverse=True):
+        steps = np.diff(np.sort(times))
+        period = float(np.median(steps)) if len(steps) else 0.0
+        if period > 0:
+            cells.append(rounded(rate_cells(np.sort(times), period, start, end), 0))
+            names.append(name)
+            slowest = max(slowest, period)
+    if not cells:
+        return None
+    width = (end - start) / CELLS
+    return Figure(
+        "rates",
+        "Messages over time" if subject.recorded is not None else "Messages that samples use, over time",
+        f"Map of how many messages of {len(names)} topics came over {end - start:.1f} s; holes are gaps",
+        [
+            {
+                "type": "heatmap",
+                "x": rounded(start + (np.arange(CELLS) + 0.5) * width, 3),
+                "y": [text(name) for name in names],
+                "z": cells,
+                "zmin": 0,
+                "zmax": 200,
+                "colorscale": RATE,
+                "colorbar": {"title": {"text": "% of usual"}, "thickness": 10, "tickvals": [0, 50, 100, 200]},
+                "ygap": 3,
+                "hovertemplate": "%{y}<br>%{x:.2f} s: %{z} %<extra></extra>",
+            }
+        ],
+        axes(DRIVE, "", margin={"l": 10}),
+        height=max(160, 90 + 26 * len(names)),
+        notes=[
+            "A value counts at least three usual intervals of its topic: in less one more or less looks like a gap."
+        ],
+    )
+
+
+def intervals(subject: Subject) -> Figure | None:
+    """Intervals between samples."""
+    blocks = [one for one in subject.timeline.samples() if len(one) > 1]
+    if not blocks:
+        return None
+    x, y = with_breaks([one[1:] for one in blocks], [np.diff(one) * 1e3 for one in blocks])
+    found = axes(DRIVE, "interval, ms")
+    if (span := least_span(y, LEAST_INTERVAL_SPAN)) is not None:
+        found["yaxis"]["range"] = span
+    return Figure(
+        "intervals",
+        "Intervals between samples",
+        f"Line of the intervals between samples, {np.nanmin(y):.1f} to {np.nanmax(y):.1f} ms",
+        [line(x, y, "samples", 0)],
+        found,
+        height=200,
+        notes=is_thinned([x]),
+    )
+
+
+def delays(subject: Subject) -> Figure | None:
+    """What a recording took from the stamp to the recorder."""
+    if subject.recorded is None:
+        return None
+    data: list[dict[str, Any]] = []
+    lengths = []
+    for topic, one in sorted(subject.recorded.items()):
+        known = np.isfinite(one.delays)
+        if known.sum() > 2:
+            data.append(line(one.times[known], one.delays[known] * 1e3, topic, len(data)))
+            lengths.append(one.times[known])
+    if not data:
+        return None
+    found = axes(DRIVE, "delay, ms")
+    every = np.array([value for one in data for value in one["y"] if value is not None])
+    if (span := least_span(every, LEAST_INTERVAL_SPAN)) is not None:
+        found["yaxis"]["range"] = span
+    return Figure(
+        "delays",
+        "From the stamp to the recorder",
+        f"Lines of the delay of {len(data)} topics over the drive",
+        data,
+        found,
+        height=280,
+        notes=is_thinned(lengths),
+    )
+
+
+def skew_lines(subject: Subject, tolerances: dict[str, float]) -> list[Figure]:
+    """Skew by sensor over time, and as histogram; `tolerances` in ms."""
+    timeline = subject.timeline
+    sensors = [name for name in timeline.companions if name != MODEL]
+    if not sensors:
+        return []
+    lines, bars, lengths, worst = [], [], [], 0.0
+    for number, name in enumerate(sensors):
+        one, xs, ys = timeline.companions[name], [], []
+        for block in timeline.blocks:
+            rows = slice(block.start, block.stop)
+            xs.append(timeline.seconds[rows])
+            ys.append(np.where(one.has[rows], one.skew[rows] / 1e6, np.nan))
+        x, y = with_breaks(xs, ys)
+        lines.append(line(x, y, name, number))
+        lengths.append(x)
+        own = one.skew[one.has] / 1e6
+        worst = max(worst, float(np.abs(own).max()))
+        limit = max(tolerances.get(name, 100.0), float(np.abs(own).max()), 0.5)
+        counted, edges = np.histogram(own, 61, (-limit, limit))
+        bars.append(
+            {
+                "type": "bar",
+                "x": rounded((edges[:-1] + edges[1:]) / 2, 3),
+                "y": rounded(100 * counted / len(own), 2),
+                "name": text(name),
+                "marker": {"color": COLOURS[number % len(COLOURS)]},
+                "opacity": 0.6,
+            }
+        )
+    allowed = max(tolerances.values(), default=100.0)
+    edge = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
+    shapes = [{**edge, "y0": side * allowed, "y1": side * allowed} for side in (-1, 1)]
+    over = axes(DRIVE, "skew, ms", shapes=shapes)
+    over["yaxis"]["range"] = [-1.15 * max(allowed, worst), 1.15 * max(allowed, worst)]
+    said = (
+        f"Skew of {', '.join(sensors)} against samples; the largest is {worst:.1f} ms, {allowed:.0f} ms are tolerated"
+    )
+    return [
+        Figure("skew-time", "Skew over time", said, lines, over, notes=is_thinned(lengths)),
+        Figure(
+            "skew-histogram",
+            "Skew as histogram",
+            f"Histogram of the skew of {', '.join(sensors)}",
+            bars,
+            axes("skew, ms", "% of samples", barmode="overlay", bargap=0.05),
+        ),
+    ]
+
+
+def track(flat: Floats, seconds: Floats) -> Figure | None:
+    """The way driven, in metres."""
+    if not len(flat):
+        return None
+    kept = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 2000)).astype(int))
+    said = [f"Every {len(flat) / len(kept):.0f}th of {len(flat)} positions is drawn."] if len(kept) < len(flat) else []
+    marker = {
+        "size": 4,
+        "color": rounded(seconds[kept], 2),
+        "colorscale": VIRIDIS,
+        "colorbar": {"title": {"text": "s"}, "thickness": 10},
+    }
+    extent = np.ptp(flat, axis=0)
+    return Figure(
+        "track",
+        "Track",
+        f"Map of the positions, {extent[0]:.0f} m from west to east and {extent[1]:.0f} m from south to north",
+        [
+            {
+                "type": "scatter",
+                "mode": "markers+lines",
+                "x": rounded(flat[kept, 0], 2),
+                "y": rounded(flat[kept, 1], 2),
+                "marker": marker,
+                "line": {"width": 1, "color": "#7f8792"},
+                "name": "positions",
+                "customdata": rounded(seconds[kept], 2),
+                "hovertemplate": "%{x:.1f} m east, %{y:.1f} m north<br>%{customdata} s<extra></extra>",
+            }
+        ],
+        {
+            "xaxis": {"title": {"text": "m east of the start"}},
+            "yaxis": {"title": {"text": "m north of the start"}, "scaleanchor": "x", "scaleratio": 1},
+        },
+        height=420,
+        notes=said,
+    )
+
+
+def brightness(look: Exposure) -> Figure | None:
+    """Mean luma of pictures over time."""
+    if not len(look.luma):
+        return None
+    shapes = [
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y,
+         "line": {"dash": "dot", "width": 1, "color": "#cf4a5a"}}
+        for y in (DARK, GLARING)
+    ]  # fmt: skip
+    found = axes(DRIVE, "mean luma", shapes=shapes)
+    found["yaxis"]["range"] = [0, 255]
+    data = line(look.seconds, look.luma, "luma", 0)
+    data["mode"] = "lines+markers"
+    data["marker"] = {"size": 4}
+    return Figure(
+        "brightness",
+        "Brightness of pictures",
+        f"Line of the mean luma of {len(look.luma)} pictures, {look.luma.min():.0f} to {look.luma.max():.0f} of 255",
+        [data],
+        found,
+        height=220,
+    )
+
+
+def gap_rows(subject: Subject, most: int = 20) -> list[tuple[str, float, float]]:
+    """(name, s of drive, s) of the longest gaps."""
+    from edgefirst_ros.dataset.verdict import paces
+
+    found = [(name, at, length) for name, pace in paces(subject.timeline).items() for at, length in pace.gaps]
+    if subject.recorded is not None:
+        for topic, one in subject.recorded.items():
+            steps = np.diff(one.times)
+            if len(steps) > 1 and topic not in dict.fromkeys(name for name, *_ in found):
+                least = max(wide_gap()[0] * float(np.median(steps)), wide_gap()[1])
+                found += [(topic, float(one.times[n]), float(steps[n])) for n in np.flatnonzero(steps >= least)]
+    return sorted(found, key=lambda gap: -gap[2])[:most]

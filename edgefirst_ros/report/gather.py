@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything a page shows of one subject: facts, figures and pictures, section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgefirst_ros.dataset.verdict import checks_of
+from edgefirst_ros.report import facts, figures, more_figures
+from edgefirst_ros.report.alignment import alignment
+from edgefirst_ros.report.delay import delay_checks
+from edgefirst_ros.report.figures import Figure
+from edgefirst_ros.report.labels import boxes, labels
+from edgefirst_ros.report.look import Unreadable, exposure, lidar, radar
+from edgefirst_ros.report.sheet import Shown, sheet
+from edgefirst_ros.report.subject import Subject
+
+SAMPLES = 12
+
+
+@dataclass
+class Gathered:
+    """What a page is made of."""
+
+    facts: dict[str, Any]
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
+    """By section."""
+    sheet: list[Shown] = field(default_factory=list)
+    gaps: list[tuple[str, float, float]] = field(default_factory=list)
+    """(name, s of drive, s)."""
+
+
+def gather(subject: Subject, samples: int = SAMPLES) -> Gathered:
+    """Look at everything; raises DatasetError where the tables cannot be read."""
+    unreadable = Unreadable()
+    found = facts.quick(subject)
+    words = {name: one.calibration for name, one in subject.calibrations.items()}
+    bright, fits = exposure(subject, unreadable), alignment(subject, unreadable)
+    seen, (ranges, clouds) = radar(subject, unreadable), lidar(subject, unreadable)
+    shown = sheet(subject, samples, unreadable)
+    checks = checks_of(subject.timeline, subject.metadata, words)
+    if found["verdict"]["level"] != "red" and not len(subject.timeline):
+        checks = checks[1:]
+    track, flat, seconds = facts.track(subject)
+    checks += [*bright.checks, *fits.checks, *delay_checks(subject), *_position(subject, track)]
+    found["verdict"] = facts.verdict(checks)
+    found["sensors"] = facts.inputs(subject)
+    found["track"] = track
+    said = labels(subject)
+    found["pictures"] = {**bright.facts, **said, "alignment": fits.facts, "shown": len(shown)}
+    found["radar"] = {
+        "cubes_looked_at": len(seen.seconds),
+        "clouds_looked_at": seen.clouds,
+        "targets": len(seen.targets),
+        "lidar_clouds_looked_at": clouds,
+    }
+    found["bytes"] = facts.sizes(subject)
+    found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.notes.items())]
+    tolerances = {name: one["tolerance_ms"] for name, one in found["skew"].items()}
+    kinds = {kind: round(one["bytes"] / 1e6, 3) for kind, one in found["bytes"]["kinds"].items()}
+    drawn = {
+        "time": _some([figures.rates(subject), figures.intervals(subject), figures.delays(subject)]),
+        "skew": figures.skew_lines(subject, tolerances),
+        "track": _some([figures.track(flat, seconds)]),
+        "pictures": [
+            *_some(
+                [
+                    figures.brightness(bright),
+                    more_figures.bars(
+                        "labels", "Annotations by label", _said(said["labels"]), said["labels"], "annotations"
+                    ),
+                ]
+            ),
+            *more_figures.box_places(boxes(subject)),
+        ],
+        "radar": [*more_figures.radar(seen), *_some([more_figures.lidar(ranges, clouds)])],
+        "bytes": _some(
+            [more_figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", kinds, "MB")]
+        ),
+    }
+    return Gathered(found, drawn, shown, figures.gap_rows(subject))
+
+
+def _some(found: Iterable[Figure | None]) -> list[Figure]:
+    return [one for one in found if one is not None]
+
+
+def _said(counted: dict[str, int]) -> str:
+    return f"Bars of the annotations of {len(counted)} labels"
+
+
+def _position(subject: Subject, track: dict[str, Any]) -> list[Any]:
+    from edgefirst_ros.dataset.verdict import THRESHOLDS, Check
+
+    if not track["positions"]:
+        return []
+    there = track["positions"] / max(subject.samples, 1)
+    return [Check("position", THRESHOLDS["position"].level(1 - there), f"{there:.1%} of the samples have one")]

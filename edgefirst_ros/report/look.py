@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report reads of members: a bounded number of pictures, cubes and clouds, however long a drive is."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from edgefirst_ros.dataset.pictures import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN
+from edgefirst_ros.dataset.verdict import DARK, GLARING, THRESHOLDS, Check
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.report.projection import xyz
+from edgefirst_ros.report.series import spread
+from edgefirst_ros.report.subject import Floats, Place, Subject
+from edgefirst_ros.sensors.cube import Cube
+
+PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
+"""Most members of each kind that are read."""
+SMALL = 160
+"""Pixels across of the pictures whose brightness is taken."""
+LONGEST_RANGE = 250.0
+"""m; what a lidar says to be further off is not counted."""
+
+
+@dataclass
+class Unreadable:
+    """Members that could not be read, by what was wrong; the first of each kind is kept."""
+
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, what: str, error: EdgeFirstError) -> None:
+        """Take note of one."""
+        self.notes.setdefault(what, str(error))
+
+
+@dataclass
+class Exposure:
+    """How bright pictures are."""
+
+    seconds: Floats
+    luma: Floats
+    """Mean of each picture, 0 to 255."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Numbers of it."""
+        if not len(self.luma):
+            return {"looked_at": 0}
+        return {
+            "looked_at": len(self.luma),
+            "mean_luma": round(float(self.luma.mean()), 1),
+            "dark": int((self.luma < DARK).sum()),
+            "glaring": int((self.luma > GLARING).sum()),
+        }
+
+    @property
+    def checks(self) -> list[Check]:
+        """What that means."""
+        if not len(self.luma):
+            return []
+        found = []
+        for what, share in (("dark", (self.luma < DARK).mean()), ("glaring", (self.luma > GLARING).mean())):
+            if level := THRESHOLDS["exposure"].level(float(share)):
+                found.append(Check("exposure", level, f"{share:.0%} of {len(self.luma)} pictures looked at are {what}"))
+        return found or [Check("exposure", THRESHOLDS["exposure"].level(0), f"mean luma {self.luma.mean():.0f} of 255")]
+
+
+def exposure(subject: Subject, unreadable: Unreadable) -> Exposure:
+    """Look at how bright pictures are, in small."""
+    seconds, luma = [], []
+    for place in subject.with_input("camera", PICTURES):
+        try:
+            luma.append(mean_luma(place.sample.read("camera")))
+            seconds.append(place.seconds)
+        except EdgeFirstError as error:
+            unreadable.add("picture", error)
+    return Exposure(np.array(seconds), np.array(luma))
+
+
+def mean_luma(data: bytes) -> float:
+    """Mean luma, 0 to 255, of a JPEG or PNG; raises DatasetError."""
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
+            pixels = picture.width * picture.height
+            if pixels > MAX_PIXELS or data.count(START_OF_SCAN) * pixels > MAX_SCANNED:
+                raise DatasetError(f"{picture.width} x {picture.height} pixels are too many")
+            picture.draft("L", (SMALL, SMALL))
+            return float(np.asarray(picture.convert("L"), np.float32).mean())
+    except DatasetError:
+        raise
+    except Exception as error:  # whatever the library raises on bad bytes
+        raise DatasetError(f"no readable picture: {error}") from error
+
+
+@dataclass
+class RadarLook:
+    """Cubes that follow each other, and targets over the whole drive."""
+
+    seconds: Floats
+    """Of each cube, s of drive."""
+    by_range: Floats
+    """(range, cube) largest magnitude, dB."""
+    by_speed: Floats
+    """(range, doppler) largest magnitude of the loudest cube, dB; empty without cubes."""
+    metres: float | None
+    """A range bin."""
+    speed: float | None
+    """A doppler bin, m/s."""
+    whole: bool
+    """Whether all cubes are shown."""
+    targets: Floats
+    """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said)."""
+    clouds: int
+    """Messages with targets that were looked at."""
+
+
+def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
+    """Look at the radar."""
+    places = [p for p in subject.places if "radar.cube" in p.sample.inputs and "radar.cube" not in p.sample.repeats]
+    middle = max(0, (len(places) - CUBES) // 2)
+    columns: list[Any] = []
+    seconds, loudest, kept = [], -1.0, None
+    for place in places[middle : middle + CUBES]:
+        try:
+            cube = place.sample.cube()
+        except EdgeFirstError as error:
+            unreadable.add("radar cube", error)
+            continue
+        magnitude = np.abs(cube.values.astype(np.int32)).reshape(*cube.values.shape[:4], -1).max(4)
+        column = magnitude.max(axis=(0, 2, 3))
+        if columns and len(column) != len(columns[0]):
+            unreadable.add("radar cube", DatasetError(f"{len(column)} range bins, those before have {len(columns[0])}"))
+            continue
+        columns.append(column)
+        seconds.append(place.seconds)
+        if column.mean() > loudest:
+            loudest, kept = float(column.mean()), (cube, magnitude.max(axis=(0, 2)))
+    by_speed = decibels(kept[1]) if kept else np.zeros((0, 0))
+    one: Cube | None = kept[0] if kept else None
+    targets, clouds = _targets(subject.with_input("radar.pcd", TARGETS), unreadable)
+    return RadarLook(
+        np.array(seconds),
+        decibels(np.array(columns).T) if columns else np.zeros((0, 0)),
+        by_speed,
+        one.metres_per_range_bin if one else None,
+        one.speed_per_doppler_bin if one else None,
+        len(places) <= CUBES,
+        targets,
+        clouds,
+    )
+
+
+def decibels(values: Any) -> Floats:
+    """20 log10, of at least 1."""
+    found: Floats = 20 * np.log10(np.maximum(np.asarray(values, float), 1.0))
+    return found
+
+
+def _targets(places: Iterable[Place], unreadable: Unreadable) -> tuple[Floats, int]:
+    rows, clouds = [np.zeros((0, 3))], 0
+    for place in places:
+        try:
+            points = place.sample.radar().ravel()
+            away = np.linalg.norm(xyz(points), axis=1)
+        except (EdgeFirstError, ValueError) as error:
+            unreadable.add("radar points", DatasetError(str(error)))
+            continue
+        clouds += 1
+        rows.append(np.column_stack([np.full(len(away), place.seconds), away, speeds(points)]))
+    found = np.concatenate(rows)
+    return found[np.isfinite(found[:, 1])], clouds
+
+
+def speeds(points: Any) -> Floats:
+    """Radial speed of radar points in m/s; NaN where it is not said."""
+    names = points.dtype.names or ()
+    name = next((one for one in ("speed", "doppler", "velocity", "vx") if one in names), None)
+    return np.full(len(points), math.nan) if name is None else points[name].astype(float)
+
+
+def lidar(subject: Subject, unreadable: Unreadable) -> tuple[Floats, int]:
+    """Return ranges of lidar points in m, and of how many clouds they are."""
+    found, clouds = [np.zeros(0)], 0
+    for place in subject.with_input("lidar.pcd", CLOUDS):
+        try:
+            away = np.linalg.norm(xyz(place.sample.lidar()), axis=1)
+        except (EdgeFirstError, ValueError) as error:
+            unreadable.add("lidar points", DatasetError(str(error)))
+            continue
+        clouds += 1
+        found.append(away[np.isfinite(away) & (away <= LONGEST_RANGE)])
+    return np.concatenate(found), clouds
+
+
+def evenly(places: list[Place], most: int) -> list[Place]:
+    """Up to `most` of some samples."""
+    return [places[n] for n in spread(len(places), most)]

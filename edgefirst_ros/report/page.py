@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages as self-contained HTML: one subject, or a table over several. No request leaves them.
+
+Scripts are allowed by their hashes alone, so that nothing that came from outside can run, whatever it contains.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from edgefirst_ros import __version__
+from edgefirst_ros.counts import LOSS
+from edgefirst_ros.dataset.verdict import Level
+from edgefirst_ros.report.figures import Figure
+from edgefirst_ros.report.gather import Gathered
+from edgefirst_ros.sensors.calibration import WORDS
+
+TEMPLATES = Path(__file__).with_name("templates")
+SECTIONS = {
+    "verdict": "Verdict",
+    "topics": "Topics",
+    "samples": "Samples",
+    "time": "Time",
+    "skew": "Skew",
+    "track": "Track",
+    "pictures": "Pictures",
+    "radar": "Radar and lidar",
+    "bytes": "Bytes",
+}
+WIDE = frozenset({"rates", "delays", "skew-time", "track"})
+"""Figures that take the whole width."""
+POLICY = "default-src 'none'; {scripts}style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None = None) -> bytes:
+    """Return the page of one subject; `back`: a relative link to the table over all."""
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    facts, plotly, draw = found.facts, get_plotlyjs(), _text("draw.js")
+    words = [one["calibration"] for one in facts["sequences"].values()]
+    assumed = assumed and "identity" in words
+    text = _environment().get_template("page.html.jinja").render(
+        title=title,
+        policy=POLICY.format(scripts=f"script-src {_hash(plotly)} {_hash(draw)}; "),
+        style=Markup(_text("style.css")),  # noqa: S704  our own
+        plotly=Markup(plotly),  # noqa: S704  the library's
+        draw=Markup(draw),  # noqa: S704  our own
+        sections=list(SECTIONS.items()),
+        facts=facts,
+        figs={section: [_figure(one) for one in found.figures.get(section, ())] for section in SECTIONS},
+        sheet=[
+            {
+                "sequence": one.sequence,
+                "frame": one.frame,
+                "seconds": one.seconds,
+                "why": one.why,
+                "picture": _data(one.picture, "jpeg"),
+                "above": _data(one.above, "png"),
+                "alt": one.alt,
+                "above_alt": one.above_alt,
+                "skews": one.skews,
+                "said": one.said,
+            }
+            for one in found.sheet
+        ],
+        gaps=found.gaps,
+        many=len(facts["sequences"]) > 1,
+        assumed=assumed,
+        back=quote(back) if back else None,
+        losses=LOSS,
+        calibration=max(words, key=WORDS.index, default="missing"),
+        annotations=sum(facts["pictures"]["labels"].values()),
+        megabytes=sum(one["bytes"] for one in facts["bytes"]["kinds"].values()) / 1e6,
+        configuration=json.dumps(facts["bytes"]["configuration"], indent=1, ensure_ascii=False),
+        version=__version__,
+    )  # fmt: skip
+    return _encoded(text)
+
+
+def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
+    """Return the table over several; a row has the facts of `quick`, `page` (a relative link or None) and `error`."""
+    from markupsafe import Markup
+
+    lines = []
+    for row in rows:
+        words = [one["calibration"] for one in row.get("sequences", {}).values()]
+        level = "red" if row.get("error") else row["verdict"]["level"]
+        bad = [one for one in row.get("verdict", {}).get("checks", ()) if one["level"] != "green"]
+        why = "; ".join(
+            f"{one['check']}{' of ' + one['place'] if one['place'] else ''}: {one['found']}" for one in bad[:3]
+        )
+        more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
+        lines.append(
+            {
+                "level": level,
+                "name": row["name"],
+                "kind": row.get("kind", ""),
+                "start": row.get("start"),
+                "samples": row.get("samples", 0),
+                "duration_s": row.get("duration_s", 0.0),
+                "calibration": max(words, key=WORDS.index, default=""),
+                "why": row.get("error") or why + more,
+                "page": quote(row["page"]) if row.get("page") else None,
+            }
+        )
+    order = {level.word: -level for level in Level}
+    numbers = Counter(str(one["level"]) for one in lines)
+    text = _environment().get_template("table.html.jinja").render(
+        title=title,
+        policy=POLICY.format(scripts=""),
+        style=Markup(_text("style.css")),  # noqa: S704  our own
+        rows=sorted(lines, key=lambda one: (order[str(one["level"])], str(one["name"]))),
+        numbers={level.word: numbers[level.word] for level in Level},
+        samples=sum(int(one["samples"]) for one in lines),
+        hours=sum(float(one["duration_s"]) for one in lines) / 3600,
+        version=__version__,
+    )  # fmt: skip
+    return _encoded(text)
+
+
+def _figure(one: Figure) -> dict[str, Any]:
+    from markupsafe import Markup
+
+    said = json.dumps({"data": one.data, "layout": one.layout, "height": one.height}, separators=(",", ":"))
+    escaped = said.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return {
+        "id": f"figure-{one.key}",
+        "title": one.title,
+        "alt": one.alt,
+        "height": one.height,
+        "json": Markup(escaped),  # noqa: S704  no character of it can end the element
+        "notes": one.notes,
+        "wide": one.key in WIDE,
+    }
+
+
+def _data(picture: bytes | None, kind: str) -> str | None:
+    return None if picture is None else f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8, with what is none (names of files may hold anything) as character references."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+@cache
+def _text(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=False
+    )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report is about: a dataset, or a recording as the pipeline sees it, opened once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.sequences import SequenceCalibration
+from edgefirst_ros.dataset.timeline import Timeline
+from edgefirst_ros.report.series import spread
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TopicTimes:
+    """All messages of one topic of a recording."""
+
+    schema: str
+    times: Floats
+    """s since the first message of the recording, rising; a clock that is set moves nothing."""
+    delays: Floats
+    """`log_time` less header stamp, s; NaN without one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A sample and where it is on the axis of time."""
+
+    seconds: float
+    """s of drive; the number of the sample where no stamps are known."""
+    sample: Sample
+    row: int | None
+    """Place in the timeline."""
+
+
+@dataclass
+class Subject:
+    """One dataset to be looked at; of a recording the samples that the pipeline makes of it."""
+
+    name: str
+    path: Path
+    dataset: Dataset
+    recorded: Mapping[str, TopicTimes] | None = None
+    """Of a recording: every topic; None of a dataset."""
+    notes: list[str] = field(default_factory=list)
+    assume_forward: bool = False
+
+    @property
+    def kind(self) -> str:
+        """`dataset` or `recording`."""
+        return "dataset" if self.recorded is None else "recording"
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Its times; empty without a table of frames."""
+        frames = self.dataset.frames
+        return Timeline(pl.DataFrame() if frames is None else frames)
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """Those of both tables."""
+        return self.dataset.metadata
+
+    @cached_property
+    def annotations(self) -> pl.DataFrame:
+        """Rows of the annotations."""
+        return self.dataset.annotations
+
+    @cached_property
+    def calibrations(self) -> dict[str, SequenceCalibration]:
+        """Of each sequence."""
+        return {name: self.dataset.calibration(name) for name in self.sequences}
+
+    @cached_property
+    def sequences(self) -> list[str]:
+        """Names, in order."""
+        return list(dict.fromkeys([*self.timeline.names, *self.dataset.sequences]))
+
+    @property
+    def samples(self) -> int:
+        """How many there are: rows of frames, else samples with a member."""
+        return len(self.timeline) or len(self.dataset)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """All samples with a member, in order of time."""
+        frames = self.dataset.frames
+        if frames is None or not len(self.timeline):
+            return [Place(float(n), sample, None) for n, sample in enumerate(self.dataset.samples())]
+        rows = self.timeline.rows
+        names, numbers = frames["name"].cast(str)[rows].to_list(), frames["frame"][rows].to_list()
+        there = self.dataset.frame_rows
+        found = []
+        for place, (row, name, number) in enumerate(zip(rows.tolist(), names, numbers, strict=True)):
+            key = Key(name, number)
+            if there.get(key) == row and self.has(key):
+                found.append(Place(float(self.timeline.seconds[place]), Sample(self.dataset, key), place))
+        return found
+
+    def has(self, key: Key) -> bool:
+        """Whether a sample has members."""
+        try:
+            return bool(self.dataset.members(key))
+        except KeyError:
+            return False
+
+    def with_input(self, name: str, most: int) -> list[Place]:
+        """Up to `most` samples, spread evenly over those that have an input; a message that repeats counts once."""
+        found = [place for place in self.places if name in place.sample.inputs]
+        if len(found) > most:
+            found = [place for place in found if name not in place.sample.repeats]
+        return [found[n] for n in spread(len(found), most)]

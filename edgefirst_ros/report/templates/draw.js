@@ -1,0 +1,30 @@
+(function () {
+  "use strict";
+  var dark = window.matchMedia("(prefers-color-scheme: dark)");
+  function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+  function axis(own) {
+    return Object.assign({ gridcolor: colour("--grid"), linecolor: colour("--line"), zerolinecolor: colour("--line"), automargin: true, fixedrange: false }, own || {});
+  }
+  function layout(own, height) {
+    var narrow = window.innerWidth < 600;
+    var all = Object.assign({
+      autosize: true, height: height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: "system-ui, sans-serif", size: 12, color: colour("--ink") },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, hovermode: "closest", dragmode: narrow ? false : "zoom", bargap: 0.2
+    }, own);
+    all.margin = Object.assign({ l: 54, r: 14, t: 26, b: 40 }, own.margin || {});
+    all.xaxis = axis(own.xaxis);
+    all.yaxis = axis(own.yaxis);
+    return all;
+  }
+  function draw() {
+    document.querySelectorAll(".plot").forEach(function (box) {
+      var said = JSON.parse(document.getElementById(box.id + "-data").textContent);
+      window.Plotly.react(box, said.data, layout(said.layout, said.height), {
+        responsive: true, displaylogo: false, displayModeBar: "hover", modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d"]
+      });
+    });
+  }
+  draw();
+  dark.addEventListener("change", draw);
+})();

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`view`: log a dataset or recording, then save it or show it by the viewer's own program, which ends with us."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.names import check_path
+from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.errors import DatasetError, MessageError, UsageError
+from edgefirst_ros.messages import decode
+from edgefirst_ros.pipeline.first_pass import FirstPass
+from edgefirst_ros.pipeline.samples import Chosen, Part
+from edgefirst_ros.progress import Progress, quiet
+from edgefirst_ros.report.extras import need
+from edgefirst_ros.report.recording import recorded
+from edgefirst_ros.report.run import is_recording
+from edgefirst_ros.report.subject import Subject
+from edgefirst_ros.report.view.blueprint import blueprint
+from edgefirst_ros.report.view.log import INPUTS, Logger, Packet
+from edgefirst_ros.report.view.viewer import show
+from edgefirst_ros.sensors.tracker import Tracker
+from edgefirst_ros.sensors.video_message import codec_of
+from edgefirst_ros.streams import VIDEO
+
+SENSORS = (*INPUTS, "model")
+"""What `--only` takes."""
+LOOKED_AT = 100
+"""Messages of the camera in which it is looked whether pictures come in another order than they are shown."""
+
+
+@dataclass
+class Viewed:
+    """What was logged."""
+
+    samples: int
+    entities: list[str]
+    notes: list[str]
+    saved: Path | None
+
+
+def view(
+    path: str | os.PathLike[str],
+    *,
+    frame: int | None = None,
+    save: str | os.PathLike[str] | None = None,
+    web: bool = False,
+    only: Sequence[str] = (),
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
+    progress: Progress = quiet,
+    say: Callable[[str], None] = lambda line: None,
+) -> Viewed:
+    """Show a dataset or recording; returns when the viewer ends, or at once with `save`.
+
+    `frame`: that sample of each sequence alone; `web`: in a browser, served to this machine alone; `only`: names of
+    `SENSORS`. Raises DatasetError, RecordingError or UsageError; then nothing was written.
+    """
+    need("view", ("rerun",))
+    for name in only:
+        if name not in SENSORS:
+            raise UsageError(f"--only: unknown sensor {name!r}; known: {', '.join(SENSORS)}")
+    if save is not None:
+        check_path(save)
+        if web:
+            raise UsageError("--save and --web exclude each other: give one of them")
+        if os.path.lexists(save) and not overwrite:
+            raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
+    place = Path(save) if save is not None else None
+    with tempfile.TemporaryDirectory(prefix="edgefirst-view-") as folder:
+        target = Path(folder) / "view.rrd" if place is None else place.with_name(f".{place.name}.{os.getpid()}.partial")
+        try:
+            with _opened(Path(path), limits, progress) as (subject, packets):
+                done = _logged(subject, packets, target, frame, only or SENSORS, progress)
+            if place is not None:
+                target.replace(place)
+        except OSError as error:
+            raise DatasetError(f"{place or target}: cannot be written: {error.strerror or error}") from error
+        finally:
+            if place is not None:
+                with suppress(OSError):
+                    target.unlink()
+        done.saved = place
+        if place is None:
+            show(target, web=web, say=say)
+    return done
+
+
+def _logged(
+    subject: Subject, packets: Any, target: Path, frame: int | None, only: Sequence[str], progress: Progress
+) -> Viewed:
+    import rerun as rr
+
+    dataset = subject.dataset
+    samples: list[Sample] = list(dataset.samples())
+    if frame is not None:
+        numbers = [sample.frame for sample in samples if sample.frame is not None]
+        samples = [sample for sample in samples if sample.frame == frame]
+        if not samples:
+            span = f"there are {min(numbers)} to {max(numbers)}" if numbers else "there are none with a number"
+            raise UsageError(f"--frame: {subject.path} has no frame {frame}; {span}")
+        packets = None if packets is None else _needed(packets, frame)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    recording = rr.RecordingStream("edgefirst_ros", recording_id=subject.name)
+    video = packets if "camera" in only else None
+    logger = Logger(recording, subject, only, video, repeats=frame is not None)
+    recording.save(str(target))
+    number = logger.run(samples, progress, len(samples))
+    logger.finish()
+    if not logger.entities:
+        raise DatasetError(f"{subject.path}: nothing of {', '.join(only)} in it")
+    recording.send_blueprint(blueprint(logger.entities))
+    recording.flush()
+    recording.disconnect()
+    return Viewed(number, sorted(logger.entities), [*subject.notes, *logger.notes.values()], None)
+
+
+def _needed(packets: Iterator[Packet], frame: int) -> list[Packet]:
+    """The packets that a decoder needs for one frame: from the keyframe before it on, all shown at the frame."""
+    found: list[Packet] = []
+    for packet in packets:
+        if packet.frame > frame:
+            break
+        found = [packet] if packet.keyframe else [*found, packet]
+    return found
+
+
+@contextmanager
+def _opened(path: Path, limits: Limits, progress: Progress) -> Iterator[tuple[Subject, Iterator[Packet] | None]]:
+    """Open what a path names, with the video of a recording where it goes as it is."""
+    if not is_recording(path):
+        yield Subject(path.stem, path, Dataset(path, limits=limits)), None
+        return
+    with recorded(path, _parts, progress) as (subject, found):
+        yield subject, _packets(found, subject) if _is_streamed(found) else None
+
+
+def _parts(found: FirstPass) -> Chosen:
+    """H.264 is not decoded: its frames have everything but pictures."""
+    part = Part.COMPANIONS if _is_streamed(found) else Part.ALL
+    return lambda frame, keyframe: part
+
+
+def _is_streamed(found: FirstPass) -> bool:
+    """Whether the camera is H.264 whose pictures come in the order in which they are shown.
+
+    H.265 is decoded here: browsers refuse it in the middle of a stream.
+    """
+    topic = found.roles.reference
+    if found.topics.get(topic) != VIDEO:
+        return False
+    last = None
+    for message in islice(found.recording.iter_messages({topic: VIDEO}), LOOKED_AT):
+        try:
+            content = decode(message)
+            if codec_of(content.format) != "h264":
+                return False
+        except MessageError:
+            continue
+        stamp = found.base.stamp(message)
+        if last is not None and stamp < last:
+            return False
+        last = stamp
+    return last is not None
+
+
+def _packets(found: FirstPass, subject: Subject) -> Iterator[Packet]:
+    """The camera's messages from the first keyframe on."""
+    from edgefirst_ros.sensors.h264 import H264Tracker
+    from edgefirst_ros.sensors.video_message import ReferenceParser
+
+    topic, begun = found.roles.reference, False
+    tracker: Tracker = H264Tracker()
+    parser = ReferenceParser()
+    for number, message in enumerate(found.recording.iter_messages({topic: VIDEO})):
+        try:
+            content = parser.parse(message)
+            unit = tracker.judge(content.data, content.headers)
+        except MessageError:
+            tracker.mark_gap()
+            continue
+        begun = begun or unit.keyframe
+        if begun:
+            yield Packet(number, found.base.stamp(message), bytes(content.data), unit.keyframe)

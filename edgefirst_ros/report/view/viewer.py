@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The viewer's own program as a child: it is started by itself, not by its launcher, and ends when we do."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from edgefirst_ros.errors import EdgeFirstError
+
+HERE = "127.0.0.1"
+"""The only address that is served: the viewer's own default is all of them."""
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE = 5.0
+"""s that the viewer has to end by itself."""
+
+
+class _EndedError(Exception):
+    """A signal came."""
+
+
+def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
+    """Show a recording until the viewer is closed or a signal comes; raises EdgeFirstError where it cannot."""
+    command = [str(program()), str(recording), "--hide-welcome-screen"]
+    if web:
+        ports = _free_ports(2)
+        command += ["--serve-web", "--bind", HERE, "--port", str(ports[0]), "--web-viewer-port", str(ports[1])]
+    before = {number: signal.signal(number, _end) for number in ENDS}
+    child = None
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if web:
+            source = f"rerun%2Bhttp://{HERE}:{ports[0]}/proxy"
+            say(f"http://{HERE}:{ports[1]}/?url={source}")
+            say("its page asks other hosts for fonts and analytics; Ctrl-C ends it")
+        _, told = child.communicate()
+        if child.returncode:
+            words = told.decode(errors="replace").strip().splitlines()
+            raise EdgeFirstError(
+                f"the viewer ended with {child.returncode}: {words[-1] if words else 'it says nothing'}; "
+                "--save X.rrd needs no screen, --web only a browser"
+            )
+    except _EndedError:
+        say("ended")
+    except OSError as error:
+        raise EdgeFirstError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
+    finally:
+        if child is not None:
+            _stop(child)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def program() -> Path:
+    """The viewer's binary; its launcher in Python would leave it behind when it is ended."""
+    import rerun_cli
+
+    name = "rerun.exe" if sys.platform == "win32" else "rerun"
+    found = Path(rerun_cli.__file__).with_name(name)
+    if not found.exists():
+        raise EdgeFirstError(f"{found}: the viewer is not there; pip install 'edgefirst_ros[view]'")
+    return found
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _EndedError
+
+
+def _stop(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _free_ports(number: int) -> list[int]:
+    """Ports that nobody listens at."""
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for one in sockets:
+            one.bind((HERE, 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of a dataset and what the thresholds say of them, by arithmetic."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from edgefirst_ros.dataset.timeline import Timeline
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, checks_of, gap_level, worst
+
+START = 1_700_000_000_000_000_000
+MS = 1_000_000
+
+
+def frames(stamps, lidar=None, names=None, segments=None, model=None):
+    """A frames table; times in ms."""
+    columns = {
+        "name": names or ["a"] * len(stamps),
+        "frame": pl.Series(range(len(stamps)), dtype=pl.UInt32),
+        "timestamp": [START + t * MS for t in stamps],
+        "segment": pl.Series(segments or [0] * len(stamps), dtype=pl.UInt32),
+    }
+    for column, values in (("lidar_points_timestamp", lidar), ("model_timestamp", model)):
+        if values is not None:
+            columns[column] = pl.Series([None if t is None else START + t * MS for t in values], dtype=pl.Int64)
+    return Timeline(pl.DataFrame(columns))
+
+
+def levels(timeline, metadata=None, calibrations=None):
+    found = checks_of(timeline, metadata or {}, calibrations or {})
+    return {(one.key, one.place): (one.level, one.found) for one in found}
+
+
+def test_a_steady_drive_is_green():
+    found = frames(range(0, 3000, 100), lidar=range(10, 3010, 100))
+    assert found.duration == pytest.approx(2.9)
+    assert worst(checks_of(found, {}, {"a": "given"})) is Level.GREEN
+    (times,) = found.messages("lidar.points")
+    assert times == pytest.approx(np.arange(30) / 10 + 0.01)
+
+
+@pytest.mark.parametrize(
+    ("missing", "level", "longest"),
+    [
+        (1, Level.GREEN, 0.2),
+        (2, Level.AMBER, 0.3),
+        (10, Level.AMBER, 1.1),
+        (18, Level.AMBER, 1.9),
+        (19, Level.RED, 2.0),
+    ],
+)
+def test_gaps_by_their_length(missing, level, longest):
+    there = [t if not 1000 <= t < 1000 + 100 * missing else None for t in range(0, 5000, 100)]
+    found = levels(frames(range(0, 5000, 100), lidar=there))["gaps", "lidar.points"]
+    assert found[0] is level
+    assert f"longest {longest:.3g} s, at 0.9 s" in found[1]
+
+
+def test_what_is_missing_at_the_end_is_a_gap():
+    looked = [t if t < 1000 else None for t in range(0, 5000, 100)]
+    assert levels(frames(range(0, 5000, 100), model=looked))["gaps", "model"] == (
+        Level.RED, "1 gap, longest 4 s, at 0.9 s"
+    )  # fmt: skip
+
+
+def test_a_slow_sensor_has_no_gaps():
+    assert gap_level(3.0, 1.0) is Level.AMBER
+    assert gap_level(2.4, 1.0) is Level.GREEN
+    assert gap_level(4.9, 1.0) is Level.AMBER
+    assert gap_level(5.0, 1.0) is Level.RED
+    assert GAP_PERIODS == (2.5, 5.0)
+
+
+def test_sequences_and_steps_of_the_clock_are_no_gaps():
+    stamps = [*range(0, 1000, 100), *range(60_000, 61_000, 100), *range(58_000, 59_000, 100)]
+    found = frames(stamps, names=["a"] * 10 + ["b"] * 20, segments=[0] * 20 + [1] * 10, lidar=stamps)
+    assert [(block.sequence, block.stop - block.start) for block in found.blocks] == [("a", 10), ("b", 10), ("b", 10)]
+    assert found.duration == pytest.approx(2.7)
+    assert found.steps == 1
+    assert np.diff(found.seconds) == pytest.approx(0.1)
+    said = levels(found)
+    assert said["gaps", "lidar.points"][0] is Level.GREEN
+    assert said["clock", ""] == (Level.AMBER, "set, or stood still, 1 time")
+
+
+def test_a_sequence_may_lack_a_sensor_that_another_has():
+    stamps = list(range(0, 2000, 100))
+    found = frames(stamps, names=["a"] * 10 + ["b"] * 10, lidar=[*stamps[:10], *[None] * 10])
+    assert levels(found)["coverage", "lidar.points"] == (Level.RED, "in 50.0% of the samples")
+    assert levels(found)["gaps", "lidar.points"][0] is Level.AMBER  # 0.9 s of b without
+
+
+def test_losses_skew_and_calibration():
+    timeline = frames(range(0, 3000, 100), lidar=[t + 80 for t in range(0, 3000, 100)])
+    metadata = {
+        "counts": {
+            "/camera": {"seen": 1000, "written": 990, "dropped": {"undecodable": 10, "not sampled": 5}},
+            "/lidar": {"seen": 1000, "written": 991, "dropped": {"cannot be stored": 9}},
+            "/imu": {"seen": 1000, "written": 0, "dropped": {"no attitude": 500}},
+        },
+        "configuration": {"tolerance": 0.1, "streams": {"radar.cube": {"tolerance": 0.2}}},
+        "sources": [{"file": "x.mcap", "damage": [{"offset": 1, "what": "cut"}]}],
+    }
+    found = levels(timeline, metadata, {"a": "identity"})
+    assert found["loss", "/camera"] == (Level.RED, "1.00% of 1000 messages lost: 10 undecodable")
+    assert found["loss", "/lidar"][0] is Level.AMBER
+    assert found["loss", "x.mcap"][0] is Level.AMBER
+    assert ("loss", "/imu") not in found
+    assert found["skew", "lidar.points"] == (Level.AMBER, "95 % within 80.0 ms of 100 ms")
+    assert found["calibration", ""][0] is Level.AMBER
+    assert levels(timeline, {"configuration": {"streams": {"lidar.points": {"tolerance": 0.2}}}})[
+        "skew", "lidar.points"
+    ] == (Level.GREEN, "95 % within 80.0 ms of 200 ms")
+
+
+def test_no_samples_are_red():
+    assert levels(Timeline(pl.DataFrame()))["samples", ""][0] is Level.RED
+    assert [one.key for one in THRESHOLDS.values()] == list(THRESHOLDS)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command in a temporary folder, and one browser for a whole module."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+ARGUMENTS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+@pytest.fixture
+def run(command, tmp_path):
+    """Function that runs `edgefirst-ros` with arguments in a temporary folder; a traceback fails the test."""
+
+    def call(*arguments):
+        line = [*command, *map(str, arguments)]
+        done = subprocess.run(line, text=True, cwd=tmp_path, check=False, capture_output=True)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's Chromium; where it or playwright is missing the test is skipped."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=os.fspath(program), args=ARGUMENTS.split())
+        yield opened
+        opened.close()

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages in a real browser: nothing is asked for, everything is drawn, and it fits any screen."""
+
+import os
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+import edgefirst_ros
+from edgefirst_ros.dataset.writer import DatasetWriter, Sample
+from edgefirst_ros.report.run import report
+from edgefirst_ros.synthetic import DEFAULT_TOPICS, Recipe, write_recording
+
+SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (1, 32, 2, 32), "lidar_points": 200}
+ONLY_CAMERA = {"camera"}
+NO_CAMERA = DEFAULT_TOPICS - {"camera", "camera/info", "model/output", "model/info"}
+EVIL = (
+    "</script><script>window.evil=1</script>",
+    "<b onmouseover=window.evil=2>car</b>",
+    "{{ 7*7 }}&lt;\u202e\u2028'\"",
+)
+FITS = """() => ({
+  sideways: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  figures: [...document.querySelectorAll('.plot')].map(p => [p.id, (p.data || []).length,
+    p.querySelectorAll('.main-svg').length,
+    p.querySelectorAll('.trace, .bars, .heatmaplayer image, .hm image').length]),
+  pictures: [...document.images].map(i => i.naturalWidth),
+  text: document.body.innerText, evil: window.evil === undefined ? null : window.evil})"""
+CONTRAST = """() => {
+  const rgb = c => (c.match(/[\\d.]+/g) || []).map(Number);
+  const lin = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const lum = c => { const [r, g, b] = c.slice(0, 3).map(lin);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) { const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || ['SCRIPT', 'NOSCRIPT'].includes(e.tagName)) continue;
+    const style = getComputedStyle(e), svg = e.closest('svg');
+    const a = lum(rgb(svg ? style.fill : style.color)), b = lum(ground(svg ? svg.parentElement : e));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push([ratio.toFixed(2), e.tagName, walk.currentNode.data.slice(0, 30)]);
+  }
+  return found.slice(0, 5); }"""
+
+
+@pytest.fixture(scope="module")
+def shown(browser):
+    """Function that opens a page at several widths and returns what was found; its faults fail the test."""
+
+    def show(path, widths=(320, 768, 1600), dark=False):
+        context = browser.new_context(color_scheme="dark" if dark else "light")
+        page, wrong, asked = context.new_page(), [], []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("request", lambda request: asked.append(request.url))
+        found = []
+        for width in widths:
+            page.set_viewport_size({"width": width, "height": 900})
+            began = time.monotonic()
+            page.goto(path.as_uri())
+            took = time.monotonic() - began
+            state = page.evaluate(FITS)
+            assert state["sideways"] <= 0, f"{width} px wide"
+            found.append(state)
+        contrast = page.evaluate(CONTRAST)
+        context.close()
+        assert wrong == []
+        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+        assert contrast == []
+        for state in found:
+            assert "not supported" not in state["text"]
+            assert all(traces and svgs and drawn for _, traces, svgs, drawn in state["figures"]), state["figures"]
+            assert all(state["pictures"])
+            assert state["evil"] is None
+        size, figures = path.stat().st_size / 1e6, len(found[0]["figures"])
+        print(f"{path.name}: {size:.2f} MB, {figures} figures, {took:.2f} s")
+        return found[-1]
+
+    return show
+
+
+def made(folder, name, **options):
+    path = folder / f"{name}.mcap"
+    write_recording(path, Recipe(**{**SMALL, **options}))
+    return path
+
+
+def test_a_dataset_of_all_sensors(shown, tmp_path):
+    dataset = edgefirst_ros.convert(made(tmp_path, "all"), tmp_path).paths.container
+    page = report([dataset], samples=6).pages[0]
+    state = shown(page)
+    assert len(state["figures"]) >= 13
+    assert len(state["pictures"]) == 12
+    shown(page, widths=(1024,), dark=True)
+
+
+def test_a_recording_of_only_a_camera(shown, tmp_path):
+    page = report([made(tmp_path, "camera", topics=ONLY_CAMERA)], samples=3).pages[0]
+    state = shown(page, widths=(320, 1600))
+    assert len(state["pictures"]) == 3
+    for said in ("No companion sensors", "No positions", "No radar and no lidar"):
+        assert said in state["text"]
+
+
+def test_a_dataset_without_camera(shown, tmp_path):
+    path = made(tmp_path, "radar", topics=NO_CAMERA)
+    dataset = edgefirst_ros.convert(path, tmp_path, reference_topic="radar/targets").paths.container
+    state = shown(report([dataset], samples=3).pages[0], widths=(320, 1600))
+    assert "there is no camera_info" in state["text"]
+    assert len(state["pictures"]) == 3  # from above
+
+
+def test_hostile_names_do_nothing(shown, tmp_path):
+    labels = list(EVIL)
+    rng = np.random.default_rng(0)
+    with DatasetWriter(tmp_path, "evil") as writer:
+        for frame in range(12):
+            rows = [{"label": label, "box2d": [0.5, 0.5, 0.2, 0.2], "group": EVIL[0]} for label in labels]
+            writer.write(Sample("seq", frame, 1_700_000_000_000_000_000 + frame * 33_333_333,
+                                [("camera.jpeg", [picture(rng)])], {"segment": 0, "keyframe": True}, rows))  # fmt: skip
+        evil = EVIL[0] + EVIL[1]
+        counts = {f"/{evil}": {"seen": 3, "written": 1, "dropped": {evil: 2}}}
+        k = [50.0, 0, 32, 0, 50, 24, 0, 0, 1]
+        info = {"frame_id": evil, "width": 64, "height": 48, "distortion_model": evil, "d": [], "k": k}
+        info |= {"r": [0.0] * 9, "p": [0.0] * 12}
+        writer.finish(
+            {
+                "sources": [{"file": evil, "size": 1, "sha256": evil, "damage": [{"offset": 0, "what": evil}]}],
+                "configuration": {"tolerance": evil, evil: evil},
+                "software": {"name": evil, "version": evil},
+                "time_base": {"base": evil, "topics": {evil: evil}},
+                "camera_info": info,
+                "static_transforms": [],
+                "counts": counts,
+            },
+            labels,
+        )
+    page = report([tmp_path / "evil.zip"], title=EVIL[0], samples=2).pages[0]
+    state = shown(page, widths=(320, 1600))
+    assert EVIL[0] in state["text"]
+    shown_labels = pl.read_ipc(tmp_path / "evil.arrow")["label"].cast(str).unique().to_list()
+    assert sorted(shown_labels) == sorted(labels)
+    assert EVIL[1] in state["text"] or "<b onmouseover" in state["text"]  # as it reads, in an axis
+    table = report([tmp_path], tmp_path / "table.html", title=EVIL[0], overwrite=True, table_only=True).table
+    shown(table, widths=(320, 1600))
+
+
+def picture(rng):
+    import io
+
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(rng.integers(0, 255, (48, 64, 3), np.uint8)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def test_a_table_over_several(shown, tmp_path):
+    path = made(tmp_path, "one", topics=ONLY_CAMERA)
+    edgefirst_ros.convert(path, tmp_path)
+    done = report([tmp_path], tmp_path / "out" / "table.html", samples=1)
+    state = shown(done.table)
+    assert len(done.pages) == 2
+    assert "2 in all" in state["text"]
+    assert os.listdir(tmp_path / "out") != []
