@@ -4,7 +4,7 @@ DEMO ?= demo
 RUN := .venv/bin
 TEST := .venv-test/bin
 
-.PHONY: demo test test-benchmark lint benchmark clean
+.PHONY: demo test test-benchmark lint benchmark pictures clean
 
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
@@ -19,6 +19,10 @@ lint: .venv-test/ready
 	$(TEST)/ruff check .
 	$(TEST)/ruff format --check .
 	$(TEST)/mypy
+
+pictures: .venv-test/ready
+	$(TEST)/python docs/pictures.py
+	$(TEST)/python docs/picture.py
 
 benchmark: .venv-benchmark/ready
 	.venv-benchmark/bin/python benchmark/run.py

@@ -37,7 +37,6 @@ def quick(subject: Subject) -> dict[str, Any]:
         "topics": topics(subject),
         "time": {"paces": {name: _pace(pace) for name, pace in paces(subject.timeline).items()}},
         "skew": skew(subject),
-        "groups": _groups(subject),
         "notes": subject.notes,
     }
 
@@ -187,7 +186,8 @@ def _start(subject: Subject) -> str | None:
         return None
 
 
-def _groups(subject: Subject) -> dict[str, int]:
+def groups(subject: Subject) -> dict[str, int]:
+    """Samples by group."""
     rows = subject.annotations
     if "group" not in rows.columns or not {"name", "frame"} <= set(rows.columns):
         return {}
