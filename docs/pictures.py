@@ -75,7 +75,8 @@ def of_page(path: Path, out: Path) -> None:
 
 def of_viewer(dataset: Path, out: Path) -> None:
     """The viewer, once it has drawn everything."""
-    line = [sys.executable, "-m", "edgefirst_ros", "view", os.fspath(dataset), "--web"]
+    only = "camera,lidar.points,radar.targets,model"
+    line = [sys.executable, "-m", "edgefirst_ros", "view", os.fspath(dataset), "--web", "--only", only]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as viewing:
         try:
             address = viewing.stdout.readline().strip()
