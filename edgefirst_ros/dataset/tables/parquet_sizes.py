@@ -48,9 +48,11 @@ def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
     total = repeated = 0
     while place < end:
         page, size = _header(fd, place)
-        unpacked, packed = page.get(2, 0), page.get(3, 0)
+        unpacked, packed = _number(page, 2), _number(page, 3)
         data = page.get(5) or page.get(8) or {}
-        values = data.get(1, 0)
+        if not isinstance(data, dict):
+            raise ValueError(f"the page at {place} is described by a number")
+        values = _number(data, 1)
         budget.take(unpacked=max(unpacked, PER_PAGE), values=values)
         encoding = data.get(4 if 8 in page else 2)
         if page.get(1) == _DICTIONARY_PAGE or encoding == _DELTA_BYTES:
@@ -60,6 +62,14 @@ def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
             raise ValueError(f"a page of {packed} bytes at {place}")
         place += size + packed
     return total, repeated
+
+
+def _number(found: dict[int, Any], field: int) -> int:
+    """The number of a field, 0 where it is not there. Raises ValueError where it is none."""
+    value = found.get(field, 0)
+    if not isinstance(value, int):
+        raise ValueError(f"field {field} of a page is no number")
+    return value
 
 
 def _header(fd: int, place: int) -> tuple[dict[int, Any], int]:

@@ -169,3 +169,17 @@ def test_a_footer_that_lies_is_an_error(tmp_path, what):
             list(TableFile(path).batches())
         except DatasetError:
             continue
+
+
+@pytest.mark.parametrize(("place", "kind"), [(6, 0x1C), (8, 0x1C), (10, 0x25), (11, 0x1C)])
+def test_headers_of_pages_with_fields_of_other_kinds(tmp_path, place, kind):
+    """Thrift compact: 0x15 is a number one field on, 0x1c a struct, 0x25 a number two fields on; 0 ends a struct."""
+    path = tmp_path / "t.parquet"
+    pa.parquet.write_table(pa.table({"name": ["x"]}), path, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    assert data[4:6] == b"\x15\x00"
+    assert (data[6], data[8], data[10], data[11]) == (0x15, 0x15, 0x2C, 0x15)
+    data[place], data[place + 1] = kind, 0
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match=r"t\.parquet"):
+        TableFile(path)
