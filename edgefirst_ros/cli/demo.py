@@ -28,11 +28,13 @@ def demo(
     """
     from edgefirst_ros.cli.convert import print_outcome
     from edgefirst_ros.cli.info import print_dataset
+    from edgefirst_ros.dataset.names import check_path
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
     from edgefirst_ros.pipeline.conversion import convert
     from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
+    check_path(out)
     recipe = Recipe(seconds=seconds)
     recording = out / recording_name(recipe.host, START)
     partial = out / f"{recording.name}.{os.getpid()}.partial"  # two demos may share a folder

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.storage.lock import claim_folder, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -21,9 +22,11 @@ FEW = 100
 def staged(out: Path) -> Iterator[Path]:
     """A new folder beside `out` to write into, which becomes `out` at the end; removed where that fails.
 
-    Raises DatasetError where `out` exists or another export to it is under way, StorageError where a file cannot be
-    read or written. What a killed export left is replaced: no other program gives its folders that name.
+    Raises UsageError for a path that is no UTF-8, DatasetError where `out` exists or another export to it is under way,
+    StorageError where a file cannot be read or written. What a killed export left is replaced: no other program gives
+    its folders that name.
     """
+    check_path(out)
     if os.path.lexists(out):
         raise DatasetError(f"{out}: exists already; it must be a new folder, name another one")
     if os.path.lexists(out.parent) and not out.parent.is_dir():

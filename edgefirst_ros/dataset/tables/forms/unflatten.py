@@ -45,7 +45,8 @@ class NestedWriter:
             file.write(b"[")
         else:
             beside = json.dumps({key: _value(key, text) for key, text in metadata.items()}, ensure_ascii=False)
-            file.write(beside[:-1].encode() + b', "samples": [')
+            # Half a surrogate pair is written as JSON's own escape.
+            file.write(beside[:-1].encode("utf-8", "backslashreplace") + b', "samples": [')
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows."""
