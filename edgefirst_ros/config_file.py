@@ -42,7 +42,6 @@ TYPES: Mapping[str, tuple[type, str]] = {
 """Of a type of JSON schema: the Python type of a ROS parameter, and what it is called."""
 
 
-# ---- single settings ---------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SettingField:
     """One setting that has a value of its own: `path` leads to it in its model, `schema` is its JSON schema."""
@@ -153,7 +152,6 @@ def _read_texts(texts: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-# ---- files -------------------------------------------------------------------------------------
 def load(
     path: str | os.PathLike[str] | None,
     *,
@@ -245,7 +243,8 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(fd, "rb")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> Any:
+    """Return the value in a file of YAML that somebody else may have written. Raises UsageError."""
     try:
         with open_regular(path) as file:
             data = file.read(LONGEST_CONFIGURATION + 1)
@@ -254,9 +253,13 @@ def _read(path: Path) -> dict[str, Any]:
     if len(data) > LONGEST_CONFIGURATION:
         raise UsageError(f"{path}: over {LONGEST_CONFIGURATION} bytes is no configuration file")
     try:
-        content = yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
+        return yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
     except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
         raise UsageError(f"{path}: cannot be read as YAML: {error}") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content = read_yaml(path)
     of_ros = False
     for _ in range(2):  # /**: ros__parameters: {...}
         if not isinstance(content, dict) or len(content) != 1:
@@ -299,7 +302,6 @@ def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-# ---- messages ----------------------------------------------------------------------------------
 def explain(
     error: ValidationError,
     source: str,

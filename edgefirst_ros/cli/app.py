@@ -15,6 +15,7 @@ from edgefirst_ros.cli import (
     demo,
     export,
     info,
+    label,
     merge,
     migrate,
     play,
@@ -50,6 +51,7 @@ app.command("report", cls=ReadingCommand)(report.report)
 app.command("view", cls=ReadingCommand)(view.view)
 app.command("export", cls=ReadingCommand)(export.export)
 app.command("import")(restore.restore)
+app.command("label")(label.label)
 app.command("demo")(demo.demo)
 app.command("capture", context_settings=NODE)(capture.capture)
 app.command("replay", context_settings=NODE)(replay.replay)

@@ -43,6 +43,21 @@ def export(
         ),
     ] = None,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
+    pictures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="copy|link|none",
+            help="For coco and yolo: copies, links to the files of a dataset that is a folder, or none; copy if unset.",
+        ),
+    ] = None,
+    by_group: Annotated[
+        bool | None, typer.Option("--by-group", help="For coco: a file of annotations for each group.")
+    ] = None,
+    segment: Annotated[bool | None, typer.Option("--segment", help="For yolo: outlines in place of boxes.")] = None,
+    unlooked: Annotated[
+        bool | None,
+        typer.Option("--unlooked", help="For coco and yolo: samples the model never looked at too, as empty ones."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Write a dataset in the format of another system.
@@ -59,7 +74,18 @@ def export(
     limits = limits_of(context, assignments)
     labels = None if label_map is None else _labels(label_map)
     with explained(dataset), progress(quiet=as_json) as tell:
-        done = run(Dataset(dataset, limits=limits), to, out, labels=labels, store=store, progress=tell)
+        done = run(
+            Dataset(dataset, limits=limits),
+            to,
+            out,
+            labels=labels,
+            store=store,
+            pictures=pictures,
+            by_group=by_group,
+            segment=segment,
+            unlooked=unlooked,
+            progress=tell,
+        )
     show(done, as_json=as_json)
 
 

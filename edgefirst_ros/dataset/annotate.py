@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +53,27 @@ def write_annotations(
     with Replacement(paths.arrow) as replacement:
         before = _before(dataset)
         given = _read(before, frame)
-        rows, known = _working(given), _working(before)
+        rows, known = given.frame(), before.frame()
         labels = Labels.of(before.metadata, known, categories)
         rows = labels.indexed(_complete(dataset, rows, known))
         with replacement.writing() as file:
             _write(file, given, rows, labels)
         replacement.put_in_place()
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> pl.DataFrame:
+    """Return rows, by column, as a table with the schema's types; `further` names columns that it does not know.
+
+    Raises DatasetError for values that do not fit.
+    """
+    columns: dict[str, pa.Array] = {}
+    for name in {"name": None, "frame": None, "label": None, **dict.fromkeys(name for row in rows for name in row)}:
+        kind = None if name in further else schema.working(schema.WORKING[name])
+        try:
+            columns[further.get(name, name)] = pa.array([row.get(name) for row in rows], kind)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise DatasetError(f"column {further.get(name, name)!r} does not fit {kind}: {error}") from error
+    return pl.DataFrame(pl.from_arrow(pa.table(columns)))
 
 
 @dataclass
@@ -128,10 +143,6 @@ def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
         raise UsageError(f"annotations that cannot be stored: {lost}")
     given.tally.freeze()
     return given
-
-
-def _working(annotations: Annotations) -> pl.DataFrame:
-    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(list(annotations.batches()), annotations.schema)))
 
 
 def _complete(dataset: Dataset, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

@@ -115,18 +115,21 @@ class Dataset(Sequence[Sample]):
         """Names of the columns of `annotations` that the file has, in its order."""
         return list(self._annotation_file.schema.names) if self._annotation_file else []
 
-    def write_annotations(self, annotations: pl.DataFrame) -> None:
+    def write_annotations(
+        self, annotations: pl.DataFrame, *, categories: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
         """Replace NAME.arrow by `annotations`, with columns and types as in `annotations` of this dataset.
 
         Columns that lack are null; columns that the schema does not know are kept. What is of a sample (group, size,
         location, pose, timestamp and so on) stays where it is null, a sample without rows gets the one that says so,
-        and labels without an index get that of their name, new ones the next. The file is replaced at once, when all of
-        the new one is on the disk, or not at all. Raises UsageError for rows that are not as the format says,
-        DatasetError where the annotations cannot be replaced, StorageError.
+        and labels without an index get that of their name, new ones the next; `categories` takes the place of all that
+        was known of labels: by name an `id`, which is the index, and what else is known. The file is replaced at once,
+        when all of the new one is on the disk, or not at all. Raises UsageError for rows that are not as the format
+        says, DatasetError where the annotations cannot be replaced, StorageError.
         """
         from edgefirst_ros.dataset.annotate import write_annotations
 
-        write_annotations(self, annotations)
+        write_annotations(self, annotations, categories)
         for name in ("annotations", "annotation_rows", "metadata"):
             self.__dict__.pop(name, None)
         self._annotation_file = self._open_annotations()

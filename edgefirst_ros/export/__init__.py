@@ -45,7 +45,16 @@ def _lazily(module: str, name: str) -> Callable[..., None]:
     return call
 
 
-SYSTEMS = {
+_PICTURES = {
+    "pictures": "copy, link (to the files of a dataset that is a folder) or none",
+    "unlooked": "also samples that the model never looked at, as pictures of nothing",
+}
+_LABELS = {
+    "coco": _PICTURES | {"by_group": "a file of annotations for each group"},
+    "yolo": _PICTURES | {"segment": "outlines in place of boxes"},
+}
+SYSTEMS = {name: System(name, _lazily(f"labels.{name}", "export"), None, options) for name, options in _LABELS.items()}
+SYSTEMS |= {
     name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
     for name, options in (
         ("ncore", {"store": "kind of its stores, itar or directory"}),
@@ -112,6 +121,10 @@ def restore(
     from edgefirst_ros.export.output import refuse_inside, staged
 
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
+    if system in _LABELS:
+        raise UsageError(
+            f"{system} has labels alone: edgefirst-ros label DATASET --from {system} {source} brings them in"
+        )
     read = _system(system, known)
     given, place, report = Path(source), Path(os.path.abspath(out)), Report(system)
     if not given.exists():

@@ -64,6 +64,8 @@ def _sync(folder: Path, opened: int) -> None:
         return
     for place, _, files in os.walk(folder):
         for name in files:
+            if os.path.islink(os.path.join(place, name)):
+                continue  # what it leads to is not ours
             fd = os.open(os.path.join(place, name), os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 os.fsync(fd)

@@ -70,7 +70,7 @@ def test_label_maps_from_the_line_and_from_files(run, dataset, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--to", "kitti"], 2, "unknown format 'kitti'; known: ncore, l5kit, roverd"),
+        (["--to", "kitti"], 2, "unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd"),
         (["--to", "l5kit", "--label-map", "car=CART"], 2, "no class of L5Kit"),
         (["--to", "l5kit", "--label-map", "missing.json"], 2, "missing.json: neither LABEL=CLASS"),
         (["--to", "l5kit", "--label-map", "list.json"], 2, "must be a JSON object"),

@@ -39,10 +39,11 @@ def test_a_system_is_one_record(listing, dataset, tmp_path):
 
 
 def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):
-    known = r"^unknown format 'yolo'; known: ncore, l5kit, roverd$"
-    with pytest.raises(UsageError, match=known):
-        export(dataset, "yolo", tmp_path / "out")
-    with pytest.raises(UsageError, match=known):
+    with pytest.raises(UsageError, match=r"^unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd$"):
+        export(dataset, "kitti", tmp_path / "out")
+    with pytest.raises(UsageError, match=r"^unknown format 'kitti'; known: ncore, l5kit, roverd$"):
+        restore(tmp_path, "kitti", tmp_path / "out")
+    with pytest.raises(UsageError, match=r"^yolo has labels alone; .* edgefirst-ros label"):
         restore(tmp_path, "yolo", tmp_path / "out")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,9 @@ from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.dataset.tables.forms.variants import arrays, brought_to, fixed, is_list, is_text, numbers_of
 from edgefirst_ros.dataset.tables.rings import is_valid, split, without_broken
 from edgefirst_ros.errors import DatasetError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LOCATION_ORDERS: dict[str, tuple[str, ...]] = {
     "lat-lon": ("latitude", "longitude"),
@@ -109,6 +112,12 @@ class Annotations:
     def schema_of(self, columns: Sequence[str]) -> pa.Schema:
         """Return what batches of these columns have."""
         return schema.journal_schema({name: self.columns[name] for name in columns})
+
+    def frame(self) -> pl.DataFrame:
+        """All rows. Raises as `batches`."""
+        import polars as pl
+
+        return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(list(self.batches()), self.schema)))
 
     def _version(self) -> str:
         """Return the version that the file says, or shows by its columns where it says none."""

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros label`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.text import counted, say
+
+SHOWN = 5
+"""Names of pictures that are listed."""
+
+
+def label(
+    dataset: Annotated[
+        Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
+    ],
+    labels: Annotated[
+        Path, typer.Argument(metavar="LABELS", readable=False, help="JSON of COCO, data.yaml of YOLO, or the folder.")
+    ],
+    form: Annotated[str, typer.Option("--from", metavar="coco|yolo", help="Form of the labels.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="In place of the annotations of samples that the labels name.")
+    ] = False,
+    join: Annotated[bool, typer.Option("--join", help="Beside the annotations that there are.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Bring labels made elsewhere into the annotations of a dataset.
+
+    Only NAME.arrow is written anew; pictures are matched by their names.
+
+    Exit codes: 0 all there, 1 nothing changed, 2 wrong usage, 3 done, but labels were lost.
+    """
+    from edgefirst_ros.export.labels.labelling import label as run
+
+    with explained(dataset), progress(quiet=as_json) as tell:
+        done = run(dataset, form, labels, replace=replace, join=join, progress=tell)
+    if as_json:
+        facts = {"arrow": str(done.arrow), "exit_code": done.exit_code, "pictures": done.pictures}
+        facts |= {"annotations": done.annotations, "replaced": done.replaced, "kept": done.kept}
+        say(json.dumps({**facts, "unmatched": done.unmatched, "lost": done.lost, "notes": done.notes}, indent=1))
+        raise typer.Exit(done.exit_code)
+    say(f"{done.arrow}: {counted(done.annotations, 'annotation')} brought in, {counted(done.pictures, 'sample')} named")
+    say(f"{done.replaced} replaced, {done.kept} kept")
+    if done.unmatched:
+        more = f" and {len(done.unmatched) - SHOWN} more" if len(done.unmatched) > SHOWN else ""
+        names = ", ".join(repr(name[:80]) for name in done.unmatched[:SHOWN])
+        say(f"no sample: {counted(len(done.unmatched), 'picture')} of the labels: {names}{more}")
+    for reason, number in done.lost.items():
+        say(f"lost: {reason}: {number}")
+    for note in done.notes:
+        say(f"note: {note}")
+    raise typer.Exit(done.exit_code)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels of other tools on their way into a dataset: by picture, with what could not be taken counted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.errors import DatasetError
+
+LARGEST = 1 << 27
+"""Bytes of all files of labels together."""
+SHORTEST = 6
+"""Numbers of the shortest ring."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPicture:
+    """What the labels say of one picture."""
+
+    name: str
+    """As they call it: with or without folders and suffix."""
+    size: tuple[int, int] | None
+    """Width and height that their pixels count in; None where they are normalised."""
+    rows: Callable[[tuple[int, int]], Iterable[Row]]
+    """Annotations, called with the size of the dataset's picture."""
+
+
+@dataclass(slots=True)
+class ForeignLabels:
+    """Labels as they were read: `categories` by name, with `id`; `lost`: what is not as the form says, by reason."""
+
+    source: Path
+    categories: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pictures: list[ForeignPicture] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def category(self, name: Any, number: Any, known: Mapping[str, Any] | None = None) -> str:
+        """Add a category. Raises DatasetError where it is none, or another has its name or number."""
+        if not isinstance(name, str) or type(number) is not int or not 0 <= number < 1 << 32:
+            raise DatasetError(f"{self.source}: category {str(name)[:80]!r} has the id {str(number)[:80]!r}")
+        text: str = name.encode("utf-8", "replace").decode()  # half a surrogate pair, which no table can hold
+        for other, of in self.categories.items():
+            if (other == text) != (of["id"] == number):
+                both = f"{other[:80]!r} ({of['id']}) and {text[:80]!r} ({number})"
+                raise DatasetError(f"{self.source}: categories {both} have one name or id, expected two")
+        self.categories[text] = {"id": number, **(known or {})}
+        return text
+
+
+def whole_ring(values: Any) -> list[float] | None:
+    """Return the coordinates of a ring; None where they are odd, under three points, or not all finite numbers."""
+    if not isinstance(values, list) or len(values) < SHORTEST or len(values) % 2:
+        return None
+    return values if all(is_number(value) for value in values) else None
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number, and no truth value."""
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:
+        return False

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset as YOLO has it: a text file of labels for each picture, folders by group, data.yaml.
+
+Source: docs.ultralytics.com, "Object Detection Datasets", "Instance Segmentation Datasets"; ultralytics/data/utils.py
+(verify_image_label): centres and sizes, or the points of one ring, normalised and within 0..1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgefirst_ros.export.labels.coco import group_name
+from edgefirst_ros.export.labels.pictures import Picture, check_mode, pictures_of, put_pictures
+from edgefirst_ros.export.labels.rows import LabelRows
+from edgefirst_ros.progress import Progress
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.export.report import Report
+
+DATA, IMAGES, LABELS, ALL = "data.yaml", "images", "labels", "all"
+INDICES = "label_index"
+"""Key of data.yaml, ours: `label_index` of each class, where these are not its places."""
+HOMES = {
+    "name": "names of the files",
+    "frame": "names of the files",
+    "label": "names of data.yaml",
+    "label_index": "classes, label_index of data.yaml",
+    "group": "folders",
+    "box2d": "labels",
+}
+CUT_BOX, CUT_RING = "boxes cut at the edge of the picture", "outlines cut at the edge of the picture"
+JOINED, RECTANGLE = "outlines of several rings: joined to one", "boxes without an outline: rectangles"
+CHANGED = (CUT_BOX, CUT_RING, JOINED, RECTANGLE)
+"""What has a line, but not as the table has it."""
+OF_SEGMENTS = {"polygon": "labels", "mask": "labels, its outline"}
+
+Ring = Sequence[float]
+
+
+def export(
+    dataset: Dataset,
+    out: Path,
+    report: Report,
+    progress: Progress,
+    pictures: str = "copy",
+    segment: bool = False,
+    unlooked: bool = False,
+) -> None:
+    """Write a dataset into the empty folder `out`: data.yaml, images/GROUP and labels/GROUP.
+
+    `segment`: outlines in place of boxes; `pictures` is one of MODES; `unlooked`: samples that nobody looked at too,
+    as pictures of nothing. Raises UsageError, DatasetError, StorageError.
+    """
+    check_mode(dataset, pictures)
+    rows = LabelRows(dataset, report)
+    chosen = pictures_of(dataset, rows, report, unlooked=unlooked)
+    grouped = any(picture.group is not None for picture in chosen)
+    kept = [picture for picture in chosen if not grouped or picture.group is not None]
+    if len(kept) < len(chosen):
+        report.add("samples without a group", "", "left out, the others have one", len(chosen) - len(kept))
+    folders = {group: group_name(group) if group is not None else ALL for group in {p.group for p in kept}}
+    lost, written = Counter[str](), 0
+    classes = {index: place for place, index in enumerate(sorted(rows.labels.names))}
+    lines = _Lines(rows, classes, lost, segment=segment)
+    for picture in kept:
+        target = out / LABELS / folders[picture.group] / f"{Path(picture.file).stem}.txt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = lines.of(picture)
+        written += len(text)
+        target.write_text("".join(f"{line}\n" for line in text), encoding="ascii")
+    put_pictures(
+        kept,
+        pictures,
+        lambda picture: out / IMAGES / folders[picture.group] / picture.file,
+        lambda done: progress("pictures", done, len(kept)),
+    )
+    _data(out / DATA, rows, sorted(folders.values()), report)
+    _report(report, dataset, rows, written, lost, segment, pictures)
+
+
+class _Lines:
+    """Makes the lines of pictures; `lost` counts what has none, or another box than the table."""
+
+    def __init__(self, rows: LabelRows, classes: dict[int, int], lost: Counter[str], *, segment: bool) -> None:
+        self._rows, self._classes, self._lost, self._segment = rows, classes, lost, segment
+        self._crowd = (rows.table["iscrowd"].fill_null(False) | rows.table["ignore"].fill_null(False)).to_list()
+        self._indices = rows.table["label_index"].to_list()
+        self._labels = rows.table["label"].to_list()
+        boxes = rows.boxes.astype(np.float32)
+        self._texts = boxes.astype(str).tolist()  # the shortest decimals that read back as the same float32
+        with np.errstate(invalid="ignore"):
+            self._within: list[bool] = np.all((boxes >= 0) & (boxes <= 1), axis=1).tolist()
+
+    def of(self, picture: Picture) -> list[str]:
+        """The lines of a picture."""
+        found = []
+        for row in picture.rows:
+            if self._labels[row] is None:
+                self._lost["annotations without a label"] += 1
+            elif self._crowd[row]:
+                self._lost["crowds, which YOLO does not know"] += 1
+            else:
+                numbers = self._ring(row) if self._segment else self._box(row)
+                if numbers:
+                    found.append(f"{self._classes[self._indices[row]]} {' '.join(numbers)}")
+        return found
+
+    def _box(self, row: int) -> list[str]:
+        if self._within[row]:
+            texts: list[str] = self._texts[row]
+            return texts
+        box = self._rows.extent(row)
+        if box is None:
+            self._lost["annotations without a box, polygon or mask in the picture"] += 1
+            return []
+        low, high = (np.clip(np.add(box[:2], np.multiply(box[2:], half)), 0, 1) for half in (-0.5, 0.5))
+        if not (high > low).all():
+            self._lost["boxes outside of the picture"] += 1
+            return []
+        clipped = [*((low + high) / 2), *(high - low)]
+        if not np.allclose(clipped, box, rtol=0, atol=1e-7):
+            self._lost[CUT_BOX] += 1
+        return [str(value) for value in np.clip(np.asarray(clipped, np.float32), 0, 1)]
+
+    def _ring(self, row: int) -> list[str]:
+        rings: list[Ring] = list(self._rows.outline(row))
+        if not rings:
+            box = self._rows.extent(row)
+            if box is None:
+                self._lost["annotations without a box, polygon or mask in the picture"] += 1
+                return []
+            self._lost[RECTANGLE] += 1
+            left, right, top, bottom = (box[n] + half * box[n + 2] for n in (0, 1) for half in (-0.5, 0.5))
+            rings = [[left, top, right, top, right, bottom, left, bottom]]
+        self._lost[JOINED] += len(rings) > 1
+        joined = np.asarray(join(rings), np.float32)
+        clipped = np.clip(joined, 0, 1)
+        self._lost[CUT_RING] += bool((clipped != joined).any())
+        return [str(value) for value in clipped]
+
+
+def join(rings: Sequence[Ring]) -> list[float]:
+    """Return several rings as one: each is gone round, and the way between two of them is gone back.
+
+    It encloses what they enclose, a ring within another being a hole. `part` gives them back.
+    """
+    if len(rings) == 1:
+        return list(rings[0])
+    there = [value for ring in rings for value in (*ring, *ring[:2])]
+    back = [value for ring in reversed(rings[:-1]) for value in ring[:2]]
+    return [*there, *back]
+
+
+def part(ring: Ring) -> list[list[float]]:
+    """Return the rings that `join` made one of; one that closes itself without its last point; any other as it is."""
+    points = list(zip(ring[::2], ring[1::2], strict=True))
+    found: list[list[tuple[float, float]]] = []
+    place = 0
+    while place < len(points):
+        try:
+            end = points.index(points[place], place + 3)
+        except ValueError:
+            break
+        found.append(points[place:end])
+        place = end + 1
+    back = [one[0] for one in reversed(found[:-1])]
+    if not found or points[place:] != back:
+        return [list(ring)]
+    return [[value for point in one for value in point] for one in found]
+
+
+def _data(path: Path, rows: LabelRows, folders: list[str], report: Report) -> None:
+    """Write data.yaml: `train` and `val` have to be there, whatever groups there are."""
+    found = {group: group for group in folders if group != ALL}
+    for name, other in (("train", "val"), ("val", "train")):
+        if name not in found:
+            found[name] = other if other in folders else folders[0]
+            report.add(f"{name} of {DATA}", f"{IMAGES}/{found[name]}", f"no sample is in group {name}")
+    indices = sorted(rows.labels.names)
+    lines = [f"{_quoted(group)}: {_quoted(f'{IMAGES}/{folder}')}" for group, folder in found.items()]
+    lines += ["names:", *(f"  {place}: {_quoted(rows.labels.names[index])}" for place, index in enumerate(indices))]
+    if indices != list(range(len(indices))):
+        lines.append(f"{INDICES}: {indices}")
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _quoted(text: str) -> str:
+    """Text as YAML has it in quotes, which says the same in every reader."""
+    plain = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08X}" for c in text)
+    return f'"{"".join(plain)}"'
+
+
+def _report(
+    report: Report, dataset: Dataset, rows: LabelRows, written: int, lost: Counter[str], segment: bool, mode: str
+) -> None:
+    report.add("annotations", LABELS, number=written)
+    for what, number in lost.items():
+        changed = what in CHANGED
+        if number:
+            report.add(what, LABELS if changed else "", "changed" if changed else "left out", number)
+    homes = HOMES | (OF_SEGMENTS if segment else {})
+    for name in rows.columns:
+        where = "" if segment and name == "box2d" and "polygon" in rows.columns else homes.get(name, "")
+        report.add(f"column {name}", where, "" if where else "has no place in YOLO")
+    report.add("pictures", f"{IMAGES}/" if mode != "none" else "", "" if mode != "none" else "left in the dataset")
+    kinds = Counter(kind for sample in dataset for kind in sample.inputs)
+    for kind in sorted(kinds.keys() - {"camera"}):
+        report.add(kind, "", "has no place in YOLO", kinds[kind])

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels made elsewhere: matched, joined, replaced, counted; files that are made to harm; the command."""
+
+import json
+import os
+import subprocess
+
+import handmade_dataset as made
+import pytest
+from labelled_dataset import OTHER, boxes, write
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export.labels.labelling import label
+
+BOX = [8, 6, 4, 3]
+
+
+def coco(path, images=(), annotations=(), categories=({"id": 0, "name": "car"},)):
+    content = {"images": list(images), "annotations": list(annotations), "categories": list(categories)}
+    path.write_text(json.dumps(content))
+    return path
+
+
+def image(number, name, **further):
+    return {"id": number, "file_name": name, "width": 32, "height": 24, **further}
+
+
+def box(image_id, **further):
+    return {"image_id": image_id, "category_id": 0, "bbox": BOX, **further}
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return write(tmp_path / "data", boxes(12))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{OTHER}_004.jpeg",
+        f"{OTHER}_4.png",
+        f"{OTHER}_004.camera.jpeg",
+        f"train/2026/{OTHER}_004.jpg",
+        f"C:\\labels\\{OTHER}_004.JPG",
+        f"{OTHER}_004",
+    ],
+)
+def test_pictures_are_matched_by_their_names(tmp_path, dataset, name):
+    done = label(dataset, "coco", coco(tmp_path / "a.json", [image(1, name)], [box(1)]), replace=True)
+    assert (done.exit_code, done.pictures, done.annotations) == (0, 1, 1)
+    assert dataset.sample(OTHER, 4).annotations["box2d"].to_list() == [[0.3125, 0.3125, 0.125, 0.125]]
+
+
+def test_frame_numbers_are_enough_in_one_sequence(tmp_path):
+    dataset = Dataset(made.write(tmp_path, made.good()))
+    done = label(dataset, "coco", coco(tmp_path / "a.json", [image(1, "000007.jpg")], [box(1)]), join=True)
+    assert (done.pictures, dataset.sample(made.SEQUENCE, 7).annotations.height) == (1, 1)
+
+
+def test_rows_are_replaced_or_joined_where_labels_name_the_sample(tmp_path, dataset):
+    file = coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], [box(1), box(1)])
+    before = dataset.annotations
+    with pytest.raises(UsageError, match=r"has 12 annotations already.*--replace.*--join"):
+        label(dataset, "coco", file)
+    assert Dataset(dataset.paths.container).annotations.equals(before)
+    done = label(dataset, "coco", file, join=True)
+    assert (done.annotations, done.replaced, done.kept) == (2, 0, 12)
+    done = label(dataset, "coco", file, replace=True)
+    assert (done.annotations, done.replaced, done.kept) == (2, 4, 10)
+    assert dataset.annotations.drop_nulls("label").height == 12
+    assert done.notes == ["5 samples are not named by the labels: they keep what they had"]
+
+
+def test_indices_are_those_of_the_dataset_where_rows_stay(tmp_path, dataset):
+    categories = [
+        {"id": 0, "name": "person"},
+        {"id": 1, "name": "sign"},
+        {"id": 7, "name": "car"},
+        {"id": 9, "name": "bus"},
+    ]
+    rows = [box(1, category_id=of["id"]) for of in categories]
+    file = coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows, categories)
+    label(dataset, "coco", file, join=True)
+    pairs = dataset.annotations.select("label", "label_index").drop_nulls().cast({"label": str}).unique()
+    assert dict(pairs.rows()) == {"car": 0, "person": 1, "bus": 9, "sign": 10}
+
+
+def test_none_of_the_pictures_is_an_error_that_shows_both(tmp_path, dataset):
+    before = dataset.paths.arrow.read_bytes()
+    with pytest.raises(DatasetError, match=f"none of its 1 pictures is a sample.*'holiday.jpg'; known: .*{OTHER}_004"):
+        label(dataset, "coco", coco(tmp_path / "a.json", [image(1, "holiday.jpg")], [box(1)]), replace=True)
+    assert dataset.paths.arrow.read_bytes() == before
+
+
+GOOD = image(1, f"{OTHER}_004.jpeg")
+NAN, HUGE = float("nan"), 10**400
+
+
+@pytest.mark.parametrize(
+    ("images", "annotations", "lost"),
+    [
+        ([], [box(1, bbox=[1, 2, NAN, 4])], ["annotations without", "boxes that are"]),
+        ([], [box(1, bbox=[1, 2, 1e308, 4])], ["annotations without"]),
+        ([], [box(1, bbox=[1, 2, HUGE, 4])], ["annotations without", "boxes that are"]),
+        ([], [box(1, bbox=[1, 2, -3, 4])], ["annotations without", "boxes that are"]),
+        ([], [box(1, bbox="wide")], ["annotations without", "boxes that are"]),
+        ([], [box(1, bbox=[True] * 4)], ["annotations without", "boxes that are"]),
+        ([], [box(1, category_id=5)], ["annotations of categories"]),
+        ([], [box(1, category_id=[0])], ["annotations of categories"]),
+        ([], [box(77)], ["annotations of images"]),
+        ([], [box([1])], ["annotations without an image"]),
+        ([], [3, None, "x"], ["annotations without an image"]),
+        ([3, {"id": 5}, {"id": [], "file_name": "x"}], [], ["images without"]),
+        ([image(2, f"{OTHER}_004.png")], [], ["pictures of a sample"]),
+        ([image(2, "other.png")], [box(2)], ["annotations of pictures"]),
+        ([], [box(1, segmentation=[[1, 2, 3]])], ["rings that are"]),
+        ([], [box(1, segmentation=[[1, 2, 3, 4, 5, NAN]])], ["rings that are"]),
+        ([], [box(1, segmentation=[[1e300, 2, 3, 4, 5, 6]])], []),
+        ([], [box(1, segmentation={"size": [24, 32], "counts": [1, 2]})], ["masks whose runs"]),
+        ([], [box(1, segmentation={"size": [24, 32], "counts": [-1, 769]})], ["masks whose runs"]),
+        ([], [box(1, segmentation={"size": [24, 32], "counts": [HUGE]})], ["masks whose runs"]),
+        ([], [box(1, segmentation={"size": [24, 32], "counts": "\u0001\u00e9"})], ["masks whose runs"]),
+        ([], [box(1, segmentation={"size": [1 << 30, 1 << 30], "counts": [1 << 60]})], ["masks of another size"]),
+        ([], [box(1, score=2)], ["score outside"]),
+        ([], [box(1, score="high")], ["score outside"]),
+        ([], [box(1, box3d=[1, 2])], ["box3d"]),
+        ([], [box(1, deep={"a": [[[]]]})], ["values of keys"]),
+        ([], [box(1, number=1), box(1, number="one")], ["values of keys"]),
+        ([], [box(1, number=1 << 70)], ["values of keys"]),
+        ([], [box(1, name="drive", frame=4)], []),
+    ],
+)
+def test_what_is_not_as_the_form_says_is_counted(tmp_path, dataset, images, annotations, lost):
+    file = coco(tmp_path / "a.json", [GOOD, *images], [box(1), *annotations])
+    done = label(dataset, "coco", file, replace=True)
+    found = sorted(done.lost)
+    assert len(found) == len(lost)
+    assert all(said.startswith(wanted) for said, wanted in zip(found, sorted(lost), strict=True)), found
+    assert done.annotations >= 1
+    assert done.exit_code == (3 if lost else 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"[]", b"{}", b"null", b"\xff\xfe", b"{" * 100_000, b"[" * 1_000_000, b'{"images": 3}',
+        b'{"images": [], "annotations": [], "categories": [3]}',
+        b'{"images": [], "annotations": [], "categories": [{"id": 1}]}',
+        b'{"images": [], "annotations": [], "categories": [{"id": 1.5, "name": "a"}]}',
+        b'{"images": [], "annotations": [], "categories": [{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]}',
+        b'{"images": [], "annotations": [], "categories": [{"id": 1, "name": "a"}, {"id": 1, "name": "b"}]}',
+        b'{"images": [], "annotations": [], "categories": []}',
+        b'{"images": [{"id": 1' + b"0" * 5000 + b"}]}",
+    ],
+)  # fmt: skip
+def test_files_that_are_no_coco_are_errors(tmp_path, dataset, text):
+    file = tmp_path / "a.json"
+    file.write_bytes(text)
+    with pytest.raises(DatasetError):
+        label(dataset, "coco", file, replace=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b"names:", b"names: 3", b"names: {a: b}", b"names: [a, a]", b"\xff", b"[" * 2000, b"names: &a [*a]",
+        b"names: [x]" + b" " * (1 << 18), b"names: !!python/object/apply:os.system [id]", b"names: {-1: a}",
+        b"a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b]\nnames: [*c,*c,*c,*c,*c,*c]",
+    ],
+)  # fmt: skip
+def test_data_files_that_are_no_yolo_are_errors(tmp_path, dataset, text):
+    (tmp_path / "yolo" / "labels").mkdir(parents=True)
+    (tmp_path / "yolo" / "labels" / f"{OTHER}_004.txt").write_text("0 0.5 0.5 0.5 0.5")
+    (tmp_path / "yolo" / "data.yaml").write_bytes(text)
+    with pytest.raises(DatasetError):
+        label(dataset, "yolo", tmp_path / "yolo", replace=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        (b"0 0.5 0.5 0.5", "neither a box"),
+        (b"0 nan 0.5 0.5 0.5", "not finite"),
+        (b"0 1e40 0.5 0.5 0.5", "not finite"),
+        (b"0 0.5 0.5 -0.5 0.5", "neither a box"),
+        (b"1 0.5 0.5 0.5 0.5", "no name"),
+        (b"0.5 0.5 0.5 0.5 0.5", "no name"),
+        (b"nan 0.5 0.5 0.5 0.5", "no name"),
+        (b"1e300 0.5 0.5 0.5 0.5", "no name"),
+        (b"car 0.5 0.5 0.5 0.5", "no numbers"),
+        (b"0 0.1 0.1 0.2 0.1 0.2 0.2 0.3", "neither a box"),
+        (b"0 0.5 0.5 \xff", "no text"),
+    ],
+)
+def test_lines_that_are_none_are_counted(tmp_path, dataset, text, lost):
+    folder = tmp_path / "yolo" / "labels" / "all"
+    folder.mkdir(parents=True)
+    (tmp_path / "yolo" / "data.yaml").write_text("names: [car]")
+    (folder / f"{OTHER}_004.txt").write_bytes(text)
+    (folder / f"{OTHER}_003.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    done = label(dataset, "yolo", tmp_path / "yolo", replace=True)
+    ((reason, number),) = done.lost.items()
+    assert (lost in reason, number, done.annotations) == (True, 1, 1)
+
+
+def test_links_pipes_and_missing_files_are_refused_by_name(tmp_path, dataset):
+    good = coco(tmp_path / "good.json", [GOOD], [box(1)])
+    (tmp_path / "link.json").symlink_to(good)
+    os.mkfifo(tmp_path / "pipe.json")
+    yolo = tmp_path / "yolo"
+    (yolo / "labels").mkdir(parents=True)
+    (yolo / "data.yaml").write_text("names: [car]")
+    os.mkfifo(yolo / "labels" / f"{OTHER}_004.txt")
+    for form, path in (
+        ("coco", "link.json"),
+        ("coco", "pipe.json"),
+        ("coco", "none.json"),
+        ("yolo", "yolo"),
+        ("coco", "yolo"),
+    ):
+        with pytest.raises(DatasetError, match=path.partition(".")[0]):
+            label(dataset, form, tmp_path / path, replace=True)
+    (yolo / "labels" / f"{OTHER}_004.txt").unlink()
+    with pytest.raises(DatasetError, match=r"holds no files labels/\*\.txt"):
+        label(dataset, "yolo", yolo, replace=True)
+    with pytest.raises(UsageError, match=r"unknown form of labels 'voc'; known: coco, yolo"):
+        label(dataset, "voc", good)
+
+
+def test_the_command(tmp_path, dataset, command):
+    def run(*arguments):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert "Traceback" not in done.stdout + done.stderr
+        return done
+
+    path = os.fspath(dataset.paths.container)
+    done = run("export", path, "--to", "coco", "-o", "coco", "--pictures", "none")
+    assert done.returncode == 0, done.stderr
+    done = run("label", path, "coco", "--from", "coco")
+    assert (done.returncode, "--replace" in done.stderr) == (2, True)
+    done = run("label", path, "coco", "--from", "coco", "--replace")
+    assert (done.returncode, "12 annotations brought in" in done.stdout) == (0, True), done.stderr
+    done = run("label", path, "coco/instances.json", "--from", "coco", "--join", "--json")
+    assert json.loads(done.stdout)["kept"] == 12
+    done = run("label", path, "coco", "--from", "voc", "--replace")
+    assert (done.returncode, "known: coco, yolo" in done.stderr) == (2, True)
+    done = run("import", "coco", "--from", "coco", "-o", "again")
+    assert (done.returncode, "edgefirst-ros label" in done.stderr) == (2, True)
+    done = run("export", path, "--to", "yolo", "-o", "yolo", "--by-group")
+    assert (done.returncode, "it is one of coco" in done.stderr) == (2, True)
