@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import pytest
 import typer
 import typer.main
 from PIL import Image
+from shared_data import REAL
 
 import edgefirst_ros
 from edgefirst_ros.cli.app import app
@@ -38,8 +40,10 @@ TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 EVERYTHING = "\n".join(TEXTS.values())
 SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 LANGUAGES = {"bash", "python", "yaml", "text"}
-NOT_RUN = 5
-"""Blocks that make environments of their own or need ROS."""
+NOT_RUN = 7
+"""Blocks that make environments of their own, or need ROS or large libraries."""
+PROGRAM = re.compile(r"# (\w+\.py)\n")
+"""First line of a block that is a program of its own."""
 
 
 class Block(NamedTuple):
@@ -104,8 +108,8 @@ def desk(recordings, command, tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.parametrize("document", TEXTS)
-def test_examples_run(document, desk):
+def run_examples(document, desk):
+    """Run all blocks of a document in order, programs as processes of their own."""
     names = {}
     for block in blocks(document):
         place = f"{document}, line {block.line}"
@@ -116,6 +120,12 @@ def test_examples_run(document, desk):
                 ["bash", "-euo", "pipefail", "-c", block.text], capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{place}: {done.stdout}{done.stderr}"
+        elif block.language == "python" and (named := PROGRAM.match(block.text)):
+            (desk / named[1]).write_text(block.text)
+            missing = [name for name in ("torch",) if f"import {name}" in block.text and find_spec(name) is None]
+            if not missing:
+                done = subprocess.run([sys.executable, named[1]], capture_output=True, text=True, check=False)
+                assert done.returncode == 0, f"{place}: {done.stdout}{done.stderr}"
         elif block.language == "python":
             exec(compile(block.text, place, "exec"), names)
         elif block.language == "yaml":
@@ -125,8 +135,42 @@ def test_examples_run(document, desk):
             assert load(path) != Settings(), f"{place}: changes nothing"
 
 
+@pytest.mark.parametrize("document", TEXTS)
+def test_examples_run(document, desk):
+    run_examples(document, desk)
+
+
+def test_the_way_from_the_first_line_to_a_loader(desk):
+    """A terminal: the first steps of the README, then the loop of the page on training, on what they made."""
+    for block in blocks("README.md"):
+        if block.line > TEXTS["README.md"].partition("## 3.")[0].count("\n"):
+            break
+        if block.run:
+            subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], check=True, capture_output=True)
+    (loop,) = (block.text for block in blocks("training.md") if block.text.startswith("# loop.py"))
+    (desk / "loop.py").write_text(loop)
+    done = subprocess.run([sys.executable, "loop.py"], capture_output=True, text=True, check=True)
+    boxes, pictures = map(int, re.fullmatch(r"(\d+) boxes of (\d+) pictures\n", done.stdout).groups())
+    assert boxes
+    assert pictures == len(edgefirst_ros.Dataset("out/week.zip").samples("camera", group="train"))
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_the_python_of_the_readme_runs_on_real_recordings(path, desk):
+    edgefirst_ros.convert(path, "out", name="drive", rate=0.5)
+    for block in blocks("README.md"):
+        if block.language == "python":
+            exec(compile(block.text, "README.md", "exec"), {})
+
+
+def test_all_pages_are_in_the_index():
+    linked = set(re.findall(r"\]\((\w+\.md)\)", TEXTS["index.md"]))
+    assert linked == {path.name for path in DOCUMENTS} - {"README.md", "index.md"}
+
+
 def test_examples_leave_what_they_say(desk):
-    convert = next(block.text for block in blocks("README.md") if block.text.startswith("edgefirst-ros convert"))
+    lines = [line for block in blocks("README.md") for line in block.text.splitlines()]
+    convert = next(line for line in lines if line.startswith("edgefirst-ros convert"))
     subprocess.run(["bash", "-euc", convert], check=True, capture_output=True)
     assert {os.fspath(path.relative_to(desk)) for path in desk.glob("out/*")} == set(
         code(" ".join(row[0] for row in rows("README.md", "| file | content")))
@@ -167,7 +211,7 @@ def test_the_picture_is_what_its_script_makes(tmp_path, monkeypatch):
 
 
 def test_the_readme_is_short():
-    assert len(TEXTS["README.md"].splitlines()) <= 200
+    assert len(TEXTS["README.md"].splitlines()) < 120
 
 
 # ---- command line ------------------------------------------------------------------------------
