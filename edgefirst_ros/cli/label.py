@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say
 
@@ -18,6 +19,7 @@ SHOWN = 5
 
 
 def label(
+    context: typer.Context,
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
@@ -29,6 +31,7 @@ def label(
         bool, typer.Option("--replace", help="In place of the annotations of samples that the labels name.")
     ] = False,
     join: Annotated[bool, typer.Option("--join", help="Beside the annotations that there are.")] = False,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Bring labels made elsewhere into the annotations of a dataset.
@@ -37,10 +40,12 @@ def label(
 
     Exit codes: 0 all there, 1 nothing changed, 2 wrong usage, 3 done, but labels were lost.
     """
+    from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.export.labels.labelling import label as run
 
+    limits = limits_of(context, assignments)
     with explained(dataset), progress(quiet=as_json) as tell:
-        done = run(dataset, form, labels, replace=replace, join=join, progress=tell)
+        done = run(Dataset(dataset, limits=limits), form, labels, replace=replace, join=join, progress=tell)
     if as_json:
         facts = {"arrow": str(done.arrow), "exit_code": done.exit_code, "pictures": done.pictures}
         facts |= {"annotations": done.annotations, "replaced": done.replaced, "kept": done.kept}
