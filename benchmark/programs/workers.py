@@ -10,6 +10,7 @@ both read all samples in the same shuffled order. Prints JSON: samples a second 
 from __future__ import annotations
 
 import json
+import random
 import resource
 import sys
 import tempfile
@@ -27,8 +28,15 @@ from edgefirst_ros import Dataset
 CHUNK = 4
 
 
-def ours(kind, sample):
+def begin(samples):
+    """Open the dataset, once in each process."""
+    global own  # noqa: PLW0603  what a worker keeps
+    own = samples
+
+
+def ours(kind, index):
     """Of one sample: sum of the values, memory so far."""
+    sample = own[index]
     values = sample.image() if kind == "camera" else sample.cube().raw()
     return int(values[0, 0].astype(np.int64).sum()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -49,12 +57,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=container.parent) as temporary:
         with zipfile.ZipFile(container) as archive:
             files = {sample.key: Path(archive.extract(sample.member(kind), temporary)) for sample in samples}
-        with get_context("spawn").Pool(2) as pool:
+        with get_context("spawn").Pool(2, begin, [samples]) as pool:
             for turn in range(rounds + 1):
-                order = samples.shuffle(turn)
+                order = random.Random(turn).sample(range(len(samples)), len(samples))
                 for name, read, items in (
                     ("ours", partial(ours, kind), order),
-                    ("loose", partial(loose, kind), [files[sample.key] for sample in order]),
+                    ("loose", partial(loose, kind), [files[samples[index].key] for index in order]),
                 ):
                     began = time.perf_counter()
                     found = list(pool.imap_unordered(read, items, chunksize=CHUNK))
