@@ -62,8 +62,9 @@ class S3:
 
 
 class Line:
-    """Listens, and passes on what comes in either direction; `faults` are taken by connections, one each, in order.
+    """Listens, passes on what comes in either direction, and counts connections and requests.
 
+    `faults` are taken by connections, one each, in order.
     A fault is ("reset", bytes): broken off behind so many bytes of the answer; ("stall", bytes): nothing more comes;
     ("answer", data): this instead of the server's answer. `always` is the fault of those that find none.
     """
@@ -72,7 +73,7 @@ class Line:
         self._to = port
         self.faults = []
         self.always = None
-        self.connections = 0
+        self.connections = self.requests = 0
 
     def __enter__(self):
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -126,6 +127,7 @@ class Line:
                 if not data:
                     sink.shutdown(socket.SHUT_WR)
                     return
+                self.requests += data.count(b" HTTP/1.1\r\n") if kind is None else 0
                 sink.sendall(data)
                 passed += len(data)
             except OSError:

@@ -49,6 +49,8 @@ OUTER = {
     "rerun": ("report/",),
     "ncore": ("export/ncore/",),
     "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
+    "dask": ("fleet/dask_engine.py",),
+    "distributed": ("fleet/dask_engine.py",),
     "obstore": ("dataset/objects/bucket.py",),
     "upath": ("export/ncore/",),
     "zarr": ("export/ncore/stores.py",),

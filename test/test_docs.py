@@ -216,7 +216,12 @@ def test_the_readme_is_short():
 
 # ---- command line ------------------------------------------------------------------------------
 def commands():
-    return typer.main.get_command(app).commands
+    """The verbs by name; those of a group of verbs as `fleet convert`."""
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        verbs = getattr(command, "commands", {})
+        found |= {f"{name} {verb}": one for verb, one in verbs.items()} or {name: command}
+    return found
 
 
 def options(command):
@@ -229,7 +234,8 @@ def options(command):
 
 @pytest.mark.parametrize("name", commands())
 def test_commands_and_options_are_documented(name):
-    assert f"edgefirst-ros {name}" in TEXTS["README.md"]
+    assert f"edgefirst-ros {name.partition(' ')[0]}" in TEXTS["README.md"]
+    assert f"edgefirst-ros {name}" in EVERYTHING
     assert commands()[name].params
     for option in options(commands()[name]):
         assert re.search(rf"{option}(?![\w-])", EVERYTHING), f"{name} {option}"
@@ -238,6 +244,7 @@ def test_commands_and_options_are_documented(name):
 def test_no_option_is_invented():
     known = set().union(*map(options, commands().values()))
     foreign = {"--from-paths", "--ignore-src", "--packages-select", "--help", "--ros-args", "--params-file"}
+    foreign |= {"--nthreads", "--nworkers", "--resources"}  # of Dask
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | {"--no-deps"}
 
 
@@ -273,7 +280,7 @@ def test_all_settings_of_a_node_are_listed(model, name):
 
 def test_the_options_of_settings_are_those_of_convert():
     listed = {name for row in rows("configuration.md", "| setting | option") for name in code(row[1])}
-    others = {"--name", "--config", "--set", "--overwrite", "--report", "--resume", "--json"}
+    others = {"--name", "--config", "--set", "--overwrite", "--report", "--resume", "--json", "--upload"}
     assert listed == options(commands()["convert"]) - others
 
 

@@ -27,6 +27,7 @@ from edgefirst_ros.cli import (
     validate,
     view,
 )
+from edgefirst_ros.cli.fleet.app import app as fleet
 from edgefirst_ros.cli.options import GroupCommand, ReadingCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.cli.text import say
@@ -52,6 +53,7 @@ app.command("view", cls=ReadingCommand)(view.view)
 app.command("export", cls=ReadingCommand)(export.export)
 app.command("import")(restore.restore)
 app.command("label", cls=ReadingCommand)(label.label)
+app.add_typer(fleet)
 app.command("demo")(demo.demo)
 app.command("capture", context_settings=NODE)(capture.capture)
 app.command("replay", context_settings=NODE)(replay.replay)

@@ -15,9 +15,11 @@ from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, one_line, say, table
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError
 
 if TYPE_CHECKING:
+    from edgefirst_ros.cli.progress import Report
+    from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.pipeline.conversion import Outcome
     from edgefirst_ros.sync.skews import Skews
 
@@ -45,6 +47,10 @@ def convert(
     with_report: Annotated[
         bool, typer.Option("--report", help="Write a page about the dataset beside it, as edgefirst-ros report does.")
     ] = False,
+    upload: Annotated[
+        str | None,
+        typer.Option(metavar="s3://...", help="Folder or s3://BUCKET/PREFIX that the dataset is then copied to."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Convert MCAP recordings to an EdgeFirst dataset.
@@ -65,11 +71,14 @@ def convert(
         need(*EXTRA)
     notes: list[str] = []
     settings = load(config, texts=texts_of(context, assignments or ()), note=notes.append)
+    target = None if upload is None else _target(upload, settings.layout)
     try:
         with progress(quiet=as_json) as report:
             outcome = run(
                 recordings, out, name=name, settings=settings, overwrite=overwrite, resume=resume, progress=report
             )
+            if target is not None:
+                _upload(outcome, target, overwrite, report)
     except KeyboardInterrupt:
         print(
             "interrupted: the same command goes on from here, edgefirst-ros recover completes what is there so far",
@@ -94,6 +103,28 @@ def _report(outcome: Outcome, *, overwrite: bool) -> str:
         return f"report: {report([outcome.paths.container], overwrite=overwrite).pages[0]}"
     except EdgeFirstError as error:
         return f"no report: {error}"
+
+
+def _target(upload: str, layout: str) -> Location:
+    """Where the dataset is to be copied to. Raises UsageError before anything is converted."""
+    from edgefirst_ros.dataset.objects.location import Location
+
+    if layout != "zip":
+        raise UsageError("--upload: only datasets that are one ZIP are uploaded; leave --layout away")
+    return Location.of(upload)
+
+
+def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report) -> None:
+    """Copy the dataset, with checksums compared. Raises ObjectStoreError that says how to go on."""
+    from edgefirst_ros.dataset.objects.transfer import upload_dataset
+
+    try:
+        done = upload_dataset(outcome.paths, target, overwrite=overwrite, progress=report)
+    except ObjectStoreError as error:
+        raise ObjectStoreError(
+            f"{error}\nthe dataset is whole in {outcome.paths.container}; the same command with --resume uploads it"
+        ) from None
+    outcome.notes.append(f"uploaded to {target / done[-1].key.rpartition('/')[2]}")
 
 
 def _skew(skews: Skews) -> dict[str, float]:

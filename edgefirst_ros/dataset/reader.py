@@ -18,14 +18,13 @@ from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key, member_of
-from edgefirst_ros.dataset.names import find
+from edgefirst_ros.dataset.objects.location import is_remote
+from edgefirst_ros.dataset.opening import open_files
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns, without_broken_rings
 from edgefirst_ros.dataset.repeats import repeats_of
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.selection import Samples, select
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
-from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError
 
@@ -38,6 +37,9 @@ class Dataset(Sequence[Sample]):
 
     `dataset[3]`, `dataset[10:20]`, `for sample in dataset`, and as it is a map-style dataset of PyTorch.
 
+    One that is a ZIP is also read in a bucket, in place: `Dataset("s3://BUCKET/NAME.zip")`, credentials and endpoint by
+    the environment (AWS_..., GOOGLE_..., AZURE_...). Three or four requests open it, one reads a member.
+
     Datasets of other tools open too: without frames or annotations, with other padding of the frame numbers, with
     NAME.parquet or NAME.json, with other types of columns.  Threads may share a Dataset, and it can be pickled.
     Raises DatasetError naming file and member wherever something cannot be read, is a link or no regular file, overlaps
@@ -45,15 +47,9 @@ class Dataset(Sequence[Sample]):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.paths, self.limits = find(path), limits
-        if not os.path.lexists(self.paths.members):
-            raise DatasetError(f"{self.paths.members}: not there; the tables alone are no dataset")
-        self.container: Container = open_container(self.paths.members, limits)
-        if isinstance(self.container, Archive):
-            self.container.refuse_overlaps()
-        self._annotation_file = self._open_annotations()
-        there = os.path.lexists(self.paths.frames)
-        self._frames_file = TableFile(self.paths.frames, limits) if there else None
+        opened = open_files(path, limits)
+        self.paths, self.limits, self.container = opened.paths, limits, opened.container
+        self._annotation_file, self._frames_file = opened.annotations, opened.frames
         self._members: dict[Key, dict[str, str]] = {}
         for name in self.container.names:
             member = member_of(name)
@@ -129,10 +125,13 @@ class Dataset(Sequence[Sample]):
         """
         from edgefirst_ros.dataset.annotate import write_annotations
 
+        if is_remote(self.paths.container):
+            raise DatasetError(f"{self.paths.arrow}: is read in place; fetch the dataset to write to it")
         write_annotations(self, annotations, categories)
         for name in ("annotations", "annotation_rows", "metadata"):
             self.__dict__.pop(name, None)
-        self._annotation_file = self._open_annotations()
+        found = annotation_path(self.paths.arrow)
+        self._annotation_file = open_annotations(found, self.limits) if found else None
 
     @cached_property
     def frames(self) -> pl.DataFrame | None:
@@ -217,10 +216,6 @@ class Dataset(Sequence[Sample]):
     def repeats(self) -> dict[Key, frozenset[str]]:
         """Inputs by sample whose message the sample before has too; only samples that have such."""
         return repeats_of(self.frames, self._order, self.frame_rows)
-
-    def _open_annotations(self) -> TableFile | None:
-        found = annotation_path(self.paths.arrow)
-        return open_annotations(found, self.limits) if found else None
 
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))

@@ -73,7 +73,7 @@ def work(plain: dict[str, Any]) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
         text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
         return _record(plain["source"], "storage" if isinstance(error, StorageError) else "failed", text, began)
-    return _record(job.source, state.verdict, state.error, began) | {
+    return _record(job.source, state.verdict, state.error or state.loss, began) | {
         "bytes": state.total_bytes,
         "samples": state.samples,
     }

@@ -65,7 +65,6 @@ def test_a_bucket_is_listed_as_a_folder_is(s3):
         ("{0}/other", "here; there are notes.txt"),
         ("{0}/drives/*.bag", r"no recording"),
         ("{0}/binary", "neither a recording nor a list"),
-        ("s3:/drives", "no such file"),
     ],
 )
 def test_what_has_no_recording_is_said_with_what_there_is(tmp_path, given, said):

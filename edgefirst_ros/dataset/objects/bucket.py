@@ -123,8 +123,6 @@ class BucketStore:
                 if at < found.size:
                     patience.wait(EOFError("connection closed"), self._name(found.key))
             except self._errors as error:
-                if type(error).__name__ == "PreconditionError":
-                    raise ObjectStoreError(f"{self._name(found.key)}: was replaced while it was read") from None
                 patience.wait(error, self._name(found.key))
 
     def write(self, key: str, data: bytes) -> StoredObject:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from edgefirst_ros.errors import UsageError, printable
 
 LOCAL = "file://"
 SCHEMES = ("s3", "gs", "az", "file")
+_SQUEEZED = re.compile(r"^(s3|gs|az):/{1,2}")
+"""The URI of a bucket, also as `Path` writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Location:
     @classmethod
     def of(cls, text: str | os.PathLike[str]) -> Location:
         """Return what a user names. Raises UsageError for another scheme, credentials in it, or a key that is none."""
-        given = os.fspath(text)
+        given = _SQUEEZED.sub(r"\1://", os.fspath(text))
         scheme, separator, rest = given.partition("://")
         if not separator:
             return cls(LOCAL, os.path.abspath(os.path.expanduser(given)).strip("/"))
@@ -73,5 +76,4 @@ class Location:
 
 def is_remote(text: str | os.PathLike[str]) -> bool:
     """Whether a user names an object or a bucket, and no path of this machine."""
-    scheme, separator, _ = os.fspath(text).partition("://")
-    return bool(separator) and scheme in SCHEMES and scheme != "file"
+    return _SQUEEZED.match(os.fspath(text)) is not None

@@ -100,6 +100,8 @@ def describe(error: Exception) -> str:
             "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
             "or AWS_SKIP_SIGNATURE=true for a public bucket"
         )
+    elif type(error).__name__ == "PreconditionError":
+        found = "was replaced meanwhile"
     elif status is not None:
         parts = [part[1] for part in (_CODE.search(said), _MESSAGE.search(said)) if part is not None]
         found = ": ".join([status[1].strip(), *parts])

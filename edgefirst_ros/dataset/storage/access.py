@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import IO, BinaryIO, Protocol
 
 from isal import isal_zlib
 
@@ -58,19 +58,26 @@ class Archive:
     def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path, self._limits = path, limits
         self._fd = open_file(path)
+        self.file_size = os.fstat(self._fd).st_size
+        with os.fdopen(os.dup(self._fd), "rb") as handle:
+            self._index_members(handle)
+
+    def _index_members(self, handle: IO[bytes] | BinaryIO) -> None:
+        """Read the directory."""
         try:
-            with os.fdopen(os.dup(self._fd), "rb") as handle, zipfile.ZipFile(handle) as archive:
+            with zipfile.ZipFile(handle) as archive:
                 everything = archive.infolist()
                 self.directory_start = archive.start_dir
         except _ZIP_ERRORS as error:
-            raise DatasetError(f"{path}: no readable ZIP archive: {error}") from error
+            raise DatasetError(f"{self.path}: no readable ZIP archive: {error}") from error
         # Not ZipInfo.is_dir: that looks at the last character of a name that may have none.
         self.entries = [entry for entry in everything if not entry.filename.endswith("/")]
         self.folders = [entry for entry in everything if entry.filename.endswith("/")]
-        self.file_size = os.fstat(self._fd).st_size
         self.names = [entry.filename for entry in self.entries]
         self._index = dict(zip(self.names, self.entries, strict=True))
-        Budget.of_file(path, self.file_size, limits).take(unpacked=sum(self._takes(entry) for entry in everything))
+        Budget.of_file(self.path, self.file_size, self._limits).take(
+            unpacked=sum(self._takes(entry) for entry in everything)
+        )
 
     def __reduce__(self) -> tuple[type[Archive], tuple[Path, Limits]]:
         return Archive, (self.path, self._limits)

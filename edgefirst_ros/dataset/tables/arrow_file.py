@@ -35,12 +35,13 @@ class TableFile:
     `limits` let it.
     """
 
-    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS, *, fd: int | None = None) -> None:
+        """`fd`: a descriptor of its bytes, which is closed here; `path` is then what messages call it."""
         self.path = path
         self._checked = False
         self._limits = limits
         self._at_once = ROWS
-        fd = open_file(path)
+        fd = open_file(path) if fd is None else fd
         try:
             start = os.pread(fd, len(ARROW_MAGIC), 0)
             self._size = os.fstat(fd).st_size

@@ -33,7 +33,13 @@ def test_only_buckets_are_remote():
     assert is_remote("s3://b/x")
     assert is_remote("gs://b")
     assert not is_remote("file:///b")
-    assert not is_remote(Path("s3:/b"))
+    assert not is_remote("s3")
+    assert not is_remote("./s3:/b")
+
+
+def test_a_path_made_of_a_uri_is_still_that_uri():
+    assert Location.of(Path("s3://b/x/y.zip")) == Location.of("s3://b/x/y.zip")
+    assert is_remote(Path("s3://b"))
 
 
 @pytest.mark.parametrize(

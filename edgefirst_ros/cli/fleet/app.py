@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of `edgefirst-ros fleet`."""
+
+from __future__ import annotations
+
+import typer
+
+from edgefirst_ros.cli.fleet import convert, export, merge, status, validate
+from edgefirst_ros.cli.options import GroupCommand, SettingsCommand
+
+app = typer.Typer(
+    name="fleet",
+    help="Many recordings: from and to folders or object storage, on this machine or a cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("convert", cls=SettingsCommand)(convert.convert)
+app.command("status")(status.status)
+app.command("validate")(validate.validate)
+app.command("merge", cls=GroupCommand)(merge.merge)
+app.command("export")(export.export)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Progress of a fleet on standard error: one line that lives on a terminal, a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from edgefirst_ros.cli.progress import EVERY, LINE_EVERY
+
+if TYPE_CHECKING:
+    from edgefirst_ros.fleet.converting import Tally
+
+
+@contextmanager
+def live(*, quiet: bool) -> Iterator[Callable[[Tally], None]]:
+    """Give a function to be called with how far a run is, as often as one likes."""
+    terminal = sys.stderr.isatty() and not quiet
+    last = time.monotonic()
+    shown = 0
+
+    def report(tally: Tally) -> None:
+        nonlocal last, shown
+        now = time.monotonic()
+        if quiet or now - last < (EVERY if terminal else LINE_EVERY):
+            return
+        last = now
+        line = describe(tally)
+        with suppress(OSError):  # nobody may read it any more; the work goes on
+            if terminal:
+                print(f"\r{line.ljust(shown)}", end="", file=sys.stderr, flush=True)
+                shown = len(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
+
+    try:
+        yield report
+    finally:
+        if shown:
+            with suppress(OSError):
+                print(f"\r{' ' * shown}\r", end="", file=sys.stderr, flush=True)
+
+
+def describe(tally: Tally) -> str:
+    """Return how far a run is, in a line: done, running, failed, rate, bytes, time left."""
+    done = tally.before + tally.now
+    parts = [f"{done} of {tally.total} done", f"{tally.running} running", f"{tally.failed} failed"]
+    if not tally.workers:
+        parts.append("no worker is there yet")
+    if tally.now and tally.seconds:
+        rate = tally.now / tally.seconds
+        parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
+        parts.append(f"{tally.bytes / 1e9:.2f} GB")
+        parts.append(f"{_duration((tally.total - done) / rate)} left")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a dataset opened: on a disk, or in a bucket in place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, cast
+
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.dataset.names import DatasetPaths, find
+from edgefirst_ros.dataset.objects.location import Location, is_remote
+from edgefirst_ros.dataset.objects.store import Store, open_store
+from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
+from edgefirst_ros.dataset.storage.remote_archive import RemoteArchive
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.errors import DatasetError, StorageError
+
+AT_ONCE = 8 << 20
+"""Bytes of a table that one request asks for."""
+SUFFIXES = (".zip", ".frames.arrow", ".arrow")
+
+
+class DatasetFiles(NamedTuple):
+    """Container and tables, open."""
+
+    paths: DatasetPaths
+    container: Container
+    annotations: TableFile | None
+    frames: TableFile | None
+
+
+class ObjectPath(PurePosixPath):
+    """A path in a bucket, which is written as its URI."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+
+def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> DatasetFiles:
+    """Open the dataset that a user names, by a path or as s3://BUCKET/NAME.zip. Raises DatasetError."""
+    if is_remote(path):
+        return _open_objects(Location.of(path), limits)
+    paths = find(path)
+    if not os.path.lexists(paths.members):
+        raise DatasetError(f"{paths.members}: not there; the tables alone are no dataset")
+    container = open_container(paths.members, limits)
+    if isinstance(container, Archive):
+        container.refuse_overlaps()
+    found = annotation_path(paths.arrow)
+    annotations = open_annotations(found, limits) if found else None
+    frames = TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
+    return DatasetFiles(paths, container, annotations, frames)
+
+
+def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
+    """Three requests; one more where the directory of the ZIP is large."""
+    name = place.name
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    if not name:
+        raise DatasetError(f"{place}: names no dataset; expected s3://BUCKET/PREFIX/NAME.zip")
+    paths = DatasetPaths(cast("Path", ObjectPath(str(place.parent))), name)
+    store = open_store(place)
+    container = RemoteArchive(paths.container, place.parent / f"{name}.zip", limits)
+    container.refuse_overlaps()
+    tables = [_table(store, place.parent / path.name, path, limits) for path in (paths.arrow, paths.frames)]
+    return DatasetFiles(paths, container, *tables)
+
+
+def _table(store: Store, place: Location, path: Path, limits: Limits) -> TableFile | None:
+    """A table, held in memory; None where there is none."""
+    if (answer := store.tail(place.key, AT_ONCE)) is None:
+        return None
+    found, data = answer
+    try:
+        fd = os.memfd_create(place.name)
+        try:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                for block in [data] if len(data) == found.size else store.stream(found):
+                    file.write(block)
+        except BaseException:
+            os.close(fd)
+            raise
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be held in memory: {error.strerror}") from error
+    return TableFile(path, limits, fd=fd)

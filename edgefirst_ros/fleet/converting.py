@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All recordings given, from their sources to datasets, states and a catalogue."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
+from edgefirst_ros.fleet.catalogue import current, write_catalogue
+from edgefirst_ros.fleet.engine import Driver, Engine, Result, Task
+from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
+from edgefirst_ros.fleet.plan import Plan, make_plan
+from edgefirst_ros.fleet.sources import Source, find_sources
+from edgefirst_ros.fleet.state import USABLE
+from edgefirst_ros.fleet.work import Job, work, write_state
+
+BASE_MEMORY, MEMORY_SHARE = 512 << 20, 0.05
+"""Bytes that a conversion takes, and the part of the recording's size that it takes besides."""
+LISTED = 20
+"""Failures that are kept to be told; the catalogue has all."""
+
+
+@dataclass
+class Tally:
+    """How far a run is, and what became of everything given."""
+
+    total: int
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Of all recordings given, done now or before."""
+    before: int = 0
+    """Done before."""
+    now: int = 0
+    running: int = 0
+    workers: int = 0
+    bytes: int = 0
+    """Of the recordings that are through now."""
+    seconds: float = 0.0
+    """Since the first was begun."""
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+    """Source, verdict and reason of the first that are not all there."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all are ok, 1 where none is usable, else 3."""
+        usable = sum(self.verdicts[verdict] for verdict in USABLE)
+        return 0 if self.verdicts["ok"] == self.total else 3 if usable else 1
+
+    @property
+    def failed(self) -> int:
+        """Recordings without a dataset."""
+        return sum(number for verdict, number in self.verdicts.items() if verdict not in USABLE)
+
+
+class Conversion:
+    """What one command was asked to do. Owned by one thread."""
+
+    def __init__(
+        self,
+        given: Sequence[str],
+        to: str,
+        settings: Settings,
+        *,
+        scratch: str | None = None,
+        retry_failed: bool = False,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """Look at sources and states; nothing is written. Raises UsageError, ObjectStoreError."""
+        self.layout = Layout(Location.of(to))
+        self.settings = fleet_settings(settings)
+        self.hash = settings_hash(self.settings)
+        self._scratch, self._note = scratch, note
+        self.sources = find_sources(given, note)
+        self._states = current(self.layout, note)
+        self.plan: Plan = make_plan(self.sources, self._states, self.layout, self.hash, retry_failed=retry_failed)
+        if (rule := GroupRule.of(self.settings)) is not None:
+            rule.check({*self.plan.names.values(), *self._states["name"]})
+        self.tally = Tally(len(self.sources), Counter(self.plan.done.values()), len(self.plan.done))
+        self._list_known()
+
+    def run(self, engine: Engine, report: Callable[[Tally], None]) -> Tally:
+        """Do what is to be done; `report` is called every second or more often.
+
+        The catalogue is written first and last.
+        Raises ObjectStoreError where DST takes nothing, EdgeFirstError where the engine is gone; what is done is kept.
+        """
+        write_catalogue(self.layout, self._states)
+        began = time.monotonic()
+
+        def tick() -> None:
+            self.tally.running, self.tally.workers = driver.running, engine.threads
+            self.tally.seconds = time.monotonic() - began
+            report(self.tally)
+
+        driver = Driver(engine, tick=tick)
+        try:
+            for result in driver.run(self._tasks()):
+                self._settle(result)
+        finally:
+            missing = self.tally.total - sum(self.tally.verdicts.values())
+            if missing:
+                self.tally.verdicts["not done"] = missing
+        write_catalogue(self.layout, current(self.layout, self._note))
+        return self.tally
+
+    def _tasks(self) -> Iterator[Task]:
+        plain = self.settings.model_dump(mode="json")
+        for source in self.plan.todo:
+            job = Job(
+                source.uri,
+                source.size,
+                source.etag,
+                self.plan.names[source.uri],
+                str(self.layout.root),
+                plain,
+                self.hash,
+                scratch=self._scratch,
+            )
+            yield Task(work, asdict(job), memory_of(source))
+
+    def _settle(self, result: Result) -> None:
+        record, arguments = result.record, result.task.arguments
+        verdict: Any = record["verdict"]
+        if verdict == "refused":
+            raise EdgeFirstError(
+                f"a worker has edgefirst_ros {record['software']}, this is {arguments['software']}: "
+                "install the same version on all"
+            )
+        if verdict in ("crashed", "storage"):  # nobody else could write it
+            self._try_to_write(Job(**arguments), verdict, record["error"])
+        self.tally.now += 1
+        self.tally.bytes += arguments["size"]
+        self._count(arguments["source"], verdict, record["error"])
+
+    def _try_to_write(self, job: Job, verdict: Any, error: str | None) -> None:
+        try:
+            write_state(self.layout, job.state(verdict, error=error))
+        except ObjectStoreError as refused:
+            self._note(f"{job.source}: its state could not be written: {refused}")
+
+    def _count(self, source: str, verdict: str, error: str | None) -> None:
+        self.tally.verdicts[verdict] += 1
+        self._list(source, verdict, error or "")
+
+    def _list(self, source: str, verdict: str, why: str) -> None:
+        if verdict != "ok" and len(self.tally.failures) < LISTED:
+            self.tally.failures.append((source, verdict, why))
+
+    def _list_known(self) -> None:
+        """List what is known from before to be not all there."""
+        uris = [uri for uri, verdict in self.plan.done.items() if verdict != "ok"][:LISTED]
+        rows = self._states.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
+        for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").iter_rows():
+            self._list(source, verdict, loss or error or "")
+
+
+def memory_of(source: Source) -> int:
+    """Return the bytes of memory that the conversion of a recording may take."""
+    return BASE_MEMORY + int(MEMORY_SHARE * source.size)

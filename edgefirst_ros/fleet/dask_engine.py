@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dask as the engine: a cluster of this machine's own, or one that the user started."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import queue
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.fleet.engine import Task
+from edgefirst_ros.sensors.processors import processors
+
+MEMORY = "MEM"
+"""Name of the resource of workers, in bytes."""
+LEAST_MEMORY = 768 << 20
+"""Bytes a worker of a local cluster has at least, unless there are none for one."""
+CONNECT = 20
+"""Longest time to reach a scheduler, s."""
+RESULT = 30
+"""Longest time to get a record from its worker, s."""
+DEATHS = 3
+"""Workers of a local cluster that may die of a task before it is given up."""
+COUNT_EVERY = 5.0
+"""Time after which workers are counted again, s."""
+_AGAIN = object()
+
+
+class DaskEngine:
+    """Tasks as futures of a client. Owned by the thread that runs it; futures report through a queue."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks: dict[str, tuple[Task, Any]] = {}
+        self._run = uuid.uuid4().hex[:8]
+        self._numbers = itertools.count()
+        self._counted = float("-inf"), (0, 0)
+        self._memory = self._least_memory()
+
+    @property
+    def threads(self) -> int:
+        """Threads of all workers, as they were a few seconds ago."""
+        return self._count()[0]
+
+    @property
+    def workers(self) -> int:
+        """All workers, likewise."""
+        return self._count()[1]
+
+    def _count(self) -> tuple[int, int]:
+        now = time.monotonic()
+        if now >= self._counted[0] + COUNT_EVERY:
+            try:
+                workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+            except OSError as error:
+                raise _gone(error) from None
+            self._counted = now, (sum(worker["nthreads"] for worker in workers), len(workers))
+        return self._counted[1]
+
+    @property
+    def dashboard(self) -> str:
+        """Address of the dashboard."""
+        return str(self._client.dashboard_link)
+
+    def submit(self, task: Task) -> None:
+        """Begin a task; it asks for memory where workers have some to give."""
+        wanted = {MEMORY: min(task.memory, self._memory)} if self._memory and task.memory else None
+        key = f"fleet-{self._run}-{next(self._numbers)}"
+        future = self._client.submit(task.function, task.arguments, key=key, pure=False, resources=wanted)
+        self._tasks[key] = task, future
+        future.add_done_callback(self._ended.put)
+
+    def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
+        """Return the tasks that ended meanwhile."""
+        found = []
+        try:
+            future = self._ended.get(timeout=timeout)
+            while True:
+                outcome = self._outcome(future)
+                if outcome is not _AGAIN:
+                    task, _ = self._tasks.pop(future.key)
+                    future.release()
+                    found.append((task, outcome))
+                future = self._ended.get_nowait()
+        except queue.Empty:
+            return found
+
+    def close(self) -> None:
+        """Let go of everything: no task stays on the cluster."""
+        with suppress(Exception):  # it may be gone
+            self._client.cancel([future for _, future in self._tasks.values()], asynchronous=False)
+        self._tasks.clear()
+
+    def _outcome(self, future: Any) -> Any:
+        """The record, the reason for which it was given up, or _AGAIN where a worker died that had it."""
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return future.result(timeout=RESULT)
+        except TimeoutError:
+            future.add_done_callback(self._ended.put)
+            return _AGAIN
+        except KilledWorker:
+            return "workers died of it, each time that it was tried: it takes too much memory, or ends their process"
+        except (FutureCancelledError, OSError) as error:
+            raise _gone(error) from None
+        except Exception as error:
+            raise EdgeFirstError(
+                f"workers cannot do the work: {type(error).__name__}: {' '.join(str(error).split())[:300]}; "
+                "they need the same edgefirst_ros[fleet] as this machine"
+            ) from error
+
+    def _least_memory(self) -> int:
+        """What every worker with the resource has of it; 0 where none has."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        given = [int(worker.get("resources", {}).get(MEMORY, 0)) for worker in workers]
+        return min(filter(None, given), default=0)
+
+
+def _gone(error: Exception) -> EdgeFirstError:
+    return EdgeFirstError(
+        f"the scheduler is gone ({type(error).__name__}); what is done is kept: the same command goes on"
+    )
+
+
+@contextmanager
+def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine]:
+    """Open the user's cluster, by its scheduler's address or file, or one of this machine with so many workers.
+
+    Raises UsageError where Dask is not installed, EdgeFirstError where the scheduler does not answer.
+    """
+    try:
+        import dask
+        import distributed
+        from distributed.system import MEMORY_LIMIT
+    except ImportError as error:
+        raise UsageError(
+            f"fleet needs an engine that is missing ({error}); install it: pip install 'edgefirst_ros[fleet]'"
+        ) from None
+    library: Any = distributed
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are told by their recordings
+    if cluster is not None:
+        with _client(library.Client, cluster) as client:
+            yield from _opened(client)
+        return
+    number, memory = _shares(workers, int(MEMORY_LIMIT))
+    settings = {
+        "distributed.scheduler.allowed-failures": DEATHS - 1,
+        "distributed.worker.daemon": True,
+        "distributed.comm.timeouts.connect": CONNECT,
+    }
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with (
+        dask.config.set(settings),
+        library.LocalCluster(
+            n_workers=number,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit=memory,
+            resources={MEMORY: memory},
+            silence_logs=logging.CRITICAL,
+        ) as local,
+        library.Client(local, timeout=CONNECT) as client,
+    ):
+        yield from _opened(client)
+
+
+def _opened(client: Any) -> Iterator[DaskEngine]:
+    engine = DaskEngine(client)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def _client(make: Any, cluster: str) -> Any:
+    """A client of a cluster that somebody else started."""
+    where = {"scheduler_file": cluster} if os.path.isfile(cluster) else {"address": cluster}
+    if "address" in where and "://" not in cluster:
+        raise UsageError(f"--cluster {cluster}: neither an address such as tcp://HOST:8786 nor a scheduler file")
+    try:
+        return make(**where, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise EdgeFirstError(
+            f"--cluster {cluster}: no scheduler answers there: {' '.join(str(error).split())}"
+        ) from None
+
+
+def _shares(workers: int | None, total: int) -> tuple[int, int]:
+    """Workers of a local cluster and the memory of each, bytes: by the quotas of the container."""
+    number = workers or max(1, min(processors(), total // LEAST_MEMORY))
+    return number, total // number

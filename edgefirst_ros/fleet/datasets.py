@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The finished datasets of a fleet: which are meant, and each as files of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from edgefirst_ros.dataset.objects.store import StoredObject, open_store
+from edgefirst_ros.dataset.objects.transfer import download
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.fleet.catalogue import choose, current
+from edgefirst_ros.fleet.layout import Layout
+from edgefirst_ros.fleet.scratch import scratch_of
+from edgefirst_ros.fleet.state import USABLE
+
+LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDataset:
+    """One dataset as its state tells of it; `members` have keys relative to DST, the container's last."""
+
+    name: str
+    settings: str
+    members: Sequence[Mapping[str, Any]]
+    samples: int
+    entries: int
+    """Members of its container, at most."""
+
+    @property
+    def container(self) -> str:
+        """Key of the container, relative to DST."""
+        return str(self.members[-1]["key"])
+
+    @property
+    def container_bytes(self) -> int:
+        """Bytes of the container."""
+        return int(self.members[-1]["bytes"])
+
+
+def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
+    """Return the datasets that are there and meet a condition on their rows of the catalogue, by name.
+
+    Raises DatasetError where there is none, UsageError where the condition is none.
+    """
+    states = current(layout).filter(pl.col("verdict").is_in(USABLE))
+    if not len(states):
+        raise DatasetError(f"{layout.root}: has no datasets; fleet convert makes them")
+    rows = choose(states, where).sort("name", "settings")
+    if not len(rows):
+        raise DatasetError(f"{layout.root}: none of {len(states)} datasets meets --where {where!r}")
+    sensors = pl.sum_horizontal(pl.selectors.matches("^samples(_|$)"))
+    columns = rows.select("name", "settings", "members", "samples", sensors.alias("entries"))
+    return [FleetDataset(*row) for row in columns.iter_rows()]
+
+
+def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
+    """Return them. Raises UsageError where they were made with several settings: names come twice then."""
+    kinds: dict[str, int] = {}
+    for dataset in datasets:
+        kinds[dataset.settings] = kinds.get(dataset.settings, 0) + 1
+    if len(kinds) > 1:
+        listed = ", ".join(f"{settings} ({number})" for settings, number in sorted(kinds.items())[:LISTED])
+        raise UsageError(
+            f"the datasets were made with {len(kinds)} settings: {listed}; choose one: --where \"settings = '...'\""
+        )
+    return datasets
+
+
+@contextmanager
+def local_copy(layout: Layout, dataset: FleetDataset, scratch: str | None) -> Iterator[Path]:
+    """Give the container beside its tables on this machine: as they lie, or fetched and removed behind it.
+
+    Raises DatasetError where one is not what its state says, ObjectStoreError, StorageError.
+    """
+    store = open_store(layout.root)
+    found = []
+    for member in dataset.members:
+        expected = StoredObject(layout.absolute(member["key"]), member["bytes"], member["etag"])
+        if store.stat(expected.key) != expected:
+            raise DatasetError(f"{layout.root / member['key']}: is gone or another one; fleet convert makes it anew")
+        found.append(expected)
+    if layout.root.local:
+        yield Path(f"/{found[-1].key}")
+        return
+    with scratch_of(scratch).folder() as folder:
+        paths = [folder / one.key.rpartition("/")[2] for one in found]
+        for one, path in zip(found, paths, strict=True):
+            download(store, one, path)
+        yield paths[-1]

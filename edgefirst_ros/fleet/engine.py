@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fleet needs of an engine, and the order in which tasks go through it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+TICK = 1.0
+"""Longest time in which nothing is looked at, s."""
+PAUSES = (5.0, 25.0)
+"""A task that storage refused is done again after these times, s."""
+STREAK = 16
+"""So many tasks in a row that storage refused, and at least all that are under way: it is of no use to go on."""
+IN_FLIGHT = 64
+APART = 4
+"""Of so many workers one has something to do while those tasks run that workers died of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One call of a function that returns a plain record with a `verdict`, and never raises."""
+
+    function: Callable[[dict[str, Any]], dict[str, Any]]
+    arguments: dict[str, Any]
+    memory: int = 0
+    """Bytes that it may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a task."""
+
+    task: Task
+    record: Mapping[str, Any]
+
+
+class Engine(Protocol):
+    """Runs tasks somewhere, and tries again by itself where a worker died."""
+
+    @property
+    def threads(self) -> int:
+        """How many tasks can run at once now; 0 where there is no worker yet."""
+
+    @property
+    def workers(self) -> int:
+        """How many processes these are in: a death takes one of them."""
+
+    def submit(self, task: Task) -> None:
+        """Begin a task."""
+
+    def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
+        """Return the tasks that ended, at the latest after `timeout`, s: with the record, or why it was given up.
+
+        Raises EdgeFirstError where the engine is gone.
+        """
+
+
+def window(threads: int) -> int:
+    """Return how many tasks are under way: enough that no worker waits, few enough that a death touches few others."""
+    return max(2 * threads, min(4 * threads, IN_FLIGHT), 1)
+
+
+class Driver:
+    """Takes tasks through an engine: so many at a time, again where storage refused, apart where workers died.
+
+    A dying worker takes the tasks that wait on it along in what the engine counts. So those that were given up run once
+    more behind all others, so few that each has a worker of its own: if workers die of one again it is `crashed`, and
+    no other ever is. Owned by the thread that runs it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`tick` is called at least every TICK."""
+        self._engine, self._clock, self._tick = engine, clock, tick
+        self._later: list[tuple[float, int, Task, int]] = []
+        self._numbers = itertools.count()
+        self._under_way: dict[int, tuple[int, bool]] = {}
+        """Of each task how often storage refused it, and whether it runs apart."""
+        self._suspects: deque[Task] = deque()
+        self._apart = 0
+        self._refused = 0
+        self.running = 0
+        """Tasks under way."""
+        self.stopped = False
+        """Whether it gave up because storage refused everything."""
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
+        """Yield the last result of each task, in the order in which they end."""
+        waiting = iter(tasks)
+        while True:
+            self._fill(waiting)
+            if not self.running and not self._later and not self._suspects:
+                return
+            for task, outcome in self._engine.completed(self._timeout()):
+                self.running -= 1
+                result = self._settle(task, outcome, *self._under_way.pop(id(task)))
+                if result is not None:
+                    yield result
+            self._tick()
+
+    def _timeout(self) -> float:
+        """How long to wait for what is under way: until a task is due again that there is room for."""
+        if not self._later or self._apart or self.running >= window(self._engine.threads):
+            return TICK
+        return min(TICK, max(0.0, self._later[0][0] - self._clock()))
+
+    def _fill(self, waiting: Iterator[Task]) -> None:
+        """Submit what may run now."""
+        most = window(self._engine.threads)
+        while self.running < most and not self._apart:
+            if self._later and self._later[0][0] <= self._clock():
+                _, _, task, attempts = heapq.heappop(self._later)
+            elif not self.stopped and (new := next(waiting, None)) is not None:
+                task, attempts = new, 0
+            else:
+                break
+            self._submit(task, attempts)
+        few = max(1, self._engine.workers // APART)
+        while self._suspects and self.running == self._apart < few and not self._later:
+            self._apart += 1
+            self._submit(self._suspects.popleft(), 0, apart=True)
+
+    def _submit(self, task: Task, attempts: int, *, apart: bool = False) -> None:
+        self._engine.submit(task)
+        self._under_way[id(task)] = attempts, apart
+        self.running += 1
+
+    def _settle(self, task: Task, outcome: Mapping[str, Any] | str, attempts: int, apart: bool) -> Result | None:
+        """Return the result of a task that is through; None where it comes again."""
+        self._apart -= apart
+        if isinstance(outcome, str):
+            if apart:
+                return Result(task, {"verdict": "crashed", "error": outcome})
+            self._suspects.append(task)
+            return None
+        if outcome["verdict"] != "storage":
+            self._refused = 0
+            return Result(task, outcome)
+        self._refused += 1
+        self.stopped = self.stopped or self._refused >= max(STREAK, window(self._engine.threads))
+        if self.stopped or attempts >= len(PAUSES):
+            return Result(task, outcome)
+        heapq.heappush(self._later, (self._clock() + PAUSES[attempts], next(self._numbers), task, attempts + 1))
+        return None

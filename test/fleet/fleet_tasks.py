@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the workers of the tests do: the real work, with deaths at command."""
+
+import os
+import signal
+from pathlib import Path
+
+from edgefirst_ros.fleet import work as real
+
+
+def kill_once(plain):
+    """The real work, whose process is killed in the middle the first time that recordings named in a file come up."""
+    marks = Path(plain["scratch"]).parent / "marks"
+    mark = marks / plain["name"]
+    if not mark.exists():
+        return real.work(plain)
+    mark.unlink()
+    convert = real.convert
+
+    def dying(*args, **kwargs):
+        return convert(*args, progress=lambda *step: os.kill(os.getpid(), signal.SIGKILL), **kwargs)
+
+    real.convert = dying
+    return real.work(plain)
+
+
+def poison(plain):
+    """The real work, but of recordings that kill their process whenever they come up, or take all its memory."""
+    if plain["name"] == "day1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if plain["name"] == "day2":
+        filled = [bytearray(os.urandom(1 << 20)) * 64 for _ in range(64)]
+        return {"verdict": f"took {len(filled)}"}
+    return real.work(plain)

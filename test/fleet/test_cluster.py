@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real workers of Dask: they die, take too much memory, lose their scheduler; what is left is whole."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import fleet_tasks
+import pytest
+
+import edgefirst_ros
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.fleet import converting
+from edgefirst_ros.fleet import dask_engine as dask_engine_module
+from edgefirst_ros.fleet.converting import Conversion
+from edgefirst_ros.fleet.dask_engine import dask_engine
+
+distributed = pytest.importorskip("distributed", reason="dask is not installed")
+SETTINGS = Settings(rate=5, split={"train": 0.5, "val": 0.5})
+
+
+@pytest.fixture(scope="module")
+def cluster(s3):
+    """A cluster as a user would start one: two workers, little memory each, nothing tried again after a death."""
+    import dask
+
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0, "distributed.worker.memory.terminate": 0.8}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="700MB",
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=60,
+        ) as cluster,
+    ):
+        yield cluster
+
+
+def files(to):
+    """Bytes of all members by key relative to DST, without states and catalogue."""
+    place = Location.of(str(to))
+    store = open_store(place)
+    keys = [o.key for o in store.objects(place.key)]
+    return {k.removeprefix(f"{place.key}/"): store.read(k) for k in keys if k.endswith((".zip", ".arrow"))}
+
+
+def convert_by_hand(drives, tmp_path, names=("day1", "day2", "night1")):
+    """What `convert` makes of the drives, one by one, under the keys that a fleet gives them."""
+    found = {}
+    for name in names:
+        out = tmp_path / "by-hand" / name
+        edgefirst_ros.convert(drives / f"{name}.mcap", out, rate=5, split=SETTINGS.split, stable=True, overwrite=True)
+        found |= {f"{name}/{path.name}": path.read_bytes() for path in out.iterdir()}
+    return found
+
+
+def run(cluster, drives, to, tmp_path, **options):
+    conversion = Conversion([str(drives)], str(to), SETTINGS, scratch=str(tmp_path / "scratch"), **options)
+    with dask_engine(cluster.scheduler_address, None) as engine:
+        tally = conversion.run(engine, lambda tally: None)
+    assert cluster.scheduler.tasks == {}  # a user's cluster is left without a task
+    return tally, {key.partition("/")[2]: data for key, data in files(to).items()}
+
+
+@pytest.mark.parametrize("place", ["folder", "s3"])
+def test_objects_are_those_of_convert_and_a_second_run_does_nothing(cluster, drives, tmp_path, place):
+    to = tmp_path / "sets"
+    if place == "s3":
+        to = f"s3://drives/{tmp_path.name}"
+    tally, made = run(cluster, drives, to, tmp_path)
+    assert (tally.verdicts, tally.exit_code, tally.now) == ({"ok": 3}, 0, 3)
+    assert made == convert_by_hand(drives, tmp_path)
+    again = Conversion([str(drives)], str(to), SETTINGS)
+    assert (again.plan.todo, again.tally.exit_code) == ([], 0)
+    assert not [path for path in (tmp_path / "scratch").rglob("*.mcap") if path.is_file()]
+
+
+def test_a_worker_killed_in_the_middle_costs_one_more_try(cluster, drives, tmp_path, monkeypatch):
+    (tmp_path / "marks").mkdir()
+    (tmp_path / "marks" / "day2").touch()
+    monkeypatch.setattr(converting, "work", fleet_tasks.kill_once)
+    tally, made = run(cluster, drives, tmp_path / "sets", tmp_path)
+    assert not (tmp_path / "marks" / "day2").exists()
+    assert tally.verdicts == {"ok": 3}
+    assert made == convert_by_hand(drives, tmp_path)
+
+
+def test_what_kills_workers_or_takes_their_memory_is_crashed_and_nothing_else_suffers(
+    cluster, drives, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(converting, "work", fleet_tasks.poison)
+    tally, made = run(cluster, drives, tmp_path / "sets", tmp_path)
+    assert tally.verdicts == {"ok": 1, "crashed": 2}
+    assert tally.exit_code == 3
+    assert made == convert_by_hand(drives, tmp_path, ["night1"])
+    monkeypatch.undo()
+    kept = Conversion([str(drives)], str(tmp_path / "sets"), SETTINGS)
+    assert kept.plan.todo == []
+    assert {verdict for _, verdict, _ in kept.tally.failures} == {"crashed"}
+    tally, made = run(cluster, drives, tmp_path / "sets", tmp_path, retry_failed=True)
+    assert (tally.verdicts, tally.before) == ({"ok": 3}, 1)
+    assert made == convert_by_hand(drives, tmp_path)
+
+
+def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
+    monkeypatch.setattr(dask_engine_module, "CONNECT", 0.5)
+    with pytest.raises(UsageError, match="neither an address"), dask_engine("nowhere", None):
+        pass
+    with pytest.raises(EdgeFirstError, match="no scheduler answers there"), dask_engine("tcp://127.0.0.1:9", None):
+        pass
+
+
+def test_a_scheduler_that_goes_ends_it_and_what_is_done_is_kept(drives, tmp_path):
+    script = "from distributed.cli.dask_scheduler import main; main()"
+    scheduler = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            script,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--scheduler-file",
+            tmp_path / "scheduler",
+        ],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while not (tmp_path / "scheduler").exists():
+            assert scheduler.poll() is None
+            time.sleep(0.05)
+        conversion = Conversion([str(drives)], str(tmp_path / "sets"), SETTINGS)
+        with dask_engine(str(tmp_path / "scheduler"), None) as engine:
+            threading.Timer(1.0, lambda: os.killpg(scheduler.pid, signal.SIGKILL)).start()
+            with pytest.raises(EdgeFirstError, match="scheduler is gone"):
+                conversion.run(engine, lambda tally: None)
+        assert conversion.tally.verdicts == {"not done": 3}
+        assert conversion.tally.exit_code == 1
+    finally:
+        if scheduler.poll() is None:
+            os.killpg(scheduler.pid, signal.SIGKILL)
+        scheduler.wait()
+
+
+def test_a_driver_killed_leaves_what_is_done_and_no_worker(drives, tmp_path, cold_command):
+    """The whole command, in processes of its own, on a cluster of its own."""
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(8):
+        (many / f"drive{number}.mcap").write_bytes((drives / "day1.mcap").read_bytes())
+    to = tmp_path / "sets"
+    command = [*cold_command, "fleet", "convert", many, "-o", to, "--workers", "1", "--rate", "5"]
+    driver = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    while len(list(to.glob("_state/*/*.json"))) < 2:
+        assert driver.poll() is None
+        time.sleep(0.02)
+    driver.kill()
+    driver.wait()
+    deadline = time.monotonic() + 60
+    while _alive(driver.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    done = len(list(to.glob("_state/*/*.json")))
+    conversion = Conversion([str(many)], str(to), Settings(rate=5))
+    assert conversion.tally.before >= done - 1  # one more may have been put in place at the end
+    assert conversion.tally.before < 8
+    assert len(conversion.plan.todo) == 8 - conversion.tally.before
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert f'"done_before": {conversion.tally.before}' in again.stdout
+    zips = {path.name: path.stat().st_size for path in to.rglob("*.zip")}
+    assert len(zips) == 8
+
+
+def _alive(session):
+    """Processes of a session that are no zombies."""
+    listed = subprocess.run(["ps", "-s", str(session), "-o", "stat="], capture_output=True, text=True, check=False)
+    return [line for line in listed.stdout.split() if not line.startswith("Z")]

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros fleet` at a terminal, and what is done with the datasets of a fleet."""
+
+import json
+import subprocess
+
+import pytest
+
+import edgefirst_ros
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.dataset.objects.transfer import download
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.fleet import each, merging
+from edgefirst_ros.fleet.converting import Conversion
+from edgefirst_ros.fleet.datasets import FleetDataset, finished_datasets, of_one_kind
+from edgefirst_ros.fleet.layout import Layout
+from edgefirst_ros.progress import quiet
+
+
+class Here:
+    """An engine that does each task at once, in this process."""
+
+    threads = workers = 2
+
+    def __init__(self):
+        self._done = []
+
+    def submit(self, task):
+        self._done.append((task, task.function(task.arguments)))
+
+    def completed(self, timeout):
+        done, self._done = self._done, []
+        return done
+
+
+def convert_fleet(drives, to, tmp_path, **settings):
+    settings = Settings(rate=5, split={"train": 0.5, "val": 0.5}, **settings)
+    conversion = Conversion([str(drives)], str(to), settings, scratch=str(tmp_path / "scratch"))
+    conversion.run(Here(), lambda tally: None)
+    return conversion
+
+
+@pytest.fixture(scope="module", params=["folder", "s3"])
+def fleet(request, drives, tmp_path_factory):
+    """A fleet of three drives, in a folder or a bucket."""
+    folder = tmp_path_factory.mktemp("fleet")
+    to = folder / "sets"
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+        to = f"s3://drives/{folder.name}"
+    return convert_fleet(drives, to, folder)
+
+
+def samples_of(paths):
+    """Bytes of the pictures by (sequence, frame)."""
+    return {tuple(s.key): s.read("camera") for path in paths for s in edgefirst_ros.Dataset(path).samples()}
+
+
+def containers(fleet):
+    return [fleet.layout.root / d.container for d in finished_datasets(fleet.layout, None)]
+
+
+def test_all_are_merged_or_those_that_a_condition_chooses(fleet, tmp_path):
+    datasets = finished_datasets(fleet.layout, None)
+    ((container, merged),) = merging.merge_fleet(fleet.layout, datasets, str(tmp_path / "m"), progress=quiet)
+    assert str(container) == str(tmp_path / "m" / "m.zip")
+    assert samples_of([str(container)]) == samples_of(map(str, containers(fleet)))
+    groups = dict(
+        edgefirst_ros.Dataset(merged.paths.container).annotations.select("name", "group").unique().iter_rows()
+    )
+    whole = fleet.layout.root
+    for dataset in datasets:
+        own = edgefirst_ros.Dataset(str(whole / dataset.container)).annotations["group"].unique().to_list()
+        assert [groups[dataset.name]] == own
+    chosen = finished_datasets(fleet.layout, "name LIKE 'day%' AND samples > 1")
+    assert [dataset.name for dataset in chosen] == ["day1", "day2"]
+    with pytest.raises(DatasetError, match="exists"):
+        merging.merge_fleet(fleet.layout, chosen, str(tmp_path / "m"), progress=quiet)
+    with pytest.raises(DatasetError, match="none of 3 datasets meets"):
+        finished_datasets(fleet.layout, "samples > 1000000")
+
+
+def test_shards_are_never_larger_than_wanted_and_have_all(fleet, tmp_path):
+    datasets = finished_datasets(fleet.layout, None)
+    most = sum(sorted(d.container_bytes for d in datasets)[1:])
+    out = str(tmp_path / "m") if fleet.layout.root.local else f"{fleet.layout.root}-shards"
+    made = merging.merge_fleet(
+        fleet.layout, datasets, out, name="all", shard_bytes=most, scratch=str(tmp_path / "s"), progress=quiet
+    )
+    assert [container.name for container, _ in made] == ["all-000.zip", "all-001.zip"]
+    store = open_store(Location.of(out))
+    assert all(store.stat(container.key).size <= most for container, _ in made)
+    assert samples_of(str(container) for container, _ in made) == samples_of(map(str, containers(fleet)))
+    with pytest.raises(UsageError, match="alone has"):
+        merging.shards(datasets, most // 10)
+    exact = datasets[0].container_bytes
+    (made,) = merging.merge_fleet(fleet.layout, datasets[:1], str(tmp_path / "one"), shard_bytes=exact, progress=quiet)
+    assert made[1].paths.container.stat().st_size <= exact
+
+
+def test_shards_of_large_ones_leave_room_for_a_larger_directory():
+    members = [{"key": "x.zip", "bytes": 1 << 32, "etag": ""}]
+    datasets = [FleetDataset(f"{n}", "s", members, 100, 1000) for n in range(3)]
+    assert [len(part) for part in merging.shards(datasets, 2 << 32)] == [1, 1, 1]
+    assert [len(part) for part in merging.shards(datasets, (2 << 32) + 2 * 28_000 + merging.END)] == [2, 1]
+    assert merging.shards(datasets, None) == [datasets]
+
+
+def test_each_is_validated_and_one_that_was_changed_is_told(fleet, tmp_path):
+    datasets = finished_datasets(fleet.layout, None)
+
+    def verdicts():
+        found = each.for_each(
+            Here(), each.validate_one, fleet.layout, datasets, quiet_of, strict=False, scratch=str(tmp_path)
+        )
+        return {record["name"]: record["verdict"] for record in found}
+
+    def quiet_of(done, of):
+        assert done <= of == 3
+
+    assert verdicts() == dict.fromkeys(("day1", "day2", "night1"), "ok")
+    store = open_store(fleet.layout.root)
+    key = fleet.layout.absolute(datasets[0].container)
+    data = store.read(key)
+    store.write(key, data[:-1])
+    assert verdicts() == {"day1": "failed", "day2": "ok", "night1": "ok"}
+    again = convert_fleet_again(fleet)
+    assert [source.uri.rpartition("/")[2] for source in again.plan.todo] == ["day1.mcap"]
+    again.run(Here(), lambda tally: None)
+    assert store.read(key) == data
+
+
+def convert_fleet_again(fleet):
+    sources = [source.uri for source in fleet.sources]
+    return Conversion(sources, str(fleet.layout.root), fleet.settings)
+
+
+def test_each_is_exported_once_with_a_mark_behind_it(fleet, tmp_path):
+    pytest.importorskip("zarr")
+    datasets = finished_datasets(fleet.layout, "name = 'day2'")
+    out = str(tmp_path / "x") if fleet.layout.root.local else f"{fleet.layout.root}-export"
+    options = {"format": "roverd", "out": out, "options": {}, "scratch": str(tmp_path / "s")}
+
+    def export():
+        return list(each.for_each(Here(), each.export_one, fleet.layout, datasets, lambda *a: None, **options))
+
+    (record,) = export()
+    assert (record["verdict"], record["why"]) == ("ok", "")
+    place = Location.of(out)
+    store = open_store(place)
+    made = {o.key.removeprefix(f"{place.key}/day2/"): o for o in store.objects((place / "day2").key)}
+    with_hand = tmp_path / "by-hand"
+    from edgefirst_ros.export import export as export_by_hand
+
+    (tmp_path / "fetched").mkdir()
+    for member in datasets[0].members:
+        key = fleet.layout.absolute(member["key"])
+        source = open_store(fleet.layout.root)
+        download(source, source.stat(key), tmp_path / "fetched" / key.rpartition("/")[2])
+    export_by_hand(tmp_path / "fetched" / "day2.zip", "roverd", with_hand)
+    by_hand = {p.relative_to(with_hand).as_posix(): p.read_bytes() for p in with_hand.rglob("*") if p.is_file()}
+    assert made.keys() == by_hand.keys()
+    assert all(store.read(made[name].key) == data for name, data in by_hand.items() if not name.endswith(".json"))
+    assert store.stat((place / "day2.export.json").key) is not None
+    (record,) = export()
+    assert record["before"]
+
+
+def test_datasets_of_several_settings_are_not_mixed(drives, tmp_path):
+    for quality in (80, 90):
+        conversion = convert_fleet(drives / "day1.mcap", tmp_path / "sets", tmp_path, jpeg_quality=quality)
+    layout = Layout(Location.of(tmp_path / "sets"))
+    with pytest.raises(UsageError, match="2 settings"):
+        of_one_kind(finished_datasets(layout, None))
+    assert len(of_one_kind(finished_datasets(layout, f"settings = '{conversion.hash}'"))) == 1
+
+
+# ---- at a terminal -----------------------------------------------------------------------------
+def run(command, *arguments, code):
+    done = subprocess.run([*command, "fleet", *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, tmp_path):
+    """No cluster is begun for it."""
+    folder = tmp_path / "drives"
+    folder.mkdir()
+    for name in ("day1", "day2"):
+        (folder / f"{name}.mcap").write_bytes((drives / f"{name}.mcap").read_bytes())
+    (folder / "cut.mcap").write_bytes((drives / "day1.mcap").read_bytes()[:-90_000])
+    (folder / "empty.mcap").touch()
+    plan = run(command, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", "--dry-run", code=0)
+    assert "4 to do" in plan.stdout
+    assert not (tmp_path / "sets").exists()
+    Conversion([str(folder)], str(tmp_path / "sets"), Settings(rate=5)).run(Here(), lambda tally: None)
+    done = run(command, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", code=3)
+    assert "4 recordings: 1 failed, 1 loss, 2 ok (4 of them done before)" in done.stdout
+    assert f"{folder}/empty.mcap" in done.stdout
+    run(command, "convert", folder / "day1.mcap", "-o", tmp_path / "sets", "--rate", "5", code=0)
+    run(command, "convert", folder / "empty.mcap", "-o", tmp_path / "sets", "--rate", "5", code=1)
+    status = run(command, "status", tmp_path / "sets", code=3)
+    assert "the file is empty" in status.stdout
+    told = json.loads(run(command, "status", tmp_path / "sets", "--where", "verdict = 'ok'", "--json", code=0).stdout)
+    assert {row["name"] for row in told["recordings"]} == {"day1", "day2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["status", "nowhere"], 1, "nowhere: has no states of recordings"),
+        (["merge", "nowhere", "-o", "x"], 1, "has no datasets"),
+        (["convert", "nowhere", "-o", "x"], 2, "no such file or folder"),
+        (["convert", "s4://b", "-o", "x"], 2, "known: s3://, gs://, az://, file://"),
+        (["convert", "{0}", "-o", "x", "--set", "layout=directory"], 2, "one ZIP each, expected zip"),
+        (["convert", "{0}", "-o", "x", "--cluster", "tcp://h:1", "--workers", "1"], 2, "exclude each other"),
+        (["convert", "{0}", "-o", "x", "--group", "test=nihgt*"], 2, "there are night1"),
+        (["export", "nowhere", "--to", "yollo", "-o", "x"], 2, "known: "),
+        (["convert", "{0}", "-o", "{0}/day1.mcap/x"], 1, "Not a directory"),
+    ],
+)
+def test_wrong_guesses_are_told_what_to_do(command, drives, arguments, code, said):
+    done = run(command, *(argument.format(drives) for argument in arguments), code=code)
+    assert said in done.stderr
+
+
+def test_a_single_conversion_is_uploaded_and_goes_on_with_resume(command, drives, tmp_path, s3):
+    to = f"s3://drives/{tmp_path.name}"
+    convert = [*command, "convert", drives / "day1.mcap", "-o", tmp_path / "out", "--rate", "5", "--upload", to]
+    done = subprocess.run(convert, capture_output=True, text=True, check=True)
+    assert f"note: uploaded to {to}/day1.zip" in done.stdout
+    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert {k.rpartition("/")[2]: v for k, v in s3.objects(f"{tmp_path.name}/").items()} == files
+    s3.client.delete_object(Bucket="drives", Key=f"{tmp_path.name}/day1.zip")
+    subprocess.run([*convert, "--resume"], capture_output=True, check=True)
+    assert len(s3.objects(f"{tmp_path.name}/")) == 3
+    for target, code, said in (("s3://nowhere/x", 1, "--resume uploads it"), ("s4://x", 2, "known: s3")):
+        done = subprocess.run([*convert[:-1], target, "--overwrite"], capture_output=True, text=True, check=False)
+        assert (done.returncode, said in done.stderr) == (code, True), done.stderr
