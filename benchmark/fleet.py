@@ -36,7 +36,7 @@ SECONDS, REQUESTS, ANSWER = 60.0, 15, 0.05
 class Workers:
     """The engine: one task at a time on each worker, others wait on it."""
 
-    def __init__(self, number, seed):
+    def __init__(self, number, recordings, seed):
         self.threads = self.workers = number
         self.now, self.busy, self.started = 0.0, 0.0, 0
         self._random = random.Random(seed)
@@ -44,7 +44,7 @@ class Workers:
         self._loads = [(0, worker) for worker in range(number)]
         self._events, self._numbers = [], itertools.count()
         self._deaths = Counter()
-        self.finished = Counter()
+        self.finished = bytearray(recordings)
         """How often each recording was converted to the end: more than once is work done twice."""
 
     def submit(self, task):
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--recordings", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    engine = Workers(options.workers, options.seed)
+    engine = Workers(options.workers, options.recordings, options.seed)
     choose = random.Random(options.seed + 1)
     poison = set(choose.sample(range(options.recordings), round(options.recordings * POISON)))
     tasks = (Task(dict, {"n": n, "poison": n in poison}) for n in range(options.recordings))
@@ -125,7 +125,7 @@ def main():
         last = engine.now if verdict == "ok" else last
         if sum(verdicts.values()) % max(1, options.recordings // 10) == 0:
             memory.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    twice = sum(count > 1 for count in engine.finished.values())
+    twice = sum(count > 1 for count in engine.finished)
     lost, repeated = seen.count(0), sum(count > 1 for count in seen)
     ideal = engine.busy / options.workers
     print(f"recordings {options.recordings:,}, workers {options.workers:,}: {dict(verdicts)}")

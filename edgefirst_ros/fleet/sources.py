@@ -40,7 +40,10 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Sour
     for text in given:
         for one in _listed(text) if _is_list(text) else [text]:
             for place, stored in _objects(one, note):
-                found[str(place)] = Source(str(place), stored.size, stored.etag)
+                if (uri := str(place)) != uri.encode("utf-8", "replace").decode():
+                    note(f"{uri!a}: left out: its name is no UTF-8")
+                    continue
+                found[uri] = Source(uri, stored.size, stored.etag)
     return [found[uri] for uri in sorted(found)]
 
 

@@ -46,6 +46,15 @@ def test_folders_globs_files_and_lists_give_each_recording_once(tmp_path):
     assert found(tmp_path / "list")[0] == [every[0], *every[2:]]
 
 
+def test_a_name_that_is_no_text_is_left_out_and_noted(tmp_path):
+    touch(tmp_path, "a.mcap")
+    with open(os.fsencode(tmp_path) + b"/\xff.mcap", "wb"):
+        pass
+    names, notes = found(tmp_path)
+    assert names == [str(tmp_path / "a.mcap")]
+    assert "no UTF-8" in notes[0]
+
+
 def test_a_bucket_is_listed_as_a_folder_is(s3):
     for key in ("p/a.mcap", "p/q/b.mcap", "p/q/c.txt", "pp/d.mcap"):
         s3.put(key, b"x")

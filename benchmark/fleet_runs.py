@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fleets on real workers of Dask: what a recording costs besides its conversion, scaling, the catalogue, kills.
+
+    python benchmark/fleet_runs.py overhead --recordings 10000
+    python benchmark/fleet_runs.py scaling --rounds 5
+    python benchmark/fleet_runs.py catalogue --recordings 100000
+    python benchmark/fleet_runs.py kill --rounds 50
+
+`kill` ends worker, scheduler and driver in turn at a random moment, runs the command once more, and compares all
+objects with what `convert` makes. Exit code 1 where a promise of docs/fleet.md does not hold.
+"""
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import polars as pl
+
+import edgefirst_ros
+from edgefirst_ros import __version__
+from edgefirst_ros.config import Settings
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.fleet import catalogue
+from edgefirst_ros.fleet.converting import Conversion
+from edgefirst_ros.fleet.dask_engine import dask_engine
+from edgefirst_ros.fleet.engine import Driver, Task
+from edgefirst_ros.fleet.layout import Layout
+from edgefirst_ros.fleet.state import MemberFile, State
+from edgefirst_ros.synthetic import Recipe, write_recording
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 8, 2, 16), "lidar_points": 10}
+RATE = 5
+COMMAND = [sys.executable, "-m", "edgefirst_ros", "fleet", "convert"]
+
+
+def nothing(plain):
+    """What a task costs that does nothing."""
+    return {"verdict": "ok", "error": None, "n": plain["n"]}
+
+
+def megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def overhead(options, folder):
+    """Tasks that do nothing, then recordings of a few KB against their conversion alone, by one worker each."""
+    peaks = []
+    with dask_engine(None, 1) as engine:
+        tasks = (Task(nothing, {"n": n}, 1) for n in range(options.recordings))
+        began = time.monotonic()
+        for number, _ in enumerate(Driver(engine).run(tasks), 1):
+            if number % max(1, options.recordings // 5) == 0:
+                peaks.append(megabytes())
+        seconds = time.monotonic() - began
+    each = 1000 * seconds / options.recordings
+    print(f"{options.recordings} tasks that do nothing: {each:.2f} ms each; MB of driver and scheduler: {peaks}")
+    number = min(300, options.recordings)
+    drives = folder / "drives"
+    drives.mkdir()
+    write_recording(drives / "drive0000.mcap", Recipe(**SMALL))
+    for n in range(1, number):
+        os.link(drives / "drive0000.mcap", drives / f"drive{n:04}.mcap")
+    settings = Settings(rate=1, jobs=1)
+    began = time.process_time()
+    for n in range(30):
+        edgefirst_ros.convert(drives / f"drive{n:04}.mcap", folder / "one" / str(n), settings=settings)
+    alone = (time.process_time() - began) / 30
+    conversion = Conversion([str(drives)], str(folder / "sets"), settings)
+    with dask_engine(None, 1) as engine:
+        began = time.monotonic()
+        tally = conversion.run(engine, lambda tally: None)
+        seconds = time.monotonic() - began
+    more = 1000 * (seconds / number - alone)
+    print(
+        f"{number} recordings of {(drives / 'drive0000.mcap').stat().st_size} bytes, {dict(tally.verdicts)}: "
+        f"{1000 * seconds / number:.1f} ms each, convert alone {1000 * alone:.1f} ms: {more:.1f} ms more"
+    )
+    return each < 25 and tally.verdicts == {"ok": number}
+
+
+def scaling(options, folder):
+    """The same recordings by one worker and by two, in turn."""
+    drives = folder / "drives"
+    drives.mkdir()
+    write_recording(drives / "drive00.mcap", Recipe(seconds=6, size=(640, 480)))
+    for n in range(1, 12):
+        os.link(drives / "drive00.mcap", drives / f"drive{n:02}.mcap")
+    ratios = []
+    for number in range(options.rounds):
+        taken = {}
+        for workers in (1, 2) if number % 2 else (2, 1):
+            to = folder / f"sets{number}-{workers}"
+            conversion = Conversion([str(drives)], str(to), Settings())
+            with dask_engine(None, workers) as engine:
+                warm = Conversion([str(drives / "drive00.mcap")], str(folder / f"warm{number}-{workers}"), Settings())
+                warm.run(engine, lambda tally: None)
+                began = time.monotonic()
+                conversion.run(engine, lambda tally: None)
+                taken[workers] = time.monotonic() - began
+            shutil.rmtree(to)
+        ratios.append(taken[1] / taken[2])
+        print(
+            f"round {number + 1}: {taken[1]:.1f} s by one, {taken[2]:.1f} s by two: {ratios[-1]:.2f}; "
+            f"load {os.getloadavg()[0]:.1f}"
+        )
+    print(f"median {median(ratios):.2f}")
+    return True
+
+
+def catalogues(options, folder):
+    """States of a folder to the table, and questions to it, also ten times as many rows."""
+    layout = Layout(Location.of(folder / "sets"))
+    members = tuple(MemberFile(key=f"s/d/d.{end}", bytes=10_000_000, etag="e" * 32) for end in ("arrow", "zip"))
+    for n in range(options.recordings):
+        source = f"s3://drives/2026/{n % 365}/drive{n}.mcap"
+        state = State(
+            source=source,
+            size=n,
+            etag=f"{n:032x}",
+            settings="s",
+            software=__version__,
+            verdict="ok",
+            name=f"drive{n}",
+            members=members,
+            samples=n % 1000,
+            labels={"car": n % 7},
+            latitude=n / 1e6,
+        )
+        path = layout.state("s", source).path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(state.to_json())
+    began = time.monotonic()
+    table = catalogue.current(layout)
+    catalogue.write_catalogue(layout, table)
+    made = time.monotonic() - began
+    began = time.monotonic()
+    again = catalogue.current(layout)
+    unchanged = time.monotonic() - began
+    assert len(table) == len(again) == options.recordings
+    print(f"{len(table)} states: table made in {made:.1f} s, in {unchanged:.1f} s where nothing changed")
+    large = pl.concat([table] * 10)
+    began = time.monotonic()
+    found = catalogue.choose(large, "label_car > 3 AND samples > 500 AND latitude < 0.05")
+    asked = time.monotonic() - began
+    print(f"{len(large)} rows asked in {asked:.2f} s: {len(found)} found; peak {megabytes():.0f} MB")
+    return asked < 1
+
+
+def kill(options, folder):
+    """Worker, scheduler, driver in turn; each time one more run, and all objects compared."""
+    drives, hand = folder / "drives", {}
+    drives.mkdir()
+    for n in range(6):
+        path = drives / f"drive{n}.mcap"
+        write_recording(path, Recipe(seed=n, **SMALL))
+        outcome = edgefirst_ros.convert(path, folder / "hand" / str(n), rate=RATE)
+        hand |= {f"drive{n}/{file.name}": file.read_bytes() for file in outcome.paths.out.iterdir()}
+    choose, bad, killed = random.Random(options.seed), 0, {}
+    for number in range(options.rounds):
+        what = ("worker", "scheduler", "driver")[number % 3]
+        to = folder / f"sets{number}"
+        done = _killed_run(what, choose.uniform(0, 4), drives, to, folder)
+        killed[what] = killed.get(what, 0) + done
+        codes = [
+            subprocess.run(
+                [*COMMAND, drives, "-o", to, "--rate", str(RATE), "--workers", "1", "--json"],
+                capture_output=True,
+                check=False,
+                cwd=ROOT,
+            ).returncode
+        ]
+        made = {
+            f"{file.parent.name}/{file.name}": file.read_bytes()
+            for file in to.rglob("*")
+            if file.suffix in (".zip", ".arrow")
+        }
+        whole = codes == [0] and made == hand and not list(to.rglob("*.partial"))
+        bad += not whole
+        if not whole:
+            print(f"round {number}: {what}: exit codes {codes}, objects equal: {made == hand}")
+        shutil.rmtree(to)
+    print(f"{options.rounds} rounds, killed while at work: {killed}; not whole after one more run: {bad}")
+    return not bad
+
+
+def _killed_run(what, delay, drives, to, folder):
+    """Run until something is killed; returns whether it was still at work then."""
+    base = ["--rate", str(RATE)]
+    own = [*COMMAND, drives, "-o", to, *base, "--workers", "2"]
+    helpers = []
+    if what == "scheduler":
+        file = folder / "scheduler.json"
+        file.unlink(missing_ok=True)
+        dask = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+        helpers.append(
+            subprocess.Popen(
+                [*dask, "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file],
+                stderr=subprocess.DEVNULL,
+                cwd=ROOT,
+            )
+        )
+        worker = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", file, "--nthreads", "1"]
+        helpers.append(subprocess.Popen([*worker, "--no-dashboard"], stderr=subprocess.DEVNULL, cwd=ROOT))
+        while not file.exists():
+            time.sleep(0.05)
+        own = [*COMMAND, drives, "-o", to, *base, "--cluster", file]
+    driver = subprocess.Popen(own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    while not (to / "catalogue.parquet").exists() and driver.poll() is None:  # from then on it is at work
+        time.sleep(0.02)
+    time.sleep(delay / 4)
+    alive = driver.poll() is None
+    if alive and what == "driver":
+        driver.kill()
+    elif alive and what == "scheduler":
+        helpers[0].kill()
+    elif alive:
+        listed = subprocess.run(
+            ["ps", "--ppid", str(driver.pid), "-o", "pid=,args="], capture_output=True, text=True, check=False
+        ).stdout.splitlines()
+        workers = [int(line.split()[0]) for line in listed if "spawn_main" in line]
+        for pid in workers[:1]:
+            os.kill(pid, signal.SIGKILL)
+    driver.wait()
+    for helper in helpers:
+        helper.kill()
+        helper.wait()
+    return alive
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("what", choices=("overhead", "scaling", "catalogue", "kill"))
+    parser.add_argument("--recordings", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    run = {"overhead": overhead, "scaling": scaling, "catalogue": catalogues, "kill": kill}[options.what]
+    with tempfile.TemporaryDirectory() as folder:
+        return 0 if run(options, Path(folder)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
