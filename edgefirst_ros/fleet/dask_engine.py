@@ -135,14 +135,14 @@ def _gone(error: Exception) -> EdgeFirstError:
 def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine]:
     """Open the user's cluster, by its scheduler's address or file, or one of this machine with so many workers.
 
-    Raises UsageError where Dask is not installed, EdgeFirstError where the scheduler does not answer.
+    Raises EdgeFirstError where Dask is not installed or the scheduler does not answer, UsageError for no address.
     """
     try:
         import dask
         import distributed
         from distributed.system import MEMORY_LIMIT
     except ImportError as error:
-        raise UsageError(
+        raise EdgeFirstError(
             f"fleet needs an engine that is missing ({error}); install it: pip install 'edgefirst_ros[fleet]'"
         ) from None
     library: Any = distributed

@@ -110,6 +110,12 @@ def test_what_kills_workers_or_takes_their_memory_is_crashed_and_nothing_else_su
     assert made == convert_by_hand(drives, tmp_path)
 
 
+def test_a_missing_engine_is_said_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst_ros\[fleet\]'"), dask_engine(None, 1):
+        pass
+
+
 def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
     monkeypatch.setattr(dask_engine_module, "CONNECT", 0.5)
     with pytest.raises(UsageError, match="neither an address"), dask_engine("nowhere", None):

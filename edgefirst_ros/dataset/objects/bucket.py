@@ -33,7 +33,7 @@ LONGEST = timedelta(days=1)
 class BucketStore:
     """One bucket. Threads may share it, and it can be pickled.
 
-    Raises UsageError where obstore is missing or does not take the bucket's name.
+    Raises ObjectStoreError where obstore is missing, UsageError where it does not take the bucket's name.
     """
 
     def __init__(self, root: str, patience: float) -> None:
@@ -42,7 +42,7 @@ class BucketStore:
             import obstore
             from obstore.store import from_url
         except ImportError as error:
-            raise UsageError(
+            raise ObjectStoreError(
                 f"{root}: object storage needs a library that is missing ({error}); "
                 "install it: pip install 'edgefirst_ros[fleet]'"
             ) from None

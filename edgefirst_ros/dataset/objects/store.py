@@ -63,7 +63,8 @@ class Store(Protocol):
 def open_store(location: Location, *, patience: float = PATIENCE) -> Store:
     """Open the bucket or file system of a location; it is given up where it gives nothing for `patience`, s.
 
-    Nothing is asked of it yet. Raises UsageError where the library for it is not installed or refuses the bucket.
+    Nothing is asked of it yet. Raises ObjectStoreError where the library for it is not installed, UsageError where it
+    does not take the bucket's name.
     """
     if location.local:
         from edgefirst_ros.dataset.objects.folder import FolderStore

@@ -3,6 +3,7 @@
 
 import hashlib
 import os
+import sys
 
 import pytest
 from object_server import KEY, SECRET
@@ -113,6 +114,13 @@ def test_parts_are_proved_by_the_tag_and_another_tag_by_reading_back(s3, tmp_pat
     assert len(read) == 1
     path.write_bytes(LARGE[::-1])
     assert not store.holds(found, path)
+
+
+def test_a_missing_library_is_said_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ObjectStoreError, match=r"pip install 'edgefirst_ros\[fleet\]'") as caught:
+        open_store(Location.of("s3://drives"))
+    assert caught.value.exit_code == 1
 
 
 # ---- a network ---------------------------------------------------------------------------------
