@@ -90,6 +90,12 @@ class SettingsCommand(TyperCommand):
         return super().invoke(ctx)
 
 
+class FleetCommand(SettingsCommand):
+    """A verb that converts many recordings, each by itself and in one thread, to a ZIP: no choice is left of these."""
+
+    options = tuple(name for name in OPTIONS if name not in ("jobs", "layout", "stable"))
+
+
 class GroupCommand(SettingsCommand):
     """A verb that gives samples their groups."""
 

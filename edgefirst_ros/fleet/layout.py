@@ -66,8 +66,11 @@ def digest(uri: str) -> str:
 def fleet_settings(settings: Settings) -> Settings:
     """Return the settings with which each recording is converted by itself: groups are stable.
 
-    `convert --set stable=true --split ...` gives the same bytes. Raises UsageError for a layout that is no ZIP.
+    `convert --set stable=true --split ...` gives the same bytes. Raises UsageError for a layout that is no ZIP and
+    for a number of threads: every worker takes one.
     """
+    if settings.jobs > 1:
+        raise UsageError("jobs: every worker of a fleet takes one thread; --workers says how many there are")
     if settings.layout != "zip":
         raise UsageError("layout: a fleet makes datasets that are one ZIP each, expected zip")
     changed: dict[str, Any] = {"jobs": 1} | ({"stable": True} if settings.split else {})

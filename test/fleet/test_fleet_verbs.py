@@ -216,6 +216,7 @@ def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, t
         (["convert", "nowhere", "-o", "x"], 2, "no such file or folder"),
         (["convert", "s4://b", "-o", "x"], 2, "known: s3://, gs://, az://, file://"),
         (["convert", "{0}", "-o", "x", "--set", "layout=directory"], 2, "one ZIP each, expected zip"),
+        (["convert", "{0}", "-o", "x", "--set", "jobs=4"], 2, "--workers says how many"),
         (["convert", "{0}", "-o", "x", "--cluster", "tcp://h:1", "--workers", "1"], 2, "exclude each other"),
         (["convert", "{0}", "-o", "x", "--group", "test=nihgt*"], 2, "there are night1"),
         (["export", "nowhere", "--to", "yollo", "-o", "x"], 2, "known: "),

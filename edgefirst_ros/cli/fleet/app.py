@@ -6,7 +6,7 @@ from __future__ import annotations
 import typer
 
 from edgefirst_ros.cli.fleet import convert, export, merge, status, validate
-from edgefirst_ros.cli.options import GroupCommand, SettingsCommand
+from edgefirst_ros.cli.options import FleetCommand, GroupCommand
 
 app = typer.Typer(
     name="fleet",
@@ -15,7 +15,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("convert", cls=SettingsCommand)(convert.convert)
+app.command("convert", cls=FleetCommand)(convert.convert)
 app.command("status")(status.status)
 app.command("validate")(validate.validate)
 app.command("merge", cls=GroupCommand)(merge.merge)
