@@ -19,29 +19,27 @@ if TYPE_CHECKING:
 def live(*, quiet: bool) -> Iterator[Callable[[Tally], None]]:
     """Give a function to be called with how far a run is, as often as one likes."""
     terminal = sys.stderr.isatty() and not quiet
-    last = time.monotonic()
-    shown = 0
+    told = {"at": time.monotonic(), "width": 0.0}
 
     def report(tally: Tally) -> None:
-        nonlocal last, shown
         now = time.monotonic()
-        if quiet or now - last < (EVERY if terminal else LINE_EVERY):
+        if quiet or now - told["at"] < (EVERY if terminal else LINE_EVERY):
             return
-        last = now
+        told["at"] = now
         line = describe(tally)
         with suppress(OSError):  # nobody may read it any more; the work goes on
             if terminal:
-                print(f"\r{line.ljust(shown)}", end="", file=sys.stderr, flush=True)
-                shown = len(line)
+                print(f"\r{line.ljust(int(told['width']))}", end="", file=sys.stderr, flush=True)
+                told["width"] = len(line)
             else:
                 print(line, file=sys.stderr, flush=True)
 
     try:
         yield report
     finally:
-        if shown:
+        if width := int(told["width"]):
             with suppress(OSError):
-                print(f"\r{' ' * shown}\r", end="", file=sys.stderr, flush=True)
+                print(f"\r{' ' * width}\r", end="", file=sys.stderr, flush=True)
 
 
 def describe(tally: Tally) -> str:
