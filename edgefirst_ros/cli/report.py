@@ -56,20 +56,21 @@ def report(
             progress=tell,
         )
     if as_json:
-        say(json.dumps(_as_json(done), indent=1))
+        say(json.dumps(reported_as_json(done), indent=1))
     else:
-        _print(done)
+        print_reported(done)
     raise typer.Exit(done.exit_code)
 
 
-def _as_json(done: Any) -> dict[str, Any]:
+def reported_as_json(done: Any) -> dict[str, Any]:
     """The facts of one page; of several `reports`, a list of them."""
     if done.table is None:
         return {**done.facts[0], "page": str(done.pages[0]), "exit_code": done.exit_code}
     return {"table": str(done.table), "reports": done.facts, "exit_code": done.exit_code}
 
 
-def _print(done: Any) -> None:
+def print_reported(done: Any) -> None:
+    """Say what was written, and what is wrong with which."""
     if done.table is None:
         (facts,) = done.facts
         say(f"{done.pages[0]}: {facts['verdict']['level']}, {counted(facts['samples'], 'sample')}")

@@ -228,6 +228,17 @@ def test_wrong_guesses_are_told_what_to_do(command, drives, arguments, code, sai
     assert said in done.stderr
 
 
+def test_a_report_has_a_row_for_each_dataset(command, fleet, tmp_path):
+    pytest.importorskip("plotly")
+    page = tmp_path / "report.html"
+    done = run(command, "report", fleet.layout.root, "-o", page, "--table-only", "--scratch", tmp_path / "s", code=0)
+    assert "3 rows" in done.stdout
+    assert all(name in page.read_text() for name in ("day1", "day2", "night1"))
+    one = run(command, "report", fleet.layout.root, "-o", tmp_path / "o.html", "--where", "name = 'day2'", code=0)
+    assert "samples" in one.stdout
+    assert "day2" in (tmp_path / "o.html").read_text()
+
+
 def test_a_single_conversion_is_uploaded_and_goes_on_with_resume(command, drives, tmp_path, s3):
     to = f"s3://drives/{tmp_path.name}"
     convert = [*command, "convert", drives / "day1.mcap", "-o", tmp_path / "out", "--rate", "5", "--upload", to]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typer
 
-from edgefirst_ros.cli.fleet import convert, export, merge, status, validate
+from edgefirst_ros.cli.fleet import convert, export, merge, report, status, validate
 from edgefirst_ros.cli.options import FleetCommand, GroupCommand
 
 app = typer.Typer(
@@ -20,3 +20,4 @@ app.command("status")(status.status)
 app.command("validate")(validate.validate)
 app.command("merge", cls=GroupCommand)(merge.merge)
 app.command("export")(export.export)
+app.command("report")(report.report)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros fleet report`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgefirst_ros.cli.fleet.options import PLACE, SCRATCH, WHERE
+from edgefirst_ros.cli.progress import progress
+from edgefirst_ros.cli.report import print_reported, reported_as_json
+from edgefirst_ros.cli.text import say
+
+
+def report(
+    place: Annotated[str, PLACE],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", readable=False, help="The table; pages go beside it.")
+    ] = None,
+    where: Annotated[str | None, WHERE] = None,
+    scratch: Annotated[str | None, SCRATCH] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="Only the table, no pages.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+) -> None:
+    """Write a table of the datasets of a fleet, each with its verdict, and a page for each.
+
+    Exit codes: as of report.
+    """
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.fleet.datasets import finished_datasets, local_copy
+    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.report.run import report as run
+
+    layout = Layout(Location.of(place))
+    datasets = finished_datasets(layout, where)
+    with ExitStack() as stack, progress(quiet=as_json) as tell:
+        paths = [stack.enter_context(local_copy(layout, dataset, scratch)) for dataset in datasets]
+        done = run(paths, out, overwrite=overwrite, table_only=table_only, progress=tell)
+    if as_json:
+        say(json.dumps(reported_as_json(done), indent=1))
+    else:
+        print_reported(done)
+    raise typer.Exit(done.exit_code)
