@@ -6,27 +6,20 @@ from __future__ import annotations
 import difflib
 import os
 import reprlib
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgefirst_ros.config import SENSORS, LiveSettings, Settings
+from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.errors import UsageError
 
 Value = bool | int | float | str | list[str]
-LONGEST_CONFIGURATION = 1 << 17
-"""Bytes of a file."""
-LARGEST_CONFIGURATION = 10_000
-"""Values of a file, with every alias and merge key counted as what it stands for."""
-WHOLE_NUMBER, LONGEST_NUMBER = "tag:yaml.org,2002:int", 40
-"""Characters of a whole number in a file."""
 MOST_FAULTS = 20
 """Faults that are explained; of more only the number is said."""
 NESTED = ("streams", "limits")
@@ -42,6 +35,7 @@ TYPES: Mapping[str, tuple[type, str]] = {
 """Of a type of JSON schema: the Python type of a ROS parameter, and what it is called."""
 
 
+# ---- single settings ---------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SettingField:
     """One setting that has a value of its own: `path` leads to it in its model, `schema` is its JSON schema."""
@@ -152,6 +146,7 @@ def _read_texts(texts: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+# ---- files -------------------------------------------------------------------------------------
 def load(
     path: str | os.PathLike[str] | None,
     *,
@@ -187,75 +182,6 @@ def _merged(below: object, above: object) -> object:
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return below | {key: _merged(below.get(key), value) for key, value in above.items()}
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that comes twice, of which the library would take the last, and what is large only unfolded."""
-
-    def get_single_node(self) -> yaml.Node | None:
-        node: yaml.Node | None = super().get_single_node()
-        if node is not None and _values(node, {}) > LARGEST_CONFIGURATION:
-            raise yaml.YAMLError(f"over {LARGEST_CONFIGURATION} values are no configuration")
-        return node
-
-    def construct_scalar(self, node: Any) -> Any:
-        if node.tag == WHOLE_NUMBER and len(node.value) > LONGEST_NUMBER:
-            raise _refused(node, f"a number of {len(node.value)} characters")
-        if any("\ud800" <= character <= "\udfff" for character in node.value):
-            raise _refused(node, "half a surrogate pair")
-        return super().construct_scalar(node)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise _refused(key, f"{key.value!r} comes twice")
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _refused(node: yaml.Node, what: str) -> yaml.YAMLError:
-    return yaml.constructor.ConstructorError(problem=what, problem_mark=node.start_mark)
-
-
-def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node stands for, with those that aliases repeat; `known`: of nodes by their id.
-
-    Raises YAMLError for one that holds itself.
-    """
-    if id(node) not in known:
-        known[id(node)] = 0  # until it is counted
-        inner = node.value if isinstance(node, yaml.CollectionNode) else ()
-        parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
-        known[id(node)] = 1 + sum(_values(part, known) for part in parts)
-    if not known[id(node)]:
-        raise yaml.YAMLError("an alias stands for what it lies in")
-    return known[id(node)]
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading: a pipe or a device may never end. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError("is no regular file")
-    return os.fdopen(fd, "rb")
-
-
-def read_yaml(path: Path) -> Any:
-    """Return the value in a file of YAML that somebody else may have written. Raises UsageError."""
-    try:
-        with open_regular(path) as file:
-            data = file.read(LONGEST_CONFIGURATION + 1)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from None
-    if len(data) > LONGEST_CONFIGURATION:
-        raise UsageError(f"{path}: over {LONGEST_CONFIGURATION} bytes is no configuration file")
-    try:
-        return yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
-    except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
-        raise UsageError(f"{path}: cannot be read as YAML: {error}") from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -302,19 +228,15 @@ def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+# ---- messages ----------------------------------------------------------------------------------
 def explain(
-    error: ValidationError,
-    source: str,
-    fields: Mapping[str, SettingField],
-    *,
-    options: Iterable[str] = (),
+    error: ValidationError, source: str, fields: Mapping[str, SettingField], *, options: Iterable[str] = ()
 ) -> str:
     """Return what is wrong with settings, a line for each.
 
     `source` is where they come from, but for those named by `options`; `fields` are the known ones.
     """
-    lines = []
-    faults = error.errors()
+    lines, faults = [], error.errors()
     for fault in faults[:MOST_FAULTS]:
         path = tuple(map(str, fault["loc"]))
         key, place = ".".join(path) or "settings", "options" if path and path[0] in options else source

@@ -21,6 +21,8 @@ AFTER_LOSS = "after a loss, before the next keyframe"
 # ---- of messages
 CANNOT_BE_STORED = "cannot be stored"
 NOT_SAMPLED = "not sampled"
+CUT = "before start or after end"
+HOOK = "picture_hook failed"
 OVERLOAD = "left out under load"
 ON_THE_WAY = "lost on the way"
 OTHER_TYPE = "of another type than the topic's first message"
@@ -59,12 +61,12 @@ def encoded_as(encoding: str) -> str:
 LOSS = frozenset(
     {
         *(UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT),
-        *(OVERLOAD, ON_THE_WAY, OTHER_TYPE, INTERRUPTED, DISK),
+        *(OVERLOAD, ON_THE_WAY, OTHER_TYPE, INTERRUPTED, DISK, HOOK),
     }
 )
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
 NO_LOSS = frozenset(
-    {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
+    {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
 )
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
 IMAGE = "sensor_msgs/msg/Image"
+CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 CLOUD = "sensor_msgs/msg/PointCloud2"
 CUBE = "edgefirst_msgs/msg/RadarCube"
 FIX = "sensor_msgs/msg/NavSatFix"
@@ -109,7 +110,7 @@ SENSORS: tuple[Sensor, ...] = (
 """All sensors, in the order of their members in a sample. Source: device.md 2, dataset.md 1."""
 
 OTHERS: tuple[Topic, ...] = (
-    Topic("camera/info", ("sensor_msgs/msg/CameraInfo",), static=True),
+    Topic("camera/info", (CAMERA_INFO,), static=True),
     Topic("radar/info", ("edgefirst_msgs/msg/RadarInfo",)),
     Topic("lidar/clusters", (CLOUD,)),
     Topic("gps", (FIX,), aligned=True),
@@ -157,6 +158,16 @@ def of_column(column: str) -> Sensor:
 def of_kind(kind: str) -> Sensor:
     """Return the first sensor that has members of a kind (`radar.pcd`); raises KeyError for an unknown one."""
     return _found(kind, (sensor for sensor in SENSORS if kind in sensor.kinds))
+
+
+def meant(name: str) -> str | None:
+    """Return the key of what a user calls by another of its names: its topic, member, column or input; else None."""
+    plain = name.lower().removeprefix("/").removeprefix("rt/")
+    for sensor in SENSORS:
+        others = {sensor.input, sensor.alias, sensor.column, *sensor.kinds, *(topic.name for topic in sensor.topics)}
+        if plain in others or plain.replace("/", ".").replace("_", ".") == sensor.key:
+            return sensor.key
+    return "model" if plain.startswith("model") else None
 
 
 def kinds(*forms: Form) -> tuple[str, ...]:

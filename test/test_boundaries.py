@@ -43,7 +43,7 @@ OUTER = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "pyarrow": ("dataset/",),
-    "yaml": ("config_file.py",),
+    "yaml": ("config/yaml_file.py",),
     "jinja2": ("report/",),
     "plotly": ("report/",),
     "rerun": ("report/",),

@@ -17,6 +17,14 @@ BAD = [
     ("gps_topic", "{a: b}", "{'a': 'b'}"),
     ("imu_topic", "3", "expected text, got 3"),
     ("time_base", "clock", "clock"),
+    ("start", "-1", "at least 0, got -1"),
+    ("start", "soon", "a UTC time such as 2026-01-15T12:00:05Z, got 'soon'"),
+    ("start", "2026-01-15T12:00:05", "got '2026-01-15T12:00:05'"),
+    ("start", ".nan", "nan"),
+    ("start", "yes", "got true"),
+    ("end", "2026-02-30T12:00:05Z", "got '2026-02-30T12:00:05Z'"),
+    ("end", "[1]", "[1]"),
+    ("end", "0", "end 0.0: no sample lies between them"),
     ("rate", "0", "0"),
     ("rate", "-5", "-5"),
     ("rate", ".nan", "nan"),
@@ -30,6 +38,8 @@ BAD = [
     ("prefer", "radar", "radar"),
     ("prefer", "model", "set rate too"),
     ("require", "[radar.cubes]", "radar.cubes"),
+    ("sensors", "[lidar]", "unknown sensor 'lidar'; did you mean lidar.points?; known: lidar."),
+    ("sensors", "camera", "expected a list of texts, got 'camera'"),
     ("streams", "{model: {}}", "unknown sensor 'model'"),
     ("require", "radar.cube", "expected a list of texts, got 'radar.cube'"),
     ("require", "[3]", "3"),
@@ -54,6 +64,10 @@ BAD = [
     ("lidar_images", "2", "2"),
     ("camera_format", "webp", "webp"),
     ("decoder", "magic", "magic"),
+    ("max_width", "0", "0"),
+    ("max_width", "wide", "wide"),
+    ("picture_hook", "privacy", "privacy"),
+    ("picture_hook", "../privacy:blur", "../privacy:blur"),
     ("jpeg_quality", "0", "0"),
     ("jpeg_quality", "101", "101"),
     ("jpeg_quality", "90.5", "90.5"),
@@ -447,3 +461,35 @@ def test_what_is_wrong_with_text_is_said_of_the_options(tmp_path, texts, says):
     with pytest.raises(UsageError) as caught:
         load(written(tmp_path, "rate: 5"), texts=texts)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "stamp"),
+    [
+        ("2.5", 3_500_000_000),
+        ("2026-01-15T12:00:05.123456789Z", 1_768_478_405_123_456_789),
+        ("2026-01-15 12:00Z", 1_768_478_400_000_000_000),
+        ("1:30", 91_000_000_000),  # as YAML has minutes
+    ],
+)
+def test_times_of_a_file_are_exact(tmp_path, text, stamp):
+    """`date -d 2026-01-15T12:00Z +%s` says 1768478400."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"start: {text}\n")
+    assert load(path).span_of(1_000_000_000)[0] == stamp
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"start": 5, "end": 5}, "start is 5.0 and end 5.0: no sample lies between them"),
+        ({"start": "2026-01-15T12:00:05Z", "end": "2026-01-15T12:00:04Z"}, "no sample lies between"),
+        ({"sensors": ["radar.clusters"]}, "set radar_points to clusters"),
+        ({"end": 0}, "start is 0.0 and end 0.0"),
+        ({"sensors": ["camera"], "require": ["radar.cube"]}, "radar.cube is required and not among the sensors"),
+        ({"sensors": ["lidar.points"], "keyframes": True}, "put camera among the sensors"),
+    ],
+)
+def test_a_cut_that_leaves_nothing_is_refused(options, what):
+    with pytest.raises(UsageError, match=what):
+        load(None, **options)

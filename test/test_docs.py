@@ -245,7 +245,8 @@ def test_no_option_is_invented():
     known = set().union(*map(options, commands().values()))
     foreign = {"--from-paths", "--ignore-src", "--packages-select", "--help", "--ros-args", "--params-file"}
     foreign |= {"--nthreads", "--nworkers", "--resources"}  # of Dask
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | {"--no-deps"}
+    whole = {"--install-completion"}  # of the command itself
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | whole | {"--no-deps"}
 
 
 # ---- settings ----------------------------------------------------------------------------------
@@ -280,7 +281,8 @@ def test_all_settings_of_a_node_are_listed(model, name):
 
 def test_the_options_of_settings_are_those_of_convert():
     listed = {name for row in rows("configuration.md", "| setting | option") for name in code(row[1])}
-    others = {"--name", "--config", "--set", "--overwrite", "--report", "--resume", "--json", "--upload"}
+    others = {"--name", "--config", "--set", "--join", "--sequence", "--overwrite", "--report", "--resume", "--json"}
+    others |= {"--upload"}
     assert listed == options(commands()["convert"]) - others
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import dataset_facts, recording_facts
+from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.cli.info_recording import recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.dataset.recovery.recover import recover

@@ -36,7 +36,7 @@ from edgefirst_ros.errors import TRACEBACK
 app = typer.Typer(
     name="edgefirst-ros",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

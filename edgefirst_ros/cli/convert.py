@@ -28,11 +28,13 @@ SENSORS = tuple(sensor.key for sensor in streams.with_column())
 
 def convert(
     context: typer.Context,
-    recordings: Annotated[
-        list[Path],
-        typer.Argument(metavar="REC.mcap", readable=False, help="Recordings; each becomes a sequence."),
-    ],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="Folder for the dataset.")],
+    recordings: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="REC", readable=False, help="MCAP files, rosbag2 folders, or folders of these; each is a sequence."
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the dataset; if not given the recording's, of several the folder's.")
     ] = None,
@@ -40,6 +42,11 @@ def convert(
         Path | None, typer.Option(readable=False, help="YAML file with settings; options go before it.")
     ] = None,
     assignments: Annotated[list[str] | None, SET] = None,
+    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    sequence: Annotated[
+        list[str] | None,
+        typer.Option("--sequence", metavar="NAME=FILE", help="Another name for the sequence of a recording."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
@@ -62,6 +69,7 @@ def convert(
     from edgefirst_ros.config_file import load
     from edgefirst_ros.pipeline.conversion import convert as run
     from edgefirst_ros.pipeline.memory import keep_buffers
+    from edgefirst_ros.sensors.picture_hook import prepare_hook
 
     keep_buffers()
     if with_report:
@@ -70,12 +78,24 @@ def convert(
 
         need(*EXTRA)
     notes: list[str] = []
+    named = dict(_named(text) for text in sequence or ())
+    if len(named) < len(sequence or ()):
+        raise UsageError("--sequence: the same name is given twice")
     settings = load(config, texts=texts_of(context, assignments or ()), note=notes.append)
     target = None if upload is None else _target(upload, settings.layout)
+    prepare_hook(settings.picture_hook, config)
     try:
         with progress(quiet=as_json) as report:
             outcome = run(
-                recordings, out, name=name, settings=settings, overwrite=overwrite, resume=resume, progress=report
+                recordings or [],
+                out,
+                name=name,
+                settings=settings,
+                join=join,
+                sequences=named,
+                overwrite=overwrite,
+                resume=resume,
+                progress=report,
             )
             if target is not None:
                 _upload(outcome, target, overwrite, report)
@@ -93,6 +113,14 @@ def convert(
     else:
         print_outcome(outcome)
     raise typer.Exit(outcome.exit_code)
+
+
+def _named(text: str) -> tuple[str, Path]:
+    """The name and the file of --sequence NAME=FILE."""
+    name, equals, file = text.partition("=")
+    if not (name and equals and file):
+        raise UsageError(f"--sequence: expected NAME=FILE, got {text!r}")
+    return name, Path(file)
 
 
 def _report(outcome: Outcome, *, overwrite: bool) -> str:

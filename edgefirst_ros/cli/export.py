@@ -117,7 +117,7 @@ def _labels(given: list[str]) -> dict[str, str]:
 
 
 def _of_file(path: Path) -> dict[str, str]:
-    from edgefirst_ros.config_file import open_regular
+    from edgefirst_ros.config.yaml_file import open_regular
 
     try:
         with open_regular(path) as file:

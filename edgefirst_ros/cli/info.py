@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +14,13 @@ import typer
 
 from edgefirst_ros.cli.instead import explained, is_recording
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
-from edgefirst_ros.errors import EdgeFirstError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from edgefirst_ros.config import Limits
     from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.messages import Message
 
 SECOND = 1_000_000_000
 
@@ -32,147 +29,34 @@ def info(
     context: typer.Context,
     path: Annotated[
         Path,
-        typer.Argument(metavar="PATH", readable=False, help="REC.mcap, or OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow."),
+        typer.Argument(
+            metavar="PATH",
+            readable=False,
+            help="REC.mcap, a rosbag2 folder, or OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.",
+        ),
     ],
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say what is in a recording or a dataset.
 
-    Of a recording: topics with rates, gaps and clocks, damage, and what samples would be made of. Of a dataset: samples
-    by sequence, sensor and group, annotations by label.
+    Of a recording: topics with rates, gaps and clocks, damage, and what it would give: cameras with codec and size of
+    the picture, labels that the model knows, calibration. Of a dataset: samples by sequence, sensor and group, how long
+    and where, annotations by label.
 
     Exit codes: 0 read, 1 it cannot be read, 2 wrong usage.
     """
+    from edgefirst_ros.cli.info_recording import print_recording, recording_facts
+    from edgefirst_ros.sources.inputs import is_rosbag2
+
     limits = limits_of(context, assignments)
-    if path.suffix == ".mcap" or is_recording(path):
+    if path.suffix == ".mcap" or is_recording(path) or is_rosbag2(path):
         facts = recording_facts(path, quiet=as_json)
-        say(json.dumps(facts, indent=1)) if as_json else _print_recording(facts)
+        say(json.dumps(facts, indent=1)) if as_json else print_recording(facts)
     else:
         with explained(path):
             facts = dataset_facts(path, limits)
         say(json.dumps(facts, indent=1)) if as_json else _print_dataset(facts)
-
-
-# ---- recordings --------------------------------------------------------------------------------
-@dataclass(slots=True)
-class _Rate:
-    """When the messages of a topic came."""
-
-    count: int = 0
-    first: int = 0
-    last: int = 0
-    gap: int = 0
-
-    def note(self, log_time: int) -> None:
-        if self.count:
-            self.gap = max(self.gap, log_time - self.last)
-        else:
-            self.first = log_time
-        self.last = log_time
-        self.count += 1
-
-    @property
-    def hertz(self) -> float:
-        return (self.count - 1) * SECOND / (self.last - self.first) if self.last > self.first else 0.0
-
-
-def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
-    """Topics with type, number, rate and longest gap, the clocks, and what is damaged."""
-    from edgefirst_ros.config import Settings
-    from edgefirst_ros.pipeline.first_pass import walk
-    from edgefirst_ros.sensors.calibration import frames_of, judge
-
-    rates: dict[str, _Rate] = {}
-
-    def observe(message: Message) -> None:
-        rates.setdefault(message.topic, _Rate()).note(message.log_time)
-
-    settings = Settings()
-    with progress(quiet=quiet) as report:
-        walked = walk(path, settings, lambda done, of: report(f"reading {path.name}", done, of), observe)
-    topics = []
-    for channel in walked.recording.channels.values():
-        rate = rates.get(channel.topic, _Rate())
-        times = walked.walk.times.get(channel.topic)
-        clocks = {}
-        for kind in ("header", "publish"):
-            stamps = getattr(times, kind) if times else None
-            if stamps is not None and stamps.distances:
-                clocks[kind] = stamps.median() / SECOND if stamps.tell_time else None
-        topics.append(
-            {
-                "topic": channel.topic,
-                "type": channel.schema,
-                "encoding": channel.encoding,
-                "messages": channel.seen,
-                "hz": round(rate.hertz, 3),
-                "longest_gap_s": rate.gap / SECOND,
-                "stamp_minus_log_time_s": clocks,
-                "undecodable": walked.walk.unreadable.get(channel.topic, 0),
-            }
-        )
-    facts: dict[str, Any] = {
-        "recording": str(path),
-        "bytes": walked.recording.size,
-        "start": walked.walk.first,
-        "duration_s": (walked.walk.last - (walked.walk.first or 0)) / SECOND,
-        "topics": sorted(topics, key=lambda topic: str(topic["topic"])),
-        "damage": [{"offset": d.offset, "what": d.what, "loss": d.loss} for d in walked.recording.damage],
-    }
-    try:
-        found = walked.conclude(settings)
-    except EdgeFirstError as error:
-        facts["convertible"] = str(error)
-    else:
-        facts |= {
-            "reference": found.roles.reference,
-            "time_base": {"base": found.base.base, "topics": found.base.replaced},
-            "segments": found.segments,
-            "calibration": judge(
-                found.calibration.camera_info, found.calibration.static_transforms, frames_of(found.roles.companions)
-            ),
-            "notes": [*found.roles.notes, *found.calibration.notes],
-        }
-    return facts
-
-
-def _print_recording(facts: dict[str, Any]) -> None:
-    when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
-    if facts["start"] is not None:
-        begin = datetime.fromtimestamp(facts["start"] / SECOND, UTC)
-        when = f"{facts['duration_s']:.1f} s from {begin:%Y-%m-%d %H:%M:%S} UTC"
-    say(f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}")
-    say("")
-    rows = []
-    for topic in facts["topics"]:
-        clocks = topic["stamp_minus_log_time_s"]
-        told = [
-            "-" if key not in clocks else "none" if clocks[key] is None else f"{clocks[key]:+.3f}"
-            for key in ("header", "publish")
-        ]
-        name = topic["topic"] if topic["encoding"] == "cdr" else f"{topic['topic']} ({topic['encoding']})"
-        rows.append(
-            (name, str(topic["messages"]), f"{topic['hz']:.1f}", f"{topic['longest_gap_s']:.3f}", *told, topic["type"])
-        )
-    table(("topic", "messages", "Hz", "longest gap, s", "header - log, s", "publish - log, s", "type"), rows)
-    say("")
-    if "reference" in facts:
-        say(
-            f"samples would be made of {facts['reference']}; time base {facts['time_base']['base']}, "
-            f"{counted(facts['segments'], 'segment')}; calibration {facts['calibration']}"
-        )
-        for topic, what in facts["time_base"]["topics"].items():
-            say(f"note: {topic}: {what}")
-        for note in facts["notes"]:
-            say(f"note: {note}")
-    else:
-        say(f"it cannot be converted as it is: {facts['convertible']}")
-    for damage in facts["damage"]:
-        say(f"damage at byte {damage['offset']}: {damage['what']}")
-    for topic in facts["topics"]:
-        if topic["undecodable"]:
-            say(f"{topic['topic']}: {topic['undecodable']} messages cannot be decoded")
 
 
 # ---- datasets ----------------------------------------------------------------------------------
@@ -184,9 +68,15 @@ def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
     dataset = Dataset(path, limits=limits or DEFAULT_LIMITS)
     inputs: Counter[str] = Counter()
     samples: Counter[str] = Counter()
+    stamps: dict[str, list[int]] = {}
+    places: list[tuple[float, float]] = []
     for sample in dataset.samples():
         samples[sample.name] += 1
         inputs.update(sample.inputs)
+        if sample.timestamp is not None:
+            stamps.setdefault(sample.name, []).append(sample.timestamp)
+        if sample.position is not None:
+            places.append((sample.position.latitude, sample.position.longitude))
     rows = dataset.annotations
     labels: dict[str, int] = {}
     if rows.height:
@@ -195,6 +85,9 @@ def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
         "dataset": str(path),
         "samples": sum(samples.values()),
         "sequences": dict(sorted(samples.items())),
+        "start": {name: min(stamps[name]) for name in sorted(stamps)},
+        "duration_s": {name: (max(stamps[name]) - min(stamps[name])) / SECOND for name in sorted(stamps)},
+        "place": _place(places),
         "inputs": dict(sorted(inputs.items())),
         "repeats": repeats_in(dataset),
         "calibration": {sequence: dataset.calibration(sequence).calibration for sequence in sorted(samples)},
@@ -203,6 +96,14 @@ def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
         "columns": dataset.annotation_columns,
         "metadata": dataset.metadata,
     }
+
+
+def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | None:
+    """Where the samples were taken: least and greatest latitude and longitude, degrees; None where nobody knows."""
+    if not places:
+        return None
+    latitudes, longitudes = zip(*places, strict=True)
+    return {"latitude": [min(latitudes), max(latitudes)], "longitude": [min(longitudes), max(longitudes)]}
 
 
 def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
@@ -232,8 +133,15 @@ def print_dataset(path: Path) -> None:
 def _print_dataset(facts: dict[str, Any]) -> None:
     say(f"{facts['dataset']}: {counted(facts['samples'], 'sample')} in {counted(len(facts['sequences']), 'sequence')}")
     say("")
-    rows = [(name, str(n), facts["calibration"][name]) for name, n in facts["sequences"].items()]
-    table(("sequence", "samples", "calibration"), rows)
+    rows = []
+    for name, number in facts["sequences"].items():
+        begin, length = facts["start"].get(name), facts["duration_s"].get(name)
+        when = "-" if begin is None else f"{datetime.fromtimestamp(begin // SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        rows.append((name, str(number), when, "-" if length is None else f"{length:.1f}", facts["calibration"][name]))
+    table(("sequence", "samples", "from", "s", "calibration"), rows)
+    if facts["place"] is not None:
+        (south, north), (west, east) = facts["place"]["latitude"], facts["place"]["longitude"]
+        say(f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}")
     say("")
     table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
     if facts["repeats"]["members"]:

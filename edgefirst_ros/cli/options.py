@@ -33,18 +33,22 @@ class Option(NamedTuple):
 
 
 OPTIONS: Mapping[str, Option] = {
+    "start": Option("T"),
+    "end": Option("T"),
     "rate": Option("HZ"),
     "keyframes": Option(),
     "jpeg_quality": Option("Q"),
+    "max_width": Option("W"),
     "layout": Option(),
     "schema_version": Option(name="--schema"),
+    "sensors": Option("camera,..."),
     "require": Option("radar.cube,..."),
     "tolerance": Option("S"),
     "time_base": Option(),
     "split": Option("train=0.8,val=0.2"),
     "group": Option("NAME=GLOB", repeated=True),
     "stable": Option(),
-    "reference_topic": Option("T"),
+    "reference_topic": Option("T", repeated=True),
     "radar_fields": Option(),
     "jobs": Option("N"),
 }

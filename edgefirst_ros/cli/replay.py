@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
-from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
+from edgefirst_ros.cli.ros import ROS_ARGUMENTS, as_ros_arguments, run_node
 
 
 def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
     """Convert recordings as a ROS 2 node.
+
+    replay REC.mcap -o OUT [--rate 5.0] [--ros-args ...]
 
     replay --ros-args -p recordings:="['REC.mcap']" -p out:=OUT
 
@@ -18,4 +21,6 @@ def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameter, 3 finished with loss,
     128 and more: stopped by a signal.
     """
-    run_node("replay", arguments)
+    given = sys.argv[2:] if arguments is None else arguments
+    texts = {"-o": "out", "--out": "out", "--name": "name"}
+    run_node("replay", as_ros_arguments(given, texts, lambda recordings: {"recordings": recordings}))

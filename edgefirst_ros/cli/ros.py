@@ -4,17 +4,50 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 
 import typer
 
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import EdgeFirstError, UsageError
 
 NODE = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Context settings of such a verb: options it does not know are arguments of ROS."""
 ROS_ARGUMENTS = typer.Argument(
     metavar="--ros-args ...", help="ROS arguments: `-p NAME:=VALUE`, `--params-file FILE`, `-r FROM:=TO`."
 )
+
+
+def as_ros_arguments(
+    arguments: Sequence[str], texts: Mapping[str, str], given: Callable[[list[str]], Mapping[str, str | list[str]]]
+) -> list[str]:
+    """Return plain arguments as ROS has them: those before --ros-args become parameters behind it.
+
+    --NAME VALUE is the parameter NAME, --NAME alone true; `texts`: other names for parameters that are text. `given`
+    makes parameters of what is no option. Raises UsageError.
+    """
+    at = arguments.index("--ros-args") if "--ros-args" in arguments else len(arguments)
+    plain, rest, positional, found = list(arguments[:at]), list(arguments[at:]), list[str](), dict[str, str]()
+    while plain:
+        one = plain.pop(0)
+        if not one.startswith("-") or one == "-":
+            positional.append(one)
+            continue
+        name, equals, value = one.partition("=")
+        known = texts.get(name, name.removeprefix("--").replace("-", "_") if name.startswith("--") else "")
+        if not known:
+            raise UsageError(f"unknown option {name}; give REC, --NAME VALUE, or parameters behind --ros-args")
+        if not equals:
+            value = plain.pop(0) if plain and (name in texts or not plain[0].startswith("--")) else "true"
+        found[known] = json.dumps(value, ensure_ascii=False) if name in texts else value
+    if positional:
+        made = given(positional)
+        found = {key: json.dumps(value, ensure_ascii=False) for key, value in made.items()} | found
+    if not found:
+        return rest
+    parameters = [part for name, value in found.items() for part in ("-p", f"{name}:={value}")]
+    return ["--ros-args", *parameters, *rest[1:]]
 
 
 def run_node(name: str, arguments: list[str] | None = None) -> None:

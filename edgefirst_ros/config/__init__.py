@@ -3,12 +3,13 @@
 
 from edgefirst_ros.config.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.config.live import LiveSettings, ReplaySettings
-from edgefirst_ros.config.settings import MODEL, SENSORS, Settings, StreamSettings
-from edgefirst_ros.config.values import SECOND, Model, nanoseconds
+from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, Settings, StreamSettings
+from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
 
 __all__ = [
     "DEFAULT_LIMITS",
     "MODEL",
+    "PARTS",
     "SECOND",
     "SENSORS",
     "Limits",
@@ -18,4 +19,5 @@ __all__ = [
     "Settings",
     "StreamSettings",
     "nanoseconds",
+    "utc_nanoseconds",
 ]

@@ -39,7 +39,10 @@ class LiveSettings(Model):
 class ReplaySettings(Model):
     """What a conversion as a node needs besides `Settings`."""
 
-    recordings: tuple[Place, ...] = Field((), description="MCAP files; each becomes a sequence")
+    recordings: tuple[Place, ...] = Field(
+        (), description="MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"
+    )
+    join: bool = Field(False, description="All files are parts of one recording")
     out: Place = Field("datasets", description="Folder for the dataset")
     name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
     overwrite: bool = Field(False, description="Replace a dataset that is there")

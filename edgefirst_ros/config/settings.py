@@ -15,18 +15,27 @@ from edgefirst_ros import streams
 from edgefirst_ros.config.limits import Limits
 from edgefirst_ros.config.values import (
     Model,
+    Moment,
     Seconds,
     Share,
+    Topics,
     globs_of_text,
     names_of_text,
     nanoseconds,
     setting,
     shares_of_text,
+    utc_nanoseconds,
 )
 from edgefirst_ros.streams import Sensor
 
+FOREVER = 1 << 62
+"""ns, beyond all stamps."""
+HARDLY = 2.0
+"""Seconds of tolerance that are rather meant as milliseconds."""
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
 """Companion sensors that can be required and have settings of their own."""
+PARTS = tuple(sensor.key for sensor in streams.SENSORS if sensor.topics)
+"""Sensors a sample may have."""
 MODEL = "model"
 """What `require` and `prefer` call a result of the model, also one without boxes."""
 
@@ -38,7 +47,9 @@ def _known(names: Names, known: Sequence[str]) -> Names:
     for name in names:
         if name not in known:
             near = sorted(known, key=lambda other: -SequenceMatcher(None, name, other).ratio())
-            raise ValueError(f"unknown sensor {name!r}; known: {', '.join(near)}")
+            meant = streams.meant(name)
+            hint = f"; did you mean {meant}?" if meant in known else ""
+            raise ValueError(f"unknown sensor {name!r}{hint}; known: {', '.join(near)}")
     return names
 
 
@@ -55,12 +66,20 @@ class StreamSettings(Model):
 class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
-    reference_topic: str | None = setting(None, "Topic whose messages are the samples; the camera if unset")
+    reference_topic: Topics | None = setting(
+        None, "Topic whose messages are the samples; the camera if unset; of several each makes a sequence"
+    )
     gps_topic: str | None = setting(None, "Topic of the position; needed only where several could be meant")
     imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several could be meant")
     model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
     time_base: Literal["auto", "publish", "header", "log"] = setting("auto", "Which stamps count")
 
+    start: Moment | None = setting(
+        None, "When the samples begin: s from the first frame, or UTC", examples=["2.5", "2026-01-15T12:00:05Z"]
+    )
+    end: Moment | None = setting(
+        None, "When they end: s from the first frame, or UTC", examples=["10", "2026-01-15T12:00:10.5Z"]
+    )
     rate: float | None = setting(
         None, "Samples a second, the first of each 1/rate; all frames if unset", gt=0, le=1e6, allow_inf_nan=False
     )
@@ -72,6 +91,7 @@ class Settings(Model):
         (), "Sensors a sample must have, or it is dropped; model: the model looked at it"
     )
 
+    sensors: tuple[str, ...] = setting((), "Sensors a sample may have, others are not read; all if empty")
     tolerance: Seconds = setting(0.1, "Furthest a companion may lie from its frame, s")
     streams: dict[str, StreamSettings] = setting(dict, "Settings of single companion sensors")
     lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
@@ -93,6 +113,14 @@ class Settings(Model):
     )
     camera_format: Literal["jpeg", "png"] = setting("jpeg", "Form of decoded pictures")
     jpeg_quality: int = setting(90, "Quality of JPEG pictures made here", ge=1, le=100)
+
+    max_width: int | None = setting(None, "Width to which wider pictures are scaled down, pixels", ge=16, le=65535)
+    picture_hook: str | None = setting(
+        None,
+        "Function that changes each picture before it is encoded: module:function",
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        examples=["privacy:blur"],
+    )
 
     min_score: float = setting(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
     label_map: Annotated[dict[str, str], BeforeValidator(names_of_text)] = setting(
@@ -137,6 +165,11 @@ class Settings(Model):
     def _known_sensors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return _known(value, (*SENSORS, MODEL))
 
+    @field_validator("sensors")
+    @classmethod
+    def _known_parts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _known(value, PARTS)
+
     @field_validator("streams")
     @classmethod
     def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
@@ -173,16 +206,53 @@ class Settings(Model):
             raise ValueError("stable needs split: it says how the sequences are shared out")
         if self.prefer is not None and self.rate is None:
             raise ValueError("prefer chooses a frame of each 1/rate: set rate too, or require: [model]")
-        for key in set(self.require) - {MODEL}:
-            name, value = streams.of_key(key).setting or ("", None)
+        first, (begin, end) = self.start or 0.0, self.span_of(0)
+        if type(first) is type(self.end) and (begin >= end or not end):
+            raise ValueError(f"start is {first} and end {self.end}: no sample lies between them")
+        if self.keyframes and not self.takes_pictures:
+            raise ValueError("keyframes are pictures: put camera among the sensors")
+        for key in (*self.require, *self.sensors):
+            name, value = streams.of_key(key).setting or ("", None) if key != MODEL else ("", None)
             if name and getattr(self, name) != value:
-                raise ValueError(f"{key} is required but {name} is {getattr(self, name)}: set {name} to {value}")
+                raise ValueError(f"{key} is asked for but {name} is {getattr(self, name)}: set {name} to {value}")
+            if self.sensors and key not in (*self.sensors, MODEL):
+                raise ValueError(f"{key} is required and not among the sensors: {', '.join(self.sensors)}")
         return self
+
+    def span_of(self, first: int) -> tuple[int, int]:
+        """Return from when, and to before when, samples are taken, both in ns; `first`: the first reference stamp."""
+        ends = (self.start, -FOREVER), (self.end, FOREVER)
+        begin, end = (
+            forever if at is None else utc_nanoseconds(at) if isinstance(at, str) else first + nanoseconds(at)
+            for at, forever in ends
+        )
+        return begin, end
+
+    @property
+    def references(self) -> tuple[str | None, ...]:
+        """The topics whose messages are the samples, each of a sequence of its own; None: the camera."""
+        return self.reference_topic if isinstance(self.reference_topic, tuple) else (self.reference_topic,)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is allowed and hardly meant, in words."""
+        own = {f"streams.{key}.tolerance": value.tolerance for key, value in self.streams.items()}
+        return [
+            f"{name} is {value:g} s: companions that far from a frame join it; {value:g} ms would be {value / 1000:g}"
+            for name, value in {"tolerance": self.tolerance, **own}.items()
+            if value is not None and value > HARDLY
+        ]
+
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether samples may have pictures of the camera."""
+        return not self.sensors or streams.CAMERA.key in self.sensors
 
     @property
     def companions(self) -> tuple[Sensor, ...]:
         """The companion sensors in use."""
-        return tuple(s for s in streams.companions() if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
+        chosen = (s for s in streams.companions() if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
+        return tuple(sensor for sensor in chosen if not self.sensors or sensor.key in self.sensors)
 
     @property
     def exact_rate(self) -> Fraction | None:

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import os
+import re
+import reprlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -28,6 +31,31 @@ def setting(default: Any, description: str, **rules: Any) -> Any:
     return Field(default, description=description, **rules)
 
 
+def _moment(value: Any) -> Any:
+    """Seconds as a number, or a time in UTC as text, in whatever form it was given."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    try:
+        value = float(value)
+    except (TypeError, ValueError):
+        utc_nanoseconds(value)
+    else:
+        if not 0 <= value <= 1e9:
+            raise ValueError(f"expected seconds from the first frame on, at least 0, got {value:g}")
+    return value
+
+
+def topics_of(value: Any) -> Any:
+    """One topic, or several as a list or as text with commas, each once."""
+    if isinstance(value, str) and "," in value:
+        value = [topic for topic in map(str.strip, value.split(",")) if topic]
+    if isinstance(value, list | tuple) and value:
+        if len(set(map(str, value))) < len(value):
+            raise ValueError(f"expected each topic once, got {reprlib.repr(list(value))}")
+        return value[0] if len(value) == 1 else value
+    return value
+
+
 def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
     """Yield the pairs of a map as ROS parameters and the command line have it: train=0.8,val=0.2."""
     for part in filter(None, text.split(",")):
@@ -39,6 +67,10 @@ def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
 
 Share = Annotated[float, BeforeValidator(no_switch)]
 Seconds = Annotated[float, Field(ge=0.0, le=60.0, allow_inf_nan=False)]
+Moment = Annotated[float | str, BeforeValidator(_moment)]
+"""Seconds from the first stamp of the reference topic, or a UTC time (`utc_nanoseconds`)."""
+Topics = Annotated[tuple[str, ...] | str, BeforeValidator(topics_of)]
+"""One topic, or at least two."""
 Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 """A path, in which ~ is the user's folder: in files of parameters no shell replaces it."""
 
@@ -87,3 +119,17 @@ def globs_of_text(value: Any) -> Any:
 def nanoseconds(seconds: float) -> int:
     """Seconds as whole nanoseconds."""
     return round(Fraction(str(seconds)) * SECOND)
+
+
+def utc_nanoseconds(text: Any) -> int:
+    """Return ns since the epoch of a UTC time in ISO 8601 with Z; raises ValueError for anything else."""
+    form = r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d)\.(\d{1,9}))?Z"
+    found = re.fullmatch(form, text, re.ASCII) if isinstance(text, str) else None
+    try:
+        if found is None:
+            raise ValueError(text)
+        whole = datetime.fromisoformat(f"{found[1]}T{found[2]}+00:00")
+    except ValueError:
+        expected = "seconds, or a UTC time such as 2026-01-15T12:00:05Z"
+        raise ValueError(f"expected {expected}, got {reprlib.repr(text)}") from None
+    return int(whole.timestamp()) * SECOND + int((found[3] or "").ljust(9, "0"))

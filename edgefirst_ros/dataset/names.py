@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -115,6 +116,25 @@ def check_name(name: str) -> str:
     if safe != name:
         raise UsageError(f"{name!r} cannot name a dataset; {safe!r} could")
     return name
+
+
+def camera_names(topics: Sequence[str]) -> dict[str, str]:
+    """Return of each topic what tells it from the others: front of /front/camera/h264, rear of /rear/camera/h264."""
+    parts = {topic: [part for part in topic.split("/") if part] for topic in topics}
+    begin = _alike(list(parts.values()))
+    end = _alike([own[begin:][::-1] for own in parts.values()])
+    return {topic: safe_name("-".join(own[begin : len(own) - end] or own)) for topic, own in parts.items()}
+
+
+def _alike(lists: Sequence[Sequence[str]]) -> int:
+    """How many items all of them begin with alike."""
+    return next((n for n, items in enumerate(zip(*lists, strict=False)) if len(set(items)) > 1), min(map(len, lists)))
+
+
+def with_camera(sequence: str, camera: str) -> str:
+    """Return the name of the sequence of one camera of several: HOST-CAMERA_YYYY_MM_DD_HH_MM_SS, or SEQUENCE-CAMERA."""
+    host = host_of(sequence)
+    return f"{host}-{camera}{sequence[len(host) :]}"
 
 
 def host_of(sequence: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress, quiet
+from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
@@ -21,6 +22,8 @@ __all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
 
 T = TypeVar("T")
 REPORT = "export-report.json"
+MOST_NAMED = 10
+"""Sequences that a line of the report names."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,21 @@ def export(
     refuse_inside(place, opened.paths.container)
     with staged(place) as folder:
         system.export(opened, folder, report, progress or quiet, **chosen)
+        _report_placeholders(opened, report)
         report.write(folder / REPORT)
     return Exported(to, place, report)
+
+
+def _report_placeholders(dataset: Dataset, report: Report) -> None:
+    """Say which sequences have a calibration that is none, whatever has taken it over."""
+    words = {name: dataset.calibration(name).calibration for name in dataset.sequences}
+    for word, meaning in ((IDENTITY, "a placeholder: its transforms turn nothing"), (MISSING, "missing or incomplete")):
+        names = [name for name, found in words.items() if found == word]
+        if names:
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            report.add(
+                f"calibration ({word})", f"as it is, of {', '.join(names[:MOST_NAMED])}{more}", meaning, len(names)
+            )
 
 
 def restore(

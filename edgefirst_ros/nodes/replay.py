@@ -152,12 +152,12 @@ def _replay(node: Node, caught: list[int]) -> int:
             raise _Stopped
         report.progress(what, done, of)
 
-    work = partial(convert, own.recordings, own.out, name=own.name, settings=settings, overwrite=own.overwrite)
+    work = partial(convert, own.recordings, own.out, name=own.name, settings=settings, join=own.join)
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     report.tick()
     with ThreadPoolExecutor(1, "convert") as pool:
-        running = pool.submit(work, progress=progress)
+        running = pool.submit(work, overwrite=own.overwrite, progress=progress)
         running.add_done_callback(lambda _: executor.wake())
         while not running.done():
             executor.spin_once(timeout_sec=0.2)

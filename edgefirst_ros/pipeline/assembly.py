@@ -31,6 +31,8 @@ def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) ->
             members.append((picture.kind, _with_exif(data, frame, picture, facts, settings)))
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
+        if picture.full is not None and picture.full != picture.size:
+            facts.scaling.note(picture.full, picture.size)
     _add_navigation(frame, row, common)
     if frame.result is not None:
         row[MODEL_TIMESTAMP] = frame.result.stamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import DatasetWriter
@@ -25,8 +25,10 @@ from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.pipeline.resumption import check_source, finished, take_over
+from edgefirst_ros.pipeline.resumption import check_sources, finished, take_over
 from edgefirst_ros.progress import Progress, quiet
+from edgefirst_ros.sensors.picture_hook import prepare_hook
+from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
 from edgefirst_ros.sync.skews import Skews
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ def convert(
     name: str | None = None,
     config: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
+    join: bool = False,
+    sequences: Mapping[str, str | os.PathLike[str]] | None = None,
     overwrite: bool = False,
     resume: bool = False,
     progress: Progress | None = None,
@@ -79,36 +83,42 @@ def convert(
 
     `name` is that of the dataset, by default the recording's. `options` are fields of `Settings`, on top of those in
     the YAML file `config`; `settings` are all of them in place of both. Every recording becomes a sequence with its
-    file's name. What an interrupted conversion left is continued behind its last committed sample, unless `overwrite`;
-    the result is the same as without the interruption. `resume`: a dataset that is finished already is as good.
+    file's name: a file, a rosbag2 folder with all its files, each of these in any other folder, or with `join` all
+    files together. `sequences` gives recordings other names; these need not be given besides.
+    What an interrupted conversion left is continued behind its last committed sample, unless `overwrite`; the result
+    is the same as without the interruption. `resume`: a dataset that is finished already is as good.
     `one_of_many`: others are converted by themselves, so the pattern of a group may match no sequence here.
     Raises RecordingError, DatasetError (nothing usable was written) or UsageError.
     """
     if isinstance(recordings, (str, os.PathLike)):
         recordings = [recordings]
-    paths = [Path(recording) for recording in recordings]
+    named = {name: Path(file) for name, file in (sequences or {}).items()}
+    inputs = recordings_of([Path(recording) for recording in recordings], join=join, sequences=named)
     notes: list[str] = []
     if settings is None:
         settings = load(config, note=notes.append, **options)
     elif options or config is not None:
         raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
-    sequences = _sequences(paths)
+    notes += settings.doubts
+    prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
+    cameras = _cameras(settings)
+    drives = _names(inputs, cameras)
     rule = GroupRule.of(settings)
     if rule is not None and not one_of_many:
-        rule.check(sequences)
-    name = check_name(name) if name is not None else _default_name(sequences, Path(out))
+        rule.check([_sequence(drive, camera) for drive in drives for camera in cameras.values()])
+    name = check_name(name) if name is not None else _default_name(drives, Path(out))
     if resume and overwrite:
         raise UsageError("resume and overwrite exclude each other: choose one of them")
     check_path(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
     if resume and places.finished:
-        return _finished(places, paths, settings, notes)
+        return _finished(places, [file for recording in inputs for file in recording.files], settings, notes)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(places, settings, notes, len(paths), overwrite, progress or quiet)
+    run = _Run(places, settings, cameras, notes, len(inputs), overwrite, progress or quiet)
     with run.stack:
-        for path, sequence in zip(paths, sequences, strict=True):
-            run.recording(path, sequence)
+        for recording, drive in zip(inputs, drives, strict=True):
+            run.recording(recording, drive)
         return run.finish()
 
 
@@ -119,6 +129,7 @@ class _Run:
         self,
         paths: DatasetPaths,
         settings: Settings,
+        cameras: Mapping[str | None, str],
         notes: list[str],
         total: int,
         overwrite: bool,
@@ -127,12 +138,14 @@ class _Run:
         self.stack = ExitStack()
         self._paths = paths
         self._settings = settings
+        self._cameras = cameras
         self._total = total
         self._overwrite = overwrite
         self._progress = progress
         self._began = time.monotonic()
         self._writer: DatasetWriter | None = None
-        self._number = 0
+        self._sources = 0
+        """Files of the recordings that were converted."""
         self._notes = notes
         self._facts = DatasetFacts(settings)
         self._earlier: Any = None
@@ -142,35 +155,47 @@ class _Run:
         self._duration = 0.0
         self._refused: StorageError | None = None
 
-    def recording(self, path: Path, sequence: str) -> None:
-        """Convert one recording; with several, one that cannot be used is a loss and no error."""
+    def recording(self, given: RecordingInput, drive: str) -> None:
+        """Convert one recording, walked once for all its cameras; with several, one that cannot be used is a loss."""
         if self._refused is not None:
-            self._notes.append(f"{path.name}: not converted, the disk takes no more")
+            self._notes.append(f"{given.label}: not converted, the disk takes no more")
             return
         try:
-            report = partial(self._progress, f"reading {path.name}")
-            found = walk(path, self._settings, report, hashed=True).conclude(self._settings)
+            report = partial(self._progress, f"reading {given.label}")
+            first, *more = given.files
+            walked = walk(first, self._settings, report, hashed=True, more=more)
+            found = {
+                camera: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
+                for topic, camera in self._cameras.items()
+            }
         except RecordingError as error:
             if self._total == 1:
                 raise
             self._notes.append(str(error))
             self._loss = True
             return
-        self._note(found, path)
-        self._convert(found, sequence)
-        self._facts.end()
-        self._number += 1
+        for conclusions in found.values():
+            if conclusions.unknown_labels and self._total == 1:
+                raise UsageError(f"{given.label}: {conclusions.unknown_labels}")
+        for file in walked.recording.files:
+            self._notes += [f"{file.path.name}: {damage}" for damage in file.damage]
+            self._loss = self._loss or any(damage.loss for damage in file.damage)
+        for camera, conclusions in found.items():
+            self._note(conclusions, _sequence(given.label, camera))
+        for camera, conclusions in found.items():
+            if self._refused is None:
+                self._convert(conclusions, _sequence(drive, camera))
+                self._facts.end()
+        self._sources += len(given.files)
 
-    def _note(self, found: FirstPass, path: Path) -> None:
-        recording = found.recording
-        for damage in recording.damage:
-            self._notes.append(f"{path.name}: at byte {damage.offset}: {damage.what}")
-            self._loss = self._loss or damage.loss
-        self._notes += [f"{path.name}: {note}" for note in found.roles.notes]
-        self._notes += [f"{path.name}: {topic}: {what}" for topic, what in found.base.replaced.items()]
-        self._notes += [f"{path.name}: {note}" for note in found.calibration.notes]
+    def _note(self, found: FirstPass, label: str) -> None:
+        self._notes += [f"{label}: {note}" for note in found.roles.notes]
+        self._notes += [f"{label}: {topic}: {what}" for topic, what in found.base.replaced.items()]
+        self._notes += [f"{label}: {note}" for note in found.calibration.notes]
+        self._notes += [f"{label}: {found.unknown_labels}"] if found.unknown_labels else []
+        self._notes += [f"{label}: {found.cut.note}"] if found.cut is not None and found.cut.note else []
         if found.segments > 1:
-            self._notes.append(f"{path.name}: the clock was stepped or stood still: {found.segments} segments")
+            self._notes.append(f"{label}: the clock was stepped or stood still: {found.segments} segments")
 
     def _open(self, found: FirstPass) -> DatasetWriter:
         """Begin to write, once there is something to be written."""
@@ -197,13 +222,13 @@ class _Run:
         return found
 
     def _convert(self, found: FirstPass, sequence: str) -> None:
-        roles, counts, source = found.roles, Counts(), _source(found)
+        roles, counts, sources = found.roles, Counts(), [file.plain for file in found.recording.files]
         found.count(counts)
-        facts = SequenceFacts(sequence, roles, found.base, found.calibration, counts, source)
+        facts = SequenceFacts(sequence, roles, found.base, found.calibration, counts, sources, self._sources)
         if self._facts.begin(facts):
             self._notes.append(f"{sequence}: its model has other labels: label_index counts in the united list")
         writer, wanted = self._open(found), found.wanted
-        check_source(self._paths, self._earlier, self._number, source)
+        check_sources(self._paths, self._earlier, self._sources, sources)
         streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
         with SequenceOutput(
             self._settings,
@@ -212,9 +237,12 @@ class _Run:
             overlapping=found.overlapping,
             preceded=found.preceded,
             numbered=found.numbered,
+            cut=found.cut,
         ) as output:
             try:
                 for done, message in enumerate(found.recording.iter_messages(streamed)):
+                    if output.is_through:
+                        break
                     output.push(message)
                     self._progress(f"converting {sequence}", done, wanted)
             except StorageError as error:
@@ -282,26 +310,31 @@ def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> 
     return counts
 
 
-def _source(found: FirstPass) -> dict[str, Any]:
-    recording = found.recording
-    source: dict[str, Any] = {"file": recording.path.name, "size": recording.size, "sha256": recording.sha256}
-    if recording.damage:
-        source["damage"] = [{"offset": d.offset, "what": d.what} for d in recording.damage]
-    return source
+def _cameras(settings: Settings) -> Mapping[str | None, str]:
+    """The topics that make samples, and what their cameras add to the names of sequences: nothing of a single one."""
+    topics = [topic for topic in settings.references if topic is not None]
+    return {settings.references[0]: ""} if len(topics) < 2 else camera_names(topics)  # type: ignore[return-value]
 
 
-def _sequences(paths: Sequence[Path]) -> list[str]:
-    if not paths:
+def _sequence(drive: str, camera: str) -> str:
+    return with_camera(drive, camera) if camera else drive
+
+
+def _names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, str]) -> list[str]:
+    """The name of each recording, none of which may give a sequence that another one gives too."""
+    if not inputs:
         raise UsageError("no recording is given")
-    sequences = [safe_name(path.stem) for path in paths]
+    drives = [safe_name(recording.name) for recording in inputs]
     known: dict[str, Path] = {}
-    for path, sequence in zip(paths, sequences, strict=True):
-        folded = sequence.casefold()  # not every disk tells large letters from small ones
-        if folded in known:
-            raise UsageError(f"{known[folded]} and {path} would both become the sequence {sequence}: rename one")
-        known[folded] = path
-    return sequences
+    for recording, drive in zip(inputs, drives, strict=True):
+        for sequence in (_sequence(drive, camera) for camera in cameras.values()):
+            folded = sequence.casefold()  # not every disk tells large letters from small ones
+            if folded in known:
+                other = f"{known[folded]} and {recording.path} would both become the sequence {sequence}"
+                raise UsageError(f"{other}: name one of them with --sequence NAME={recording.path}")
+            known[folded] = recording.path
+    return drives
 
 
-def _default_name(sequences: Sequence[str], out: Path) -> str:
-    return sequences[0] if len(sequences) == 1 else safe_name(Path(os.path.abspath(out)).name)
+def _default_name(drives: Sequence[str], out: Path) -> str:
+    return drives[0] if len(drives) == 1 else safe_name(Path(os.path.abspath(out)).name)

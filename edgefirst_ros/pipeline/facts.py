@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from edgefirst_ros import __version__, streams
@@ -13,10 +13,31 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
 from edgefirst_ros.dataset.sequences import combined
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
+from edgefirst_ros.sensors.picture_hook import load_hook
+from edgefirst_ros.sensors.picture_size import Size, scaled_info
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 
 SOFTWARE = "edgefirst_ros"
+
+
+class Scaling:
+    """By how much the pictures of a sequence were scaled down.
+
+    Owns: `note` is called by the thread that writes, and sets it once; any thread may ask.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: tuple[Size, Size] | None = None
+
+    def note(self, before: Size, after: Size) -> None:
+        """Take note of a picture; where their sizes differ the first one counts."""
+        if self._sizes is None:
+            self._sizes = before, after
+
+    def of(self, info: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the intrinsics of the pictures as they are written, from those of the camera."""
+        return info if info is None or self._sizes is None else scaled_info(info, *self._sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +52,11 @@ class SequenceFacts:
     base: TimeBase
     calibration: Calibration
     counts: Counts
-    source: Mapping[str, Any] | None = None
-    """{"file", "size", "sha256"} of the recording it is made from; None: live."""
+    sources: Sequence[Mapping[str, Any]] = ()
+    """{"file", "size", "sha256"} of the files it is made from; none: live."""
+    first_source: int = 0
+    """Place of the first of them among those of the dataset; two cameras of one recording share them."""
+    scaling: Scaling = field(default_factory=Scaling)
 
     @property
     def time_base(self) -> dict[str, Any]:
@@ -45,12 +69,12 @@ class SequenceFacts:
         columns = {streams.of_key(sensor).column: topic for sensor, topic in self.roles.companions.items()}
         return {REFERENCE: self.roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
-    def described(self, source: int | None) -> dict[str, Any]:
-        """What the metadata say of the sequence (dataset.md 10, "By sequence"); `source`: its place in the list."""
-        camera_info, transforms = self.calibration.camera_info, self.calibration.static_transforms
+    def described(self) -> dict[str, Any]:
+        """What the metadata say of the sequence (dataset.md 10, "By sequence")."""
+        camera_info, transforms = self.scaling.of(self.calibration.camera_info), self.calibration.static_transforms
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
         return {
-            "sources": [] if source is None else [source],
+            "sources": list(range(self.first_source, self.first_source + len(self.sources))),
             "camera_info": camera_info,
             "static_transforms": transforms,
             "calibration": judge(camera_info, transforms, frames_of(sensors)),
@@ -62,8 +86,11 @@ class SequenceFacts:
 
 def making(settings: Settings) -> dict[str, Any]:
     """Metadata that say how a dataset was made: where these and the recordings are the same, so are its bytes."""
+    configuration = settings.model_dump(mode="json")
+    if settings.picture_hook is not None:
+        configuration["picture_hook_version"] = load_hook(settings.picture_hook).version
     return {
-        "configuration": settings.model_dump(mode="json"),
+        "configuration": configuration,
         "software": {"name": SOFTWARE, "version": __version__},
     }
 
@@ -147,7 +174,5 @@ class DatasetFacts:
         current = self._current
         if current is None:
             return self._sources, self._sequences
-        sources, place = self._sources, None
-        if current.source is not None:
-            sources, place = [*sources, current.source], len(sources)
-        return sources, {**self._sequences, current.name: current.described(place)}
+        sources = [*self._sources[: current.first_source], *current.sources] if current.sources else self._sources
+        return sources, {**self._sequences, current.name: current.described()}

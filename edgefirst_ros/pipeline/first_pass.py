@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,16 +16,19 @@ from edgefirst_ros.counts import OTHER_TYPE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import Message, decode, header_stamp, known_name
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.detections import mapped_labels
+from edgefirst_ros.sensors.detections import mapped_labels, unknown_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import all_different
 from edgefirst_ros.sources.source import Recording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
-from edgefirst_ros.streams import CAMERA_TYPES, FIX, IMU
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, FIX, IMU
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
+from edgefirst_ros.sync.cut import Cut
 
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names for topics that join the frames by the common time."""
+MOST_CAMERAS = 256
+"""Whose intrinsics are kept."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,8 @@ class _Sequence:
     publish: array[int] = field(default_factory=lambda: array("q"))
     log: array[int] = field(default_factory=lambda: array("q"))
     unreadable: set[int] = field(default_factory=set)
+    frame_id: str | None = None
+    """That of the first message which has one."""
 
     def add(self, message: Message, usable: bool) -> None:
         if not usable:
@@ -58,10 +63,10 @@ class _Sequence:
         steps = np.diff(np.frombuffer(self.numbers, np.uint32)[self.recorded_order()].astype(np.int64))
         return len(steps) > 0 and lower_median(int(step) for step in steps) == 1
 
-    def stamps(self, base: str) -> Iterator[int]:
-        """Stamps of the readable messages in recorded order, ns."""
+    def stamps(self, base: str) -> Iterator[tuple[int, int]]:
+        """Number and stamp in ns of each readable message, in recorded order."""
         values: array[int] = getattr(self, base)
-        return (values[n] for n in self.recorded_order() if n not in self.unreadable)
+        return ((number, values[n]) for number, n in enumerate(self.recorded_order()) if n not in self.unreadable)
 
 
 @dataclass(slots=True)
@@ -85,6 +90,10 @@ class FirstPass:
     """First and last `log_time`, ns."""
     unreadable: dict[str, int]
     """Messages that cannot be decoded, of the topics that are read in this walk alone."""
+    cut: Cut | None
+    """What of it becomes samples; None: all."""
+    unknown_labels: str
+    """What of the label map the model does not know, in words."""
 
     @property
     def wanted(self) -> int:
@@ -109,7 +118,9 @@ class _Walk:
     """Gathers facts of all topics that may play a part; which do is known only at the end."""
 
     def __init__(self, settings: Settings) -> None:
-        self._asked = settings.reference_topic
+        self._asked = tuple(topic.removeprefix("/") for topic in settings.references if topic is not None)
+        self.infos: dict[str, Calibration] = {}
+        """CameraInfo by its frame_id, whatever topic it came on."""
         self.times: dict[str, TopicTimes] = {}
         self.sequences: dict[str, _Sequence] = {}
         self.calibrations: dict[str, Calibration] = {}
@@ -131,8 +142,12 @@ class _Walk:
         try:
             content = decode(message)
             self.times[topic].add(message)
+            if message.schema == CAMERA_INFO and len(self.infos) < MOST_CAMERAS:
+                self.infos.setdefault(content.frame_id, Calibration()).take(CAMERA_INFO, content, message.log_time)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time)
+            if topic in self.sequences and self.sequences[topic].frame_id is None:
+                self.sequences[topic].frame_id = getattr(content, "frame_id", None)
         except MessageError:
             usable = False
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
@@ -143,12 +158,12 @@ class _Walk:
         """Begin to follow a topic; False where it can play no part."""
         topic, schema = message.topic, message.schema
         name = known_name(topic, schema)
-        asked = self._asked is not None and topic.endswith(self._asked.removeprefix("/"))
+        asked = topic.endswith(self._asked) if self._asked else False
         if name in STATICS:
             self.calibrations[topic] = Calibration()
         if schema in CAMERA_TYPES or asked:
             self.sequences[topic] = _Sequence()
-        elif name not in (*STATICS, *ALIGNED) and schema not in (FIX, IMU):
+        elif name not in (*STATICS, *ALIGNED) and schema not in (FIX, IMU, CAMERA_INFO):
             self._ignored.add(topic)
             return False
         self.times[topic] = TopicTimes(topic, log_times=array("q") if topic in self.sequences else None)
@@ -161,6 +176,8 @@ class Walked:
 
     recording: Recording
     walk: _Walk
+    several: bool = False
+    """Whether more than one topic makes samples: then only the CameraInfo of its own frame_id is a camera's."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -183,13 +200,22 @@ class Walked:
         base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
         segments = Segments()
         sequence = walk.sequences[roles.reference]
-        for stamp in sequence.stamps(base.base):
+        for _, stamp in sequence.stamps(base.base):
             segments.add(stamp)
+        cut = None
+        if settings.start is not None or settings.end is not None:
+            span = settings.span_of(segments.spans[0][0] if segments.spans else 0)
+            cut = Cut.of(span, sequence.stamps(base.base), len(sequence.numbers))
         calibration = Calibration()
         for topic in sorted(roles.statics):
             calibration.merge(walk.calibrations[topic])
+        own = walk.infos.get(sequence.frame_id or "")
+        if own is not None or self.several:
+            calibration.take_info(own or Calibration())
+        unknown = ""
         if calibration.labels is not None:  # in one dataset with others they may get other positions
             roles = replace(roles, classes=tuple(calibration.labels))
+            unknown = unknown_labels(calibration.labels, settings.label_map)
             calibration.labels = mapped_labels(calibration.labels, settings.label_map)
         return FirstPass(
             recording,
@@ -203,6 +229,8 @@ class Walked:
             sequence.numbered(),
             (walk.first or 0, walk.last),
             walk.unreadable,
+            cut,
+            unknown,
         )
 
 
@@ -219,13 +247,14 @@ def walk(
     observe: Callable[[Message], None] | None = None,
     *,
     hashed: bool = False,
+    more: Iterable[Path] = (),
 ) -> Walked:
-    """Walk through a recording once.
+    """Walk through a recording once; `more`: the files behind its first one.
 
     `progress` is called with the bytes done and the size of the file, `observe` with every CDR message; `hashed`:
     the recording's SHA-256 is made on the way. Raises RecordingError when it is no MCAP recording.
     """
-    recording: Recording = McapRecording(path, settings.limits, hashed=hashed)
+    recording: Recording = McapRecording(path, settings.limits, hashed=hashed, more=more)
     found = _Walk(settings)
     for message in recording.walk():
         found.take(message)
@@ -233,4 +262,4 @@ def walk(
             observe(message)
         if progress:
             progress(recording.position, recording.size)
-    return Walked(recording, found)
+    return Walked(recording, found, len(settings.references) > 1)

@@ -78,7 +78,11 @@ class CameraMessage:
     content: Any
     gap: bool = False
     """A message before it is missing."""
+    wanted: bool = True
+    """Whether it lies between start and end; if not, it is there for what later pictures refer to alone."""
 
     def left_out(self) -> CameraMessage:
         """The message without its content, which no other needs."""
-        return self if isinstance(self.content, MessageError) else CameraMessage(self.number, None, self.gap)
+        return (
+            self if isinstance(self.content, MessageError) else CameraMessage(self.number, None, self.gap, self.wanted)
+        )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import NO_ATTITUDE, NO_FIX
+from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
@@ -23,6 +23,7 @@ from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.video_message import ReferenceParser, VideoMessage
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
+from edgefirst_ros.sync.cut import Cut
 
 BOXES3D = "fusion.boxes3d"
 """Stream that is aligned with frames besides the companions."""
@@ -38,6 +39,8 @@ class _Anchor:
     join: Joint
     """What the result of the model is asked for by."""
     own: SensorMessage | None
+    wanted: bool
+    """Whether it lies between start and end."""
 
 
 class FrameBuilder:
@@ -59,7 +62,9 @@ class FrameBuilder:
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
+        cut: Cut | None = None,
     ) -> None:
+        """`cut`: frames outside are counted, and left out."""
         self._settings = settings
         self._facts = facts
         self._usage = usage
@@ -81,6 +86,8 @@ class FrameBuilder:
         self._timeline = Timeline(overlapping, preceded, numbered=numbered)
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
+        self._cut = cut
+        self._wanted = 0  # frames inside the cut that were not handed on yet
         self._map_labels()
 
     # ---- messages ------------------------------------------------------------------------
@@ -107,8 +114,10 @@ class FrameBuilder:
         except MessageError as error:
             self._hand_on(CameraMessage(number, error, gap))
             return
-        self._hand_on(CameraMessage(number, content, gap))
         stamp = self._facts.base.stamp(message)
+        wanted = self._cut is None or self._cut.holds(stamp)
+        self._wanted += wanted
+        self._hand_on(CameraMessage(number, content, gap, wanted))
         segment = self._timeline.segment(stamp)
         own = None
         if roles.sensor is not None:
@@ -118,7 +127,7 @@ class FrameBuilder:
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
         epoch = self._timeline.epoch
-        anchor = _Anchor(segment, self._results.expect(self._join_stamp(message, stamp), epoch), own)
+        anchor = _Anchor(segment, self._results.expect(self._join_stamp(message, stamp), epoch), own, wanted)
         self._aligner.add_frame(stamp, number, now, anchor, segment, epoch)
         if message.topic in (roles.gps, roles.imu, roles.model):
             self._push_other(message, content, now)
@@ -172,10 +181,28 @@ class FrameBuilder:
         self._ready.extend(self._aligner.release(now))
         self._results.advance(now)
         while self._ready and (now is None or self._is_complete(self._ready[0], now)):
-            self._hand_on(self._frame(self._ready.popleft()))
+            aligned = self._ready.popleft()
+            frame = self._frame(aligned)
+            if aligned.item.wanted:
+                self._wanted -= 1
+                self._hand_on(frame)
+            else:
+                self._facts.counts.drop(self._facts.roles.reference, CUT)
         if now is not None and now - self._swept > SWEEP:
             self._swept = now
             self._forget(now)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether every frame inside the cut was handed on; False without a cut."""
+        return self._cut is not None and not self._wanted and self._timeline.frames > self._cut.last
+
+    def leave(self) -> None:
+        """Count the messages of the reference topic that are not pushed any more; `is_through`."""
+        if self._cut is not None:
+            whole, broken = self._cut.left(self._timeline.frames)
+            self._facts.counts.drop(self._facts.roles.reference, CUT, whole)
+            self._facts.counts.drop(self._facts.roles.reference, UNDECODABLE, broken)
 
     def _is_complete(self, aligned: Aligned[_Anchor, SensorMessage], now: int) -> bool:
         """Whether all fixes, attitudes and masks have come that could change those of the frame."""

@@ -12,15 +12,18 @@ from edgefirst_ros.config import Limits, StreamSettings
 class Options(TypedDict, total=False):
     """The fields of `Settings` by keyword; what each is for is said there."""
 
-    reference_topic: str | None
+    reference_topic: Sequence[str] | str | None
     gps_topic: str | None
     imu_topic: str | None
     model_topic: str | None
     time_base: Literal["auto", "publish", "header", "log"]
+    start: float | str | None
+    end: float | str | None
     rate: float | None
     keyframes: bool
     prefer: Literal["model"] | None
     require: Sequence[str]
+    sensors: Sequence[str]
     tolerance: float
     streams: Mapping[str, StreamSettings | Mapping[str, object]]
     lookahead: float
@@ -33,6 +36,8 @@ class Options(TypedDict, total=False):
     decoder: Literal["software", "auto", "v4l2m2m"]
     camera_format: Literal["jpeg", "png"]
     jpeg_quality: int
+    max_width: int | None
+    picture_hook: str | None
     min_score: float
     label_map: Mapping[str, str]
     masks: bool

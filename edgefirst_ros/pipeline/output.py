@@ -25,6 +25,7 @@ from edgefirst_ros.pipeline.samples import Chosen, SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.video_message import VideoMessage
 from edgefirst_ros.sources.topics import Roles
+from edgefirst_ros.sync.cut import Cut
 from edgefirst_ros.sync.skews import Skews
 
 
@@ -73,10 +74,11 @@ class SequenceOutput:
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
         numbered: bool = False,
+        cut: Cut | None = None,
         start_lag: float | None = None,
         chosen: Chosen | None = None,
     ) -> None:
-        """`overlapping`, `preceded`, `numbered`: as for `Timeline`.
+        """`overlapping`, `preceded`, `numbered`: as for `Timeline`; `cut`: as for `FrameBuilder`.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
         `chosen`: as for `SampleBuilder`.
@@ -111,6 +113,7 @@ class SequenceOutput:
             overlapping=overlapping,
             preceded=preceded,
             numbered=numbered,
+            cut=cut,
         )
 
     def __enter__(self) -> Self:
@@ -128,6 +131,11 @@ class SequenceOutput:
     def advance(self, now: int) -> None:
         """Hand on what is complete by `now`, ns of the clock of `push`."""
         self._frames.advance(now)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether nothing that is still to come can change the samples; False where all of it becomes samples."""
+        return self._frames.is_through
 
     def call_idle(self, what: Callable[[], None]) -> None:
         """Call something in the thread that writes, unless samples wait for it."""
@@ -163,6 +171,7 @@ class SequenceOutput:
             self._samples.abandon()
         if self.refused is None:  # only now is it known which messages a sample has
             self._usage.settle()
+            self._frames.leave()
             self._frames.close()
         else:
             self._reached.settle(self.facts.counts, self.facts.roles)

@@ -105,6 +105,10 @@ class Recorder:
         self._ending: list[_Ending] = []
         self._looked = 0  # when the disk was last looked at
         self._completer = Completer(results, on_event)
+        for doubt in settings.doubts:
+            on_event(doubt)
+        if settings.start is not None or settings.end is not None:
+            on_event("start and end are for recordings, a capture does not look at them")
 
     @property
     def state(self) -> State:

@@ -35,9 +35,9 @@ def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset
     return unfinished
 
 
-def check_source(paths: DatasetPaths, known: Any, number: int, mine: Mapping[str, Any]) -> None:
-    """Raise DatasetError where source `number` of the interrupted conversion, if it had one, was not `mine`."""
-    what = _other_sources(known[number : number + 1], [mine]) if isinstance(known, list) else ""
+def check_sources(paths: DatasetPaths, known: Any, first: int, mine: Sequence[Mapping[str, Any]]) -> None:
+    """Raise DatasetError where the interrupted conversion had other sources from `first` on, if it had any."""
+    what = _other_sources(known[first : first + len(mine)], mine) if isinstance(known, list) else ""
     if what:
         raise _not_continued(paths, what)
 
@@ -56,7 +56,7 @@ def finished(
     what = "it was interrupted, and completed by recover" if "recovered" in known else ""
     what = what or _other_making(known, making(settings)) or _other_sources(sources, map(_file, recordings))
     if not what and len(sources) != len(recordings):
-        what = f"it was made from {len(sources)} recordings, now there are {len(recordings)}"
+        what = f"it was made from {len(sources)} files, now there are {len(recordings)}"
     what = what or _other_sources(sources, ({"sha256": sha256(path), **_file(path)} for path in recordings))
     if what:
         raise DatasetError(

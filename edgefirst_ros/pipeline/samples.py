@@ -21,6 +21,7 @@ from edgefirst_ros.pipeline.sampling import Bucket, Sampling
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.pipeline.worker import Worker
 from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.sensors.processors import workers
 from edgefirst_ros.streams import VIDEO
@@ -168,7 +169,10 @@ class SampleBuilder:
         elif self._pictures is not None and not self._pace.is_over:
             if content is None:
                 content = MessageError(OVERLOAD, "nothing could be written when it came")
-            self._pictures.push(message.number, content)
+            if message.wanted or self._facts.roles.schema == VIDEO:  # no still picture depends on another
+                self._pictures.push(message.number, content)
+            if not message.wanted:
+                self._pictures.skip(message.number)
 
     def _resolve(self, *, last: bool) -> None:
         while self._waiting and self._is_decided(self._waiting[0], last=last):
@@ -260,12 +264,17 @@ class SampleBuilder:
 
 def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> Pictures | None:
     """The pictures of the reference topic; None where it is no camera. `eager`: more than are wanted may be decoded."""
-    if not facts.roles.camera:
+    if not facts.roles.camera or not settings.takes_pictures:
         return None
     side_by_side = settings.rate is None and eager
     return pictures_of(
         facts.roles.schema,
-        PictureEncoder(settings.camera_format, settings.jpeg_quality),
+        PictureEncoder(
+            settings.camera_format,
+            settings.jpeg_quality,
+            settings.max_width,
+            load_hook(settings.picture_hook) if settings.picture_hook is not None else None,
+        ),
         keyframes_only=settings.keyframes,
         decoder=settings.decoder,
         limits=settings.limits,

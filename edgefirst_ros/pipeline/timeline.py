@@ -31,7 +31,8 @@ class Timeline:
         self._numbered = numbered
         self._clock = RunningClock()
         self._segments = Segments()
-        self._frames = 0
+        self.frames = 0
+        """Reference messages so far."""
         self._sequence: int | None = None
 
     def tick(self, message: Message) -> int:
@@ -40,8 +41,8 @@ class Timeline:
 
     def next_frame(self, message: Message) -> tuple[int, bool]:
         """Return the frame number of the next reference message, and whether a message before it is missing."""
-        number, last = self._frames, self._sequence
-        self._frames, self._sequence = number + 1, message.sequence
+        number, last = self.frames, self._sequence
+        self.frames, self._sequence = number + 1, message.sequence
         return number, self._numbered and last is not None and message.sequence != last + 1
 
     def segment(self, stamp: int) -> int:

@@ -197,10 +197,8 @@ def _convert(
     """Write the samples into a folder; returns what the user should know, and the dataset."""
     roles, counts, recording = found.roles, Counts(), found.recording
     found.count(counts)
-    source = {"file": recording.path.name, "size": recording.size, "sha256": recording.sha256}
-    if recording.damage:
-        source["damage"] = [{"offset": d.offset, "what": d.what} for d in recording.damage]
-    facts = SequenceFacts(name, roles, found.base, found.calibration, counts, source)
+    sources = [file.plain for file in recording.files]
+    facts = SequenceFacts(name, roles, found.base, found.calibration, counts, sources)
     whole = DatasetFacts(settings)
     whole.begin(facts)
     with open_writer(settings, roles, folder, name, describe=dict) as writer:

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM, of_key
+from edgefirst_ros.streams import CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
 
 GIVEN, IDENTITY, MISSING = "given", "identity", "missing"
 WORDS = (GIVEN, IDENTITY, MISSING)
@@ -65,7 +65,7 @@ class Calibration:
 
     def take(self, schema: str, content: Any, log_time: int = 0) -> None:
         """Take a decoded message; `log_time` in ns. Raises MessageError where it says more than any vehicle has."""
-        if schema == "sensor_msgs/msg/CameraInfo":
+        if schema == CAMERA_INFO:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
             _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
             info = {
@@ -97,6 +97,10 @@ class Calibration:
             self.camera_info, self.changed = other.camera_info, other.changed
         self.labels = self.labels if self.labels is not None else other.labels
         self._transforms = {**other._transforms, **self._transforms}
+
+    def take_info(self, other: Calibration) -> None:
+        """Take the intrinsics of another one, and that they change, for these."""
+        self.camera_info, self.changed = other.camera_info, other.changed
 
     def _transform(self, message: Any, parent: str) -> None:
         moved, turned = message.transform.translation, message.transform.rotation

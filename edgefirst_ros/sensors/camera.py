@@ -126,6 +126,8 @@ class VideoReader:
         self._waiting_bytes += flight.weight
         self._prefix = b""
         self._interrupted = self._interrupted and not unit.entry
+        if unit.entry or not self._more_leading:
+            self._drop_unwanted(self._entry)
         while self._waiting_bytes > LARGEST_BACKLOG:
             self._feed()
 

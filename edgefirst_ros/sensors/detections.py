@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,9 @@ from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
     from edgefirst.schemas.edgefirst_msgs import Detect, DetectBox, Mask, MaskBox, Model
+
+MOST_LISTED = 20
+"""Labels that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,16 @@ def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) ->
         return None
     new = [label_map[label] for label in labels if label_map.get(label)]
     return [*labels, *(name for name in dict.fromkeys(new) if name not in labels)]
+
+
+def unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:
+    """Return what of a label map names no label of the model, and the labels, near ones first; empty for nothing."""
+    unknown = [name for name in label_map if name not in labels]
+    if not unknown:
+        return ""
+    near = sorted(labels, key=lambda label: -SequenceMatcher(None, unknown[0], label).ratio())
+    more = f" and {len(near) - MOST_LISTED} more" if len(near) > MOST_LISTED else ""
+    return f"label_map: the model has no label {unknown[0]!r}; it has {', '.join(near[:MOST_LISTED])}{more}"
 
 
 def rows_of_model(

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.bitstream import with_sets
 from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader
 from edgefirst_ros.sensors.tracker import AccessUnit
@@ -37,7 +38,7 @@ SHORTEST_KEYFRAMES_ONLY = 2
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A picture as the bytes of its file; width and height in pixels."""
+    """A picture as the bytes of its file; width and height, in pixels, before it was scaled."""
 
     width: int
     height: int
@@ -241,8 +242,15 @@ class GopReader:
                 if found is None:
                     break
                 if self._encode is not None and not isinstance(found, str):
-                    found = Encoded(found.width, found.height, self._encode(found))
+                    found = self._encoded(found)
                 self._give(pending.popleft(), found)
+
+    def _encoded(self, frame: Any) -> Encoded | MessageError:
+        """The picture as the bytes of its file, or why it has none."""
+        try:
+            return Encoded(frame.width, frame.height, self._encode(frame)) if self._encode is not None else frame
+        except MessageError as error:
+            return error
 
     def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[_Flight]) -> bool:
         """Push the GOP's next unit; True where there is none any more."""
@@ -284,4 +292,4 @@ def _size(found: Any) -> int:
     """Bytes of a picture."""
     if isinstance(found, Encoded):
         return len(found.data)
-    return 0 if isinstance(found, str) else sum(plane.buffer_size for plane in found.planes)
+    return 0 if isinstance(found, str | MessageError) else sum(plane.buffer_size for plane in found.planes)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from fractions import Fraction
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
-from edgefirst_ros.counts import CANNOT_BE_STORED
+from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.picture_hook import PictureHook
+from edgefirst_ros.sensors.picture_size import ACCURATE, AREA, FULL_CHROMA, Size, scaled_size
 from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
 
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
@@ -29,6 +32,8 @@ FILTER_MATRICES = {
 QUARTER_CHROMA = frozenset({"yuv420p", "yuvj420p", "yuv420p10le", "yuv420p12le"})
 """Formats with the sampling of a JPEG that `colorspace` takes as they are."""
 LARGEST_SIDE = 16384
+SCAN, MOST_SCANNED = b"\xff\xda", 1 << 31
+"""Begin of a scan of a JPEG, and pixels that all of them may go over."""
 RAW_FORMATS = {
     "rgb8": ("rgb24", 3),
     "bgr8": ("bgr24", 3),
@@ -44,8 +49,8 @@ RAW_FORMATS = {
     "nv12": ("nv12", 1),
 }
 """Encoding of a sensor_msgs/Image -> (libav pixel format, bytes a pixel in the first plane)."""
-BICUBIC, FULL_CHROMA, ACCURATE = 4, 0x2000, 0x40000
-"""Flags of swscale; without the latter two RGB comes out 1 to 1.5 too dark (39 dB instead of 55)."""
+BICUBIC = 4
+"""Flag of swscale; without FULL_CHROMA and ACCURATE RGB comes out 1 to 1.5 too dark (39 dB instead of 55)."""
 
 
 def source_colours(frame: Any) -> tuple[str, int]:
@@ -67,15 +72,47 @@ def source_colours(frame: Any) -> tuple[str, int]:
 class PictureEncoder:
     """Encodes frames of one stream; safe to call from several threads at once.
 
-    `form` is "jpeg" (4:2:0, `quality` 1..100) or "png" (RGB, lossless).
+    `form` is "jpeg" (4:2:0, `quality` 1..100) or "png" (RGB, lossless). Pictures wider than `max_width` are scaled
+    down; `hook` is for the caller to apply first, by `change`, because it may fail.
 
     Owns: nothing changes once it is made but `_own`, of which each thread has its own scaler and filter.
     """
 
-    def __init__(self, form: str, quality: int) -> None:
+    def __init__(self, form: str, quality: int, max_width: int | None = None, hook: PictureHook | None = None) -> None:
         self.form = form
         self.quality = quality
+        self._max_width = max_width
+        self._hook = hook
         self._own = threading.local()
+
+    def size(self, width: int, height: int) -> Size:
+        """Return the size that a picture of some size gets."""
+        return scaled_size(width, height, self._max_width)
+
+    def alters(self, width: int, height: int) -> bool:
+        """Whether a picture of some size does not stay as it is."""
+        return self._hook is not None or self.size(width, height) != (width, height)
+
+    def change(self, frame: Any) -> Any:
+        """Return an av.VideoFrame as the hook makes it, scaled; the frame itself without a hook.
+
+        Raises MessageError(HOOK) where the hook fails.
+        """
+        if self._hook is None:
+            return frame
+        import av
+
+        return av.VideoFrame.from_ndarray(self._hook(self._rgb(frame).copy()), format="rgb24")
+
+    def _scaled(self, frame: Any) -> Any:
+        """The frame in the size it gets, by the average of the area of each pixel."""
+        width, height = self.size(frame.width, frame.height)
+        if (width, height) == (frame.width, frame.height):
+            return frame
+        colours = source_colours(frame)
+        made = self._convert(frame, frame.format.name, colours, AREA | ACCURATE, width, height, same=True)
+        made.colorspace, made.color_range = frame.colorspace, frame.color_range
+        return made
 
     def encode(self, frame: Any) -> bytes:
         """Return the bytes of a picture file for an av.VideoFrame."""
@@ -102,15 +139,28 @@ class PictureEncoder:
         self._own.graph.vpush(frame)
         return self._own.graph.vpull()
 
-    def _convert(self, frame: Any, form: str, colours: tuple[str, int], flags: int = BICUBIC) -> Any:
+    def _convert(
+        self,
+        frame: Any,
+        form: str,
+        colours: tuple[str, int],
+        flags: int = BICUBIC,
+        width: int | None = None,
+        height: int | None = None,
+        *,
+        same: bool = False,
+    ) -> Any:
+        """The frame in another format and size, with the colours of a JPEG or the `same`."""
         matrix, value_range = colours
         return self._own_reformatter().reformat(
             frame,
+            width=width,
+            height=height,
             format=form,
             src_colorspace=matrix,
-            dst_colorspace="ITU601",
+            dst_colorspace=matrix if same else "ITU601",
             src_color_range=value_range,
-            dst_color_range=JPEG_RANGE,
+            dst_color_range=value_range if same else JPEG_RANGE,
             interpolation=flags,
         )
 
@@ -122,8 +172,13 @@ class PictureEncoder:
         return self._own.reformatter
 
     def _jpeg(self, frame: Any) -> bytes:
+        import av
         import simplejpeg
 
+        if frame.width % 2 or frame.height % 2:  # chroma of half the size does not belong to all of it
+            wide = self.size(frame.width, frame.height) != (frame.width, frame.height)
+            frame = av.VideoFrame.from_ndarray(self._rgb(frame), format="rgb24") if wide else frame
+        frame = self._scaled(frame)
         if frame.format.name.startswith("gray"):
             neutral = np.full(((frame.height + 1) // 2, (frame.width + 1) // 2), 128, np.uint8)
             planes = [_luma(frame), neutral, neutral]
@@ -133,13 +188,22 @@ class PictureEncoder:
         return bytes(simplejpeg.encode_jpeg_yuv_planes(*planes, quality=self.quality))
 
     def _png(self, frame: Any) -> bytes:
+        rgb = self._rgb(frame)
+        return encode_png(filtered(rgb.reshape(len(rgb), -1), UP), rgb.shape[1], 8, RGB)
+
+    def _rgb(self, frame: Any) -> npt.NDArray[np.uint8]:
+        """The frame in the size it gets, as (height, width, 3) RGB, full range."""
+        import av
+
         if frame.format.name.startswith("gray"):
-            rgb = _luma(frame)[..., np.newaxis].repeat(3, axis=2)
-        else:
-            flags = BICUBIC | FULL_CHROMA | ACCURATE
-            rgb = self._convert(_even(frame), "rgb24", source_colours(frame), flags).to_ndarray()
-        lines = np.ascontiguousarray(rgb[: frame.height, : frame.width]).reshape(frame.height, -1)
-        return encode_png(filtered(lines, UP), frame.width, 8, RGB)
+            return _luma(self._scaled(frame))[..., np.newaxis].repeat(3, axis=2)
+        flags = BICUBIC | FULL_CHROMA | ACCURATE
+        rgb = self._convert(_even(frame), "rgb24", source_colours(frame), flags).to_ndarray()
+        rgb = np.ascontiguousarray(rgb[: frame.height, : frame.width])
+        if self.size(frame.width, frame.height) == (frame.width, frame.height):
+            return rgb
+        small: npt.NDArray[np.uint8] = self._scaled(av.VideoFrame.from_ndarray(rgb, format="rgb24")).to_ndarray()
+        return small
 
 
 def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) -> Any:
@@ -254,3 +318,24 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
         plane.update(padded.tobytes())
         first += count
     return frame
+
+
+def still_frame(data: bytes) -> Any:
+    """An av.VideoFrame, RGB, of a JPEG or PNG. Raises MessageError(UNDECODABLE) where it cannot be decoded."""
+    import av
+    import simplejpeg
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=["JPEG", "PNG"]) as image:
+            if data.count(SCAN) * image.width * image.height > MOST_SCANNED:
+                raise MessageError(UNDECODABLE, f"picture of {data.count(SCAN)} scans")
+            if image.format == "JPEG" and image.mode in ("RGB", "L"):
+                rgb = simplejpeg.decode_jpeg(data, colorspace="RGB")
+            elif image.mode.startswith("I"):  # 16 bits of gray
+                rgb = (np.asarray(image, np.uint32)[..., np.newaxis] >> 8).astype(np.uint8).repeat(3, axis=2)
+            else:
+                rgb = np.asarray(image.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise MessageError(UNDECODABLE, f"picture: {error}") from None
+    return av.VideoFrame.from_ndarray(rgb, format="rgb24")

@@ -14,7 +14,7 @@ from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.gops import Encoded, GopReader
 from edgefirst_ros.sensors.h264 import H264Tracker
 from edgefirst_ros.sensors.h265 import H265Tracker
-from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame
+from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame, still_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 from edgefirst_ros.sensors.tracker import Tracker
 from edgefirst_ros.sensors.video_message import VideoMessage, codec_of
@@ -32,6 +32,8 @@ class Picture:
     size: tuple[int, int]
     encode: Callable[[], bytes]
     ready: bool = False
+    full: tuple[int, int] | None = None
+    """Its size before it was scaled; None: the same."""
 
 
 class Pictures(Protocol):
@@ -106,9 +108,12 @@ class VideoPictures:
     def _open(self, codec: str) -> VideoReader | GopReader:
         keyframes_only, limits = self._keyframes_only, self._limits
         if self._threads > 1 and self._decoder == "software":
-            encode = self._encoder.encode if self._ahead else None
+            encode = self._changed_and_encoded if self._ahead else None
             return GopReader(codec, self._threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
         return VideoReader(codec, keyframes_only=keyframes_only, decoder=self._decoder, limits=limits)
+
+    def _changed_and_encoded(self, frame: Any) -> bytes:
+        return self._encoder.encode(self._encoder.change(frame))
 
     @property
     def note(self) -> str:
@@ -139,10 +144,13 @@ class VideoPictures:
         del self._pushed[number]
         if isinstance(found, str):
             return MessageError(found)
-        kind, size = f"camera.{self._encoder.form}", (found.width, found.height)
+        if isinstance(found, MessageError):
+            return found
         if isinstance(found, Encoded):
-            return Picture(kind, size, lambda: found.data, ready=True)
-        return Picture(kind, size, lambda: self._encoder.encode(found))
+            full = found.width, found.height
+            size = self._encoder.size(*full)
+            return Picture(f"camera.{self._encoder.form}", size, lambda: found.data, ready=True, full=full)
+        return _of_frame(found, self._encoder)
 
     def skip(self, number: int) -> MessageError | None:
         pushed = self._pushed.pop(number, None)
@@ -160,7 +168,7 @@ class StillPictures:
         self._form = self._stored if schema == COMPRESSED_IMAGE else self._raw
         self._encoder = encoder
         self._limits = limits
-        self._found: dict[int, Picture | MessageError] = {}
+        self._found: dict[int, Callable[[], Picture | MessageError] | MessageError] = {}
 
     def push(self, number: int, content: Any) -> None:
         try:
@@ -168,16 +176,24 @@ class StillPictures:
         except MessageError as error:
             self._found[number] = error
 
-    def _stored(self, content: Any) -> Picture:
+    def _stored(self, content: Any) -> Callable[[], Picture | MessageError]:
         data = content.data.tobytes()
         png = data.startswith(b"\x89PNG")
         size = check_png(data) if png else check_jpeg(data)
         check_size(*size, self._limits)
-        return Picture("camera.png" if png else "camera.jpeg", size, lambda: data, ready=True)
+        if self._encoder.alters(*size):
+            return lambda: self._decoded(data)
+        return lambda: Picture("camera.png" if png else "camera.jpeg", size, lambda: data, ready=True)
 
-    def _raw(self, content: Any) -> Picture:
+    def _decoded(self, data: bytes) -> Picture | MessageError:
+        try:
+            return _of_frame(still_frame(data), self._encoder)
+        except MessageError as error:
+            return error
+
+    def _raw(self, content: Any) -> Callable[[], Picture | MessageError]:
         frame = raw_frame(content, self._limits)
-        return Picture(f"camera.{self._encoder.form}", (frame.width, frame.height), lambda: self._encoder.encode(frame))
+        return lambda: _of_frame(frame, self._encoder)
 
     note = ""
 
@@ -188,14 +204,25 @@ class StillPictures:
         return True
 
     def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        return self._found.pop(number)
+        found = self._found.pop(number)
+        return found if isinstance(found, MessageError) else found()
 
     def skip(self, number: int) -> MessageError | None:
-        found = self._found.pop(number)
+        found = self._found.pop(number, None)
         return found if isinstance(found, MessageError) else None
 
     def close(self) -> None:
         pass
+
+
+def _of_frame(frame: Any, encoder: PictureEncoder) -> Picture | MessageError:
+    """The picture of an av.VideoFrame, or why the hook makes none of it."""
+    full = frame.width, frame.height
+    try:
+        changed = encoder.change(frame)
+    except MessageError as error:
+        return error
+    return Picture(f"camera.{encoder.form}", encoder.size(*full), lambda: encoder.encode(changed), full=full)
 
 
 def pictures_of(

@@ -6,7 +6,8 @@ from __future__ import annotations
 import io
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,55 +29,78 @@ from edgefirst_ros.sources.container import (
 from edgefirst_ros.sources.definitions import Channel
 from edgefirst_ros.sources.digest import HashedFile
 from edgefirst_ros.sources.mcap_walk import LATEST, McapWalk
-from edgefirst_ros.sources.order import recorded_order
-from edgefirst_ros.sources.source import Damage, Recording, in_span, type_wanted
+from edgefirst_ros.sources.order import FileOrder, recorded_order
+from edgefirst_ros.sources.source import Damage, RecordedFile, Recording, in_span, type_wanted
 
 HELD_CHUNKS = 64 << 20
-"""Bytes of unpacked chunks kept while a file that is out of order is put in order."""
+"""Bytes of unpacked chunks kept while a recording that is out of order is put in order."""
+
+
+@dataclass(slots=True)
+class _File:
+    """One file of a recording, and what the walk found in it."""
+
+    path: Path
+    walk: McapWalk
+    size: int = 0
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A chunk, the file it is in, and the numbers of the wanted channels there."""
+
+    file: _File
+    chunk: Chunk
+    wanted: frozenset[int]
 
 
 class McapRecording(Recording):
-    """One MCAP file: a `Recording`.
+    """One MCAP file, or several that are parts of one recording, in order: a `Recording`.
 
-    `walk()` reads the whole file once, checks every chunk, and leaves in `channels` what it has, in `damage` what
-    could not be read. `iter_messages()` then reads the messages of some topics in recorded order, as often as wanted;
-    a file that was not walked yet is walked first.
+    `walk()` reads everything once, checks every chunk, and leaves in `channels` what there is, in `files` what could
+    not be read. `iter_messages()` then reads the messages of some topics in recorded order, as often as wanted; what
+    was not walked yet is walked first. Where one file ends and the next begins nothing is cut.
     Owns: one thread at a time; none may call `walk()` while another one reads.
     """
 
-    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False) -> None:
-        """`hashed`: `walk()` makes the SHA-256 of the file on its way."""
+    def __init__(
+        self, path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
+    ) -> None:
+        """`more`: the files behind the first; `hashed`: `walk()` makes the SHA-256 of each file on its way."""
         self.path = path
-        self.sha256: str | None = None
-        """Of the whole file, damaged parts too, as hex digits; None before a walk that makes it."""
+        self._paths = (path, *more)
         self._hashed = hashed
         self._largest = limits.chunk_bytes
-        self._walk = McapWalk(self._largest)
+        self._files: list[_File] = []
+
+    @property
+    def files(self) -> Sequence[RecordedFile]:
+        """The files, in order, as `walk()` found them."""
+        return [RecordedFile(file.path, file.walk.size, file.sha256, file.walk.damage) for file in self._files]
 
     @property
     def size(self) -> int:
-        """Bytes of the file; 0 before the walk."""
-        return self._walk.size
+        """Bytes of all files; 0 before the walk."""
+        return sum(file.walk.size or file.size for file in self._files)
 
     @property
     def position(self) -> int:
         """Bytes that `walk()` has done."""
-        return self._walk.position
+        return sum(file.walk.position for file in self._files)
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        """The channels by their numbers, those of other encodings too."""
-        return self._walk.channels
-
-    @property
-    def damage(self) -> Sequence[Damage]:
-        """What could not be read."""
-        return self._walk.damage
-
-    @property
-    def ended(self) -> bool:
-        """True if the file says that its data ends, so that nothing was cut off."""
-        return self._walk.ended
+        """The channels by number, those of other encodings too; those of one topic and type in all files are one."""
+        if len(self._files) == 1:
+            return self._files[0].walk.channels
+        found: dict[tuple[str, str, str], Channel] = {}
+        for file in self._files:
+            for channel in file.walk.channels.values():
+                key = channel.topic, channel.schema, channel.encoding
+                known = found.setdefault(key, replace(channel, seen=0))
+                known.seen += channel.seen
+        return dict(enumerate(found.values()))
 
     @property
     def topics(self) -> dict[str, str]:
@@ -88,23 +112,36 @@ class McapRecording(Recording):
         return found
 
     @property
+    def damage(self) -> Sequence[Damage]:
+        """What could not be read, of all files."""
+        return [damage for file in self._files for damage in file.walk.damage]
+
+    @property
+    def ended(self) -> bool:
+        """True if every file says that its data ends, so that nothing was cut off."""
+        return bool(self._files) and all(file.walk.ended for file in self._files)
+
+    @property
     def notes(self) -> list[str]:
         """What could not be read, in words."""
-        return [f"at byte {damage.offset}: {damage.what}" for damage in self.damage]
+        named = len(self._files) > 1
+        return [f"{file.path.name + ': ' if named else ''}{damage}" for file in self.files for damage in file.damage]
 
     def walk(self) -> Iterator[Message]:
-        """Read the file from start to end and yield every CDR message once, in file order.
+        """Read the recording from start to end and yield every CDR message once, in file order.
 
-        Raises RecordingError where the file cannot be opened or is no MCAP file.
+        Raises RecordingError where a file cannot be opened or is no MCAP file.
         """
-        self._walk = walk = McapWalk(self._largest)
-        if not self._hashed:
-            with open_recording(self.path) as file:
-                yield from walk.messages(file, self.path)
-            return
-        with open_raw(self.path, HashedFile) as raw, io.BufferedReader(raw, 1 << 16) as file:
-            yield from walk.messages(file, self.path, raw.reach)
-            self.sha256 = raw.sha256()
+        order = FileOrder()
+        self._files = [_File(path, McapWalk(self._largest, order), _size(path)) for path in self._paths]
+        for file in self._files:
+            if not self._hashed:
+                with open_recording(file.path) as opened:
+                    yield from file.walk.messages(opened, file.path)
+                continue
+            with open_raw(file.path, HashedFile) as raw, io.BufferedReader(raw, 1 << 16) as buffered:
+                yield from file.walk.messages(buffered, file.path, raw.reach)
+                file.sha256 = raw.sha256()
 
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
@@ -112,35 +149,35 @@ class McapRecording(Recording):
         """Yield the CDR messages of some topics in recorded order, as `Source.iter_messages` says.
 
         Recorded order within a topic is that of the sequence numbers where these are all different, else that of
-        `log_time`; between topics it is file order, or that of `log_time` where the file is out of order.
-        Raises RecordingError where the file cannot be read, or has changed since it was walked.
+        `log_time`; between topics it is file order, or that of `log_time` where the files are out of order.
+        Raises RecordingError where a file cannot be read, or has changed since it was walked.
         """
-        if not self._walk.complete:
+        if not self._files or not self._files[-1].walk.complete:
             for _ in self.walk():
                 pass
-        walk = self._walk
-        wanted = frozenset(
-            number
-            for number, c in self.channels.items()
-            if c.encoding == "cdr" and type_wanted(topics, c.topic, c.schema)
-        )
-        chunks = [chunk for chunk in walk.chunks if chunk.contents.counts.keys() & wanted]
-        if walk.order.is_recorded_order:
-            inside = [chunk for chunk in chunks if chunk.contents.overlaps(start, end)]
-            found = self._file_order(inside, wanted)
+        places = []
+        for file in self._files:
+            wanted = frozenset(
+                number
+                for number, c in file.walk.channels.items()
+                if c.encoding == "cdr" and type_wanted(topics, c.topic, c.schema)
+            )
+            places += [_Place(file, c, wanted) for c in file.walk.chunks if c.contents.counts.keys() & wanted]
+        if self._files[0].walk.order.is_recorded_order:
+            found = self._file_order(place for place in places if place.chunk.contents.overlaps(start, end))
         else:
-            found = self._sorted(chunks, wanted, start, end)
+            found = self._sorted(places, start, end)
         yield from (message for message in found if in_span(message.log_time, start, end))
 
-    def _file_order(self, chunks: Iterable[Chunk], wanted: frozenset[int]) -> Iterator[Message]:
-        with open_recording(self.path) as file:
+    def _file_order(self, places: Iterable[_Place]) -> Iterator[Message]:
+        with _Opened() as opened:
             left = 0
-            for chunk in chunks:
-                left += chunk.contents.of(wanted)
-                with self._unchanged():
-                    for head, body in read_messages(file, chunk, wanted, self._largest):
+            for place in places:
+                left += place.chunk.contents.of(place.wanted)
+                with _unchanged(place.file.path):
+                    for head, body in read_messages(opened.of(place.file), place.chunk, place.wanted, self._largest):
                         left -= 1
-                        yield self._walk.message(head, body)
+                        yield place.file.walk.message(head, body)
             self._complete(left)
 
     def _complete(self, left: int) -> None:
@@ -148,46 +185,75 @@ class McapRecording(Recording):
         if left:
             raise RecordingError(f"{self.path}: changed while it was read: {left} messages are gone")
 
-    @contextmanager
-    def _unchanged(self) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:
-            raise RecordingError(f"{self.path}: changed while it was read: {error}") from error
-
-    def _sorted(
-        self, chunks: list[Chunk], wanted: frozenset[int], start: int | None, end: int | None
-    ) -> Iterator[Message]:
-        """Messages of a file that is out of order: by an index of 30 bytes a message."""
-        with open_recording(self.path) as file:
-            topics = sorted({self.channels[number].topic for number in wanted})
-            rows = recorded_order(self._index(file, chunks, wanted, topics))
-            self._complete(sum(chunk.contents.of(wanted) for chunk in chunks) - len(rows))
+    def _sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
+        """Messages of files that are out of order: by an index of 30 bytes a message."""
+        with _Opened() as opened:
+            rows = recorded_order(self._index(opened, places))
+            self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
             held: OrderedDict[int, bytes] = OrderedDict()
-            for log, place, at, length in zip(rows["log"], rows["chunk"], rows["at"], rows["length"], strict=True):
+            for log, key, at, length in zip(rows["log"], rows["chunk"], rows["at"], rows["length"], strict=True):
                 if not in_span(min(int(log), LATEST), start, end):
                     continue
-                key = int(place)
-                if key not in held:
-                    with self._unchanged():
-                        held[key] = unpack(file, chunks[key], self._largest)
+                number = int(key)
+                place = places[number]
+                if number not in held:
+                    with _unchanged(place.file.path):
+                        held[number] = unpack(opened.of(place.file), place.chunk, self._largest)
                     while len(held) > 1 and sum(map(len, held.values())) > HELD_CHUNKS:
                         held.popitem(last=False)
-                held.move_to_end(key)
-                yield self._walk.message(*split_message(held[key], int(at), int(length)))
+                held.move_to_end(number)
+                yield place.file.walk.message(*split_message(held[number], int(at), int(length)))
 
-    def _index(
-        self, file: BinaryIO, chunks: list[Chunk], wanted: frozenset[int], topics: list[str]
-    ) -> np.ndarray[Any, Any]:
+    def _index(self, opened: _Opened, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
         fields = ["topic", "channel", "sequence", "log", "chunk", "at", "length"]
         kind = np.dtype(list(zip(fields, ("u4", "u2", "u4", "u8", "u4", "u4", "u4"), strict=True)))
+        names = {place.file.walk.channels[number].topic for place in places for number in place.wanted}
+        topics = {topic: number for number, topic in enumerate(sorted(names))}
         parts = []
-        for place, chunk in enumerate(chunks):
-            with self._unchanged():
-                data = unpack(file, chunk, self._largest)
+        for number, place in enumerate(places):
+            with _unchanged(place.file.path):
+                data = unpack(opened.of(place.file), place.chunk, self._largest)
+            channels = place.file.walk.channels
             found = [
-                (topics.index(self.channels[number].topic), *MESSAGE_HEAD.unpack_from(data, at)[:3], place, at, length)
-                for number, at, length in messages(data, wanted)
+                (topics[channels[channel].topic], *MESSAGE_HEAD.unpack_from(data, at)[:3], number, at, length)
+                for channel, at, length in messages(data, place.wanted)
             ]
             parts.append(np.array(found, kind))
         return np.concatenate(parts) if parts else np.empty(0, kind)
+
+
+class _Opened:
+    """The file that is being read, one at a time; closed with the context."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._file: _File | None = None
+        self._opened: BinaryIO | None = None
+
+    def __enter__(self) -> _Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def of(self, file: _File) -> BinaryIO:
+        if self._opened is None or self._file is not file:
+            self._stack.close()
+            self._opened, self._file = self._stack.enter_context(open_recording(file.path)), file
+        return self._opened
+
+
+@contextmanager
+def _unchanged(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise RecordingError(f"{path}: changed while it was read: {error}") from error
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, to tell how far the walk is; 0 where that cannot be told."""
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):
+        return 0

@@ -48,11 +48,12 @@ LATEST = 4_000_000_000_000_000_000
 class McapWalk:
     """One walk through a file from start to end, and what it found: channels, chunks, damage, order.
 
-    `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read.
+    `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read. `order`: that of the files
+    before it, where it is a part of a recording.
     Owns: the thread that walks; once `complete` any thread may read.
     """
 
-    def __init__(self, largest: int) -> None:
+    def __init__(self, largest: int, order: FileOrder | None = None) -> None:
         self._largest = largest
         self._definitions = Definitions()
         self.channels = self._definitions.channels
@@ -64,7 +65,7 @@ class McapWalk:
         """True if the file says that its data ends there."""
         self.complete = False
         self.chunks: list[Chunk] = []
-        self.order = FileOrder()
+        self.order = order if order is not None else FileOrder()
         self._certain = len(MAGIC)
         """Where the last chunk or message ends that can be relied on: from here on the next one is looked for."""
         self._unknown: set[int] = set()

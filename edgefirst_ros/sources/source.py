@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.definitions import Channel
@@ -42,13 +42,39 @@ class Damage:
     what: str
     loss: bool = True
 
+    def __str__(self) -> str:
+        return f"at byte {self.offset}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFile:
+    """One file of a recording."""
+
+    path: Path
+    size: int
+    """Bytes."""
+    sha256: str | None
+    """As hex digits, where `walk()` was asked for it."""
+    damage: Sequence[Damage]
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As the metadata of a dataset have it: {"file", "size", "sha256"}, with "damage" where there is any."""
+        plain: dict[str, Any] = {"file": self.path.name, "size": self.size, "sha256": self.sha256}
+        if self.damage:
+            plain["damage"] = [{"offset": damage.offset, "what": damage.what} for damage in self.damage]
+        return plain
+
 
 class Recording(Source, Protocol):
     """A source that has an end, can be read again, and may be damaged."""
 
     path: Path
-    sha256: str | None
-    """Of the whole recording as hex digits, where `walk()` was asked for it."""
+    """Of its first file."""
+
+    @property
+    def files(self) -> Sequence[RecordedFile]:
+        """The files it is made of, in order, as `walk()` found them."""
 
     @property
     def size(self) -> int:
@@ -64,7 +90,7 @@ class Recording(Source, Protocol):
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What `walk()` could not read."""
+        """What `walk()` could not read, of all files."""
 
     def walk(self) -> Iterator[Message]:
         """Read everything once and yield every CDR message in the order in which it is stored.

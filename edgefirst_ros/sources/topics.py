@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from edgefirst_ros import streams
@@ -85,6 +85,13 @@ class _Finder:
         """Topics of a type whose name says nothing; what is known by its name is never taken for another part."""
         return [topic for topic in self.of_type(schema) if known_name(topic, schema) is None]
 
+    def note_absent(self, sensors: Collection[str], found: Mapping[str, str], own: str | None) -> None:
+        """Note the sensors that were asked for and are not there, and the camera that was not."""
+        if sensors and own is None and streams.CAMERA.key not in sensors:
+            self.notes.append("camera is not among the sensors: samples have the times of its pictures alone")
+        missing = [] if self.live else [s for s in sensors if s not in (*found, own, streams.CAMERA.key)]
+        self.notes += [f"{sensor}: is asked for, but the recording has no topic of it" for sensor in missing]
+
     def one(self, name: str) -> str | None:
         """Return the topic with a known name; None where there is none, or, with a note, several could be meant."""
         found = self.known(name)
@@ -163,6 +170,8 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
     camera. `live`: a named topic besides the reference may still come, and is no error.
     """
     finder = _Finder(topics, live)
+    if isinstance(settings.reference_topic, tuple):
+        raise UsageError(f"one camera at a time: {', '.join(settings.reference_topic)}; capture each for itself")
     if settings.reference_topic is None:
         reference = finder.camera()
     else:
@@ -182,6 +191,7 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
     pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
+    finder.note_absent(settings.sensors, companions, own)
     statics = [finder.one(part) for part in STATICS]
     model = finder.model(settings.model_topic)
     masks = finder.masks(model) if settings.masks or settings.polygons else None

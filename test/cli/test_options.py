@@ -41,7 +41,7 @@ def test_any_setting_is_given_by_set(run, recording):
         "streams.lidar.points.tolerance": "0.06",
         "limits.cloud_points": "999999",
         "masks": "false",
-        "label_map": "car=vehicle,tree=",
+        "label_map": "car=vehicle,person=",
         "split": "train=0.5,val=0.5",
         "gps_topic": "/gps",
         "rate": "5",
@@ -51,7 +51,7 @@ def test_any_setting_is_given_by_set(run, recording):
     chosen = configuration(run, "out/a")
     assert chosen["streams"] == {"lidar.points": {"tolerance": 0.06, "offset": 0.0, "reuse": True}}
     assert chosen["limits"]["cloud_points"] == 999999
-    assert chosen["label_map"] == {"car": "vehicle", "tree": ""}
+    assert chosen["label_map"] == {"car": "vehicle", "person": ""}
     assert chosen["split"] == {"train": 0.5, "val": 0.5}
     assert [chosen[name] for name in ("masks", "gps_topic", "rate")] == [False, "/gps", 5.0]
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a companion's message is in no sample: outside the tolerance, or nearest to none."""
 
+import random
+
 import pytest
 
 from edgefirst_ros import convert
 from edgefirst_ros.config import Settings
+from edgefirst_ros.pipeline import outside as outside_tolerance
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.pipeline.outside import OutsideTolerance
 
@@ -39,6 +42,38 @@ def test_what_is_outside(offered, samples, number):
         outside.observe(frame, LIDAR)
     assert outside.count("lidar.points") == number
     assert outside.count("radar.cube") == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_recording_is_counted_as_a_short_one(monkeypatch, seed):
+    """What is settled on the way, and forgotten, makes no difference; what is held does not grow."""
+    chance = random.Random(seed)
+    found = []
+    for held, age in ((1 << 40, outside_tolerance.AGE), (50, 3_000 * MS)):
+        monkeypatch.setattr(outside_tolerance, "HELD", held)
+        monkeypatch.setattr(outside_tolerance, "AGE", age)
+        chance.seed(seed)
+        outside, stamps, most = OutsideTolerance(Settings()), [], 0
+        for n in range(3000):
+            stamps.append((n * 330 + chance.randrange(200)) * MS)
+            outside.offer("lidar.points", stamps[-1], 0)
+            frame = Frame(n, (n * 330 - 1000 + chance.randrange(330)) * MS, 0)
+            near = min(stamps[-12:], key=lambda other: (abs(other - frame.stamp), other))
+            if abs(near - frame.stamp) <= 100 * MS:
+                frame.companions["lidar.points"] = near, SensorMessage("/lidar/points", None, near)
+            outside.observe(frame, LIDAR)
+            most = max(most, sum(len(t.offered) + len(t.used) + len(t.lacking) for t in outside._tracks.values()))
+        found.append(outside.count("lidar.points"))
+        assert (most < 300) == (held == 50)
+    assert found[0] == found[1] > 500
+
+
+def test_where_there_is_no_sample_little_is_held(monkeypatch):
+    monkeypatch.setattr(outside_tolerance, "MOST", 100)
+    outside = OutsideTolerance(Settings())
+    for n in range(1000):
+        outside.offer("lidar.points", n * MS, 0)
+    assert len(outside._tracks["lidar.points", 0].offered) <= 100
 
 
 def test_epochs_do_not_meet():

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.config_file import read_yaml
+from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user gives as recordings: files, rosbag2 folders, folders of these, parts to be joined, names of sequences."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.config.yaml_file import read_yaml
+from edgefirst_ros.errors import RecordingError, UsageError
+
+METADATA = "metadata.yaml"
+BAG = "rosbag2_bagfile_information"
+LONGEST_METADATA = 1 << 22
+"""Bytes of the metadata of a rosbag2 folder: every topic has its offered QoS profiles in it."""
+SUFFIX = ".mcap"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingInput:
+    """One recording: its files in order, and the name that its sequence has unless it is given another one."""
+
+    path: Path
+    """What stands for it in messages: its only file, its folder, or the first of the files that are joined."""
+    files: tuple[Path, ...]
+    name: str
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self.path.name or str(self.path)
+
+
+def recordings_of(
+    given: Sequence[Path], *, join: bool = False, sequences: Mapping[str, Path] | None = None
+) -> list[RecordingInput]:
+    """Return the recordings that files and folders hold, in order.
+
+    `join`: all files are parts of one recording. `sequences`: other names for recordings, which need not be given
+    besides. Raises UsageError or RecordingError that names the path, what was found and what was expected.
+    """
+    named = dict(sequences or {})
+    found = [recording for path in given for recording in _found_at(path)]
+    if join:
+        files = tuple(file for recording in found for file in recording.files)
+        if not files:
+            raise UsageError("no recording is given that could be joined")
+        found = [RecordingInput(files[0], files, files[0].stem)]
+    names: dict[int, str] = {}
+    for name, path in named.items():
+        places = [n for n, recording in enumerate(found) if _is_part(path, recording)]
+        if not places:
+            if join:
+                raise UsageError(f"--sequence {name}={path}: is none of the files that are joined")
+            added = list(_found_at(path))
+            if len(added) != 1:
+                raise UsageError(f"--sequence {name}={path}: is a folder of {len(added)} recordings; name one of them")
+            places, found = [len(found)], [*found, *added]
+        if places[0] in names:
+            raise UsageError(f"--sequence {name}={path}: {found[places[0]].label} is {names[places[0]]} already")
+        if len(places) > 1:
+            raise UsageError(f"{path} is given {len(places)} times: one sequence cannot be both")
+        names[places[0]] = name
+    return [RecordingInput(one.path, one.files, names.get(n, one.name)) for n, one in enumerate(found)]
+
+
+def is_rosbag2(path: Path) -> bool:
+    """True if a path is a rosbag2 folder, or the metadata of one."""
+    return os.path.isfile(path / METADATA) or (path.name == METADATA and os.path.isfile(path))
+
+
+def _found_at(path: Path) -> Iterator[RecordingInput]:
+    """The recordings at a path: the file, the rosbag2 folder, or all that a folder holds, deeper ones too."""
+    if is_rosbag2(path):
+        folder = path.parent if path.name == METADATA else path
+        yield RecordingInput(folder, _files_of_bag(folder), Path(os.path.abspath(folder)).name)
+    elif os.path.isdir(path):
+        inside = list(_inside(path))
+        if not inside:
+            raise RecordingError(
+                f"{path}: is a directory without recordings; expected *{SUFFIX} or rosbag2 folders ({METADATA}) in it"
+            )
+        yield from inside
+    else:
+        yield RecordingInput(path, (path,), path.stem)
+
+
+def _inside(folder: Path) -> Iterator[RecordingInput]:
+    try:
+        places = sorted(folder.iterdir(), key=_natural)
+    except OSError as error:
+        raise RecordingError(f"{folder}: cannot be read: {error.strerror}") from None
+    for place in places:
+        if place.name.startswith("."):
+            continue
+        if is_rosbag2(place) and place.name != METADATA:
+            yield from _found_at(place)
+        elif place.suffix == SUFFIX and place.is_file():
+            yield RecordingInput(place, (place,), place.stem)
+        elif place.is_dir() and not place.is_symlink():
+            yield from _inside(place)
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """By what a recorder counts: drive_2 before drive_10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", path.name)]
+
+
+def _files_of_bag(folder: Path) -> tuple[Path, ...]:
+    """The files of a rosbag2 folder in the order of its metadata."""
+    place = folder / METADATA
+    try:
+        content = read_yaml(place, LONGEST_METADATA)
+    except UsageError as error:
+        raise RecordingError(str(error)) from None
+    known: Any = content.get(BAG) if isinstance(content, dict) else None
+    files = known.get("relative_file_paths") if isinstance(known, dict) else None
+    if not isinstance(files, list) or not files or not all(isinstance(file, str) and file for file in files):
+        raise RecordingError(f"{place}: names no files; expected {BAG} with relative_file_paths")
+    storage = known.get("storage_identifier", "mcap")
+    if storage != "mcap":
+        raise RecordingError(
+            f"{place}: its storage is {str(storage)[:80]!r}; expected mcap (ros2 bag convert makes it)"
+        )
+    if str(known.get("compression_mode") or "none").lower() == "file":
+        raise RecordingError(
+            f"{place}: its files are compressed as a whole; unpack them, or compress chunks or messages"
+        )
+    found = []
+    for file in files:
+        plain = Path(file)
+        if plain.is_absolute() or ".." in plain.parts or "\0" in file:
+            raise RecordingError(f"{place}: names {file[:200]!r}; expected a file in {folder}")
+        inside = folder / plain
+        found.append(inside if inside.exists() else folder / plain.name)  # older ones begin with the folder's name
+    if len(set(found)) < len(found):
+        raise RecordingError(f"{place}: names a file twice")
+    return tuple(found)
+
+
+def _is_part(path: Path, recording: RecordingInput) -> bool:
+    places = {os.path.realpath(place) for place in (recording.path, *recording.files)}
+    return os.path.realpath(path) in places

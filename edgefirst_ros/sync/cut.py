@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stretch of a recording that becomes samples (dataset.md 10, "Time, sensors, size")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from edgefirst_ros.sync.clock import SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Stamps of the reference topic from `begin` to before `end`, ns; FRAME stays the number in the recording."""
+
+    begin: int
+    end: int
+    last: int = -1
+    """Number of the last reference message inside, in recorded order; -1 for none."""
+    undecodable: tuple[int, ...] = ()
+    """Numbers of the reference messages that cannot be decoded, in order."""
+    frames: int = 0
+    """Reference messages of the whole recording."""
+    note: str = ""
+    """What the user should know: that nothing lies inside."""
+
+    @classmethod
+    def of(cls, span: tuple[int, int], stamps: Iterable[tuple[int, int]], frames: int) -> Cut:
+        """Return the cut with that `span`; `stamps`: (number, stamp in ns) of every message that can be decoded."""
+        last, readable, ends = -1, set[int](), [1 << 63, -(1 << 63)]
+        for number, stamp in stamps:
+            readable.add(number)
+            last = max(last, number) if span[0] <= stamp < span[1] else last
+            ends = [min(ends[0], stamp), max(ends[1], stamp)]
+        undecodable = tuple(number for number in range(frames) if number not in readable)
+        note = (
+            f"no frame lies between start and end: stamps go from {_utc(ends[0])} to {_utc(ends[1])}, "
+            f"{(ends[1] - ends[0]) / SECOND:.3f} s"
+            if readable and last < 0
+            else ""
+        )
+        return cls(*span, last, undecodable, frames, note)
+
+    def holds(self, stamp: int) -> bool:
+        """Whether a stamp in ns lies inside."""
+        return self.begin <= stamp < self.end
+
+    def left(self, frames: int) -> tuple[int, int]:
+        """Return how many messages come behind the first `frames`: those that can be decoded, and those that cannot."""
+        broken = sum(number >= frames for number in self.undecodable)
+        return max(0, self.frames - frames) - broken, broken
+
+
+def _utc(stamp: int) -> str:
+    seconds, rest = divmod(stamp, SECOND)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"

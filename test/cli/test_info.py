@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `info` says a recording would give, and what a dataset has."""
+
+import json
+
+import pytest
+from bags import bag, messages, together, write
+
+from edgefirst_ros import convert
+from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.cli.info_recording import print_recording, recording_facts
+from edgefirst_ros.synthetic import START
+
+SMALL = {"seconds": 1, "size": (192, 96), "fps": 10.0, "gop": 5, "cube_shape": (1, 8, 2, 8), "lidar_points": 20}
+
+
+@pytest.mark.parametrize(
+    ("codec", "said"),
+    [("h264", "h264"), ("h265", "h265"), ("jpeg", "jpeg"), ("rgb8", "rgb8")],
+)
+def test_size_codec_and_labels(recording, capsys, codec, said):
+    facts = recording_facts(recording(codec=codec, start_in_gop=2 if codec.startswith("h") else 0, **SMALL))
+    (camera,) = facts["cameras"]
+    assert (camera["width"], camera["height"]) == (192, 96)
+    assert said in camera["codec"]
+    assert facts["labels"] == ["background", "car", "person", "truck"][: len(facts["labels"])]
+    print_recording(facts)
+    out = capsys.readouterr().out
+    assert f"camera {facts['reference']}: {camera['codec']}, 192 x 96" in out
+    assert f"the model knows {len(facts['labels'])} labels: {', '.join(facts['labels'])}" in out
+
+
+def test_several_cameras_are_told_how_to_convert(recording, tmp_path, capsys):
+    streams = []
+    for name, codec in (("front", "h264"), ("rear", "h265")):
+        found = messages(recording(codec=codec, **{**SMALL, "topics": {"camera"}}))
+        for _, channel, _ in found:
+            channel.topic = f"/{name}/camera/h264" if codec == "h264" else f"/{name}/camera/h265"
+        streams.append(found)
+    facts = recording_facts(bag(tmp_path / "both", together(*streams), [9]))
+    print_recording(facts)
+    out = capsys.readouterr().out
+    assert "convert with --reference-topic /front/camera/h264 --reference-topic /rear/camera/h265 for a sequence" in out
+    assert "camera /rear/camera/h265: h265, 192 x 96" in out
+
+
+def test_a_camera_without_a_picture_is_said(recording, tmp_path, capsys):
+    found = messages(recording(**{**SMALL, "topics": {"camera"}}))
+    path = write(tmp_path / "late.mcap", found[1:4])
+    facts = recording_facts(path)
+    assert facts["cameras"] == [{"topic": "/camera/h264", "codec": None, "width": None, "height": None}]
+    print_recording(facts)
+    assert "camera /camera/h264: unknown codec, no picture that can be decoded" in capsys.readouterr().out
+
+
+def test_how_long_and_where_a_dataset_is(recording, tmp_path, command):
+    import subprocess
+
+    outcome = convert(recording(**SMALL), tmp_path)
+    facts = dataset_facts(outcome.paths.container)
+    (name,) = facts["sequences"]
+    assert facts["start"] == {name: START}
+    assert facts["duration_s"] == {name: 0.9}
+    assert facts["place"]["latitude"][0] == pytest.approx(45.5, abs=1e-3)
+    assert facts["place"]["longitude"][1] == pytest.approx(-73.6, abs=1e-3)
+    text = subprocess.run(
+        [*command, "info", outcome.paths.container], capture_output=True, text=True, check=True
+    ).stdout
+    assert "2026-01-15T12:00:00Z  0.9  given" in text
+    assert "place: latitude 45.5" in text
+    said = subprocess.run([*command, "info", outcome.paths.container, "--json"], capture_output=True, check=True).stdout
+    assert json.loads(said)["duration_s"] == {name: 0.9}

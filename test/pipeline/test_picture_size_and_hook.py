@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures scaled down with their camera_info, and changed by a function of the user's, through a whole conversion."""
+
+import io
+import re
+import sys
+import textwrap
+import zipfile
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.cli.app import app
+from edgefirst_ros.errors import UsageError
+
+SMALL = {"seconds": 1, "size": (320, 180), "fps": 10.0, "topics": {"camera", "camera/info", "model/output"}}
+
+
+def pictures(outcome):
+    with zipfile.ZipFile(outcome.paths.container) as archive:
+        return {n: archive.read(n) for n in archive.namelist() if ".camera." in n}
+
+
+def pixels(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def psnr(one, other):
+    return 10 * np.log10(255**2 / max(np.mean((one.astype(float) - other) ** 2), 1e-9))
+
+
+# ---- max_width ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("codec", ["h264", "h265", "jpeg", "png", "rgb8", "mono8", "nv12"])
+@pytest.mark.parametrize(("width", "size"), [(160, (160, 90)), (101, (100, 56)), (320, (320, 180)), (4000, (320, 180))])
+def test_wide_pictures_are_scaled_by_area(recording, tmp_path, codec, width, size):
+    """OpenCV's area average of the pictures of the conversion without it says what they must be."""
+    path = recording(codec=codec, **{**SMALL, "seconds": 0.3})
+    whole = pictures(convert(path, tmp_path, name="whole", camera_format="png"))
+    scaled = convert(path, tmp_path, name="scaled", camera_format="png", max_width=width)
+    assert len(whole) == 3
+    for name, data in pictures(scaled).items():
+        (full,) = (d for n, d in whole.items() if n.split(".")[0] == name.split(".")[0])
+        found = pixels(data)
+        assert found.shape == (size[1], size[0], 3)
+        least = 60 if size == (320, 180) else 45
+        assert psnr(found, cv2.resize(pixels(full), size, interpolation=cv2.INTER_AREA)) > least
+    for name, data in pictures(convert(path, tmp_path, name="jpeg", max_width=width, jpeg_quality=98)).items():
+        (full,) = (d for n, d in whole.items() if n.split(".")[0] == name.split(".")[0])
+        expected = cv2.resize(pixels(full), size, interpolation=cv2.INTER_AREA)
+        assert psnr(cv2.cvtColor(pixels(data), cv2.COLOR_RGB2GRAY), cv2.cvtColor(expected, cv2.COLOR_RGB2GRAY)) > 40
+    sample = Dataset(scaled.paths.container)[0]
+    assert sample.image().shape == (size[1], size[0], 3)
+    assert sample.annotations["size"][0].to_list() == list(size)
+
+
+@pytest.mark.parametrize("form", ["jpeg", "png"])
+def test_camera_info_goes_with_the_pictures(recording, tmp_path, form):
+    path = recording(**SMALL)
+    whole = Dataset(convert(path, tmp_path, name="whole").paths.container)
+    outcome = convert(path, tmp_path, name="scaled", max_width=160, camera_format=form)
+    before, after = whole.metadata["camera_info"], Dataset(outcome.paths.container).metadata["camera_info"]
+    assert (after["width"], after["height"]) == (160, 90)
+    assert after["k"] == [v / 2 if n < 6 else v for n, v in enumerate(before["k"])]
+    assert after["p"] == [v / 2 if n < 8 else v for n, v in enumerate(before["p"])]
+    assert (after["d"], after["r"], after["frame_id"]) == (before["d"], before["r"], before["frame_id"])
+    exif = [Dataset(p).sample(path.stem, 0).read("camera") for p in (whole.container.path, outcome.paths.container)]
+    focal = [Image.open(io.BytesIO(data)).getexif().get_ifd(0x8769)[41989] for data in exif]
+    assert focal[0] == focal[1]
+    kept = convert(path, tmp_path, name="kept", max_width=320)
+    assert Dataset(kept.paths.container).metadata["camera_info"] == before
+    assert pictures(kept) == pictures(convert(path, tmp_path, name="whole", overwrite=True))
+
+
+def test_any_number_of_threads_gives_the_same(recording, tmp_path, monkeypatch):
+    (tmp_path / "shade_mod.py").write_text("def shade(picture):\n    return picture // 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = [
+        convert(recording(**SMALL), tmp_path / str(jobs), max_width=200, picture_hook="shade_mod:shade", jobs=jobs)
+        for jobs in (1, 3)
+    ]
+    for part in ("container", "arrow", "frames"):
+        assert len({getattr(outcome.paths, part).read_bytes() for outcome in made}) == 1
+
+
+# ---- picture_hook ------------------------------------------------------------------------------
+@pytest.fixture
+def module(tmp_path):
+    """Function that writes a module into the folder of the settings file; its name is new each time."""
+    made = []
+
+    def write(text):
+        name = f"hook_{abs(hash(str(tmp_path)))}_{len(made)}"
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+        made.append(name)
+        return name
+
+    yield write
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265", "jpeg", "rgb8"])
+@pytest.mark.parametrize("options", [{}, {"rate": 5}, {"keyframes": True}, {"jobs": 1}, {"require": ["model"]}])
+def test_a_hook_changes_every_picture(recording, tmp_path, module, codec, options):
+    name = module("""
+        __version__ = "3.1"
+        def blank(picture):
+            assert picture.shape == (90, 160, 3) and picture.dtype == "uint8" and picture.flags.writeable
+            picture[:45] = (255, 0, 0)
+            return picture
+        """)
+    config = tmp_path / "settings.yaml"
+    config.write_text(f"picture_hook: {name}:blank\nmax_width: 160\n")
+    path = recording(codec=codec, **SMALL)
+    outcome = convert(path, tmp_path, name="out", config=config, **options)
+    assert outcome.samples == len(pictures(outcome)) > 0
+    assert outcome.exit_code == 0
+    for data in pictures(outcome).values():
+        found = pixels(data).astype(int)
+        assert np.abs(found[:32] - (254, 0, 0)).max() < 6  # red as JPEG has it
+        assert found[50:].std() > 5
+    configuration = Dataset(outcome.paths.container).metadata["configuration"]
+    assert configuration["picture_hook"] == f"{name}:blank"
+    assert configuration["picture_hook_version"] == "3.1"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("raise RuntimeError('no model file')", "raised RuntimeError: no model file"),
+        ("import sys; sys.exit(3)", "raised SystemExit: 3"),
+        ("return picture[::2]", r"returned \(90, 320, 3\) uint8; expected \(180, 320, 3\) uint8"),
+        ("return picture.astype('float32')", "float32"),
+        ("return None", "returned NoneType"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"jobs": 1}, {"rate": 100}])
+def test_where_it_fails_the_picture_is_lost(recording, tmp_path, module, body, why, options):
+    name = module(f"""
+        seen = []
+        def sometimes(picture):
+            if picture[:, :, 0].mean() % 1 > 2 or len(seen) == 4:
+                seen.append(0)
+                {body}
+            seen.append(0)
+            return picture
+        """)
+    config = tmp_path / "settings.yaml"
+    config.write_text(f"picture_hook: {name}:sometimes\n")
+    path = recording(**SMALL)
+    outcome = convert(path, tmp_path, name="out", config=config, **options)
+    assert outcome.samples == 9
+    assert outcome.exit_code == 3
+    assert outcome.counts.plain()["/camera/h264"]["dropped"] == {"picture_hook failed": 1}
+    (note,) = (note for note in outcome.notes if "picture_hook failed" in note)
+    assert re.search(why, note)
+
+
+@pytest.mark.parametrize(
+    ("text", "hook", "what"),
+    [
+        (None, "no_such_module_here:blur", "no module no_such_module_here on PYTHONPATH or beside the settings file"),
+        ("def blurr(p): return p", "blur", r"has no function blur; there are blurr"),
+        ("import nothing_like_this", "blur", "importing .* raised ModuleNotFoundError: No module named 'nothing_like"),
+        ("raise ValueError('a\\nb')", "blur", "raised ValueError: a b"),
+        ("blur = 3", "blur", "has no function blur; there are none"),
+    ],
+)
+def test_a_hook_that_is_not_there_is_an_error_at_once(recording, tmp_path, module, text, hook, what):
+    name = hook if text is None else f"{module(text)}:{hook}"
+    config = tmp_path / "settings.yaml"
+    config.write_text(f"picture_hook: {name}\n")
+    with pytest.raises(UsageError, match=what):
+        convert(recording(**SMALL), tmp_path / "out", config=config)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_version_is_another_conversion(recording, tmp_path, module):
+    """Without a version the source says which it is."""
+    first, second = module("def same(p): return p\n"), module("def same(p): return p + 0\n")
+    config, path = tmp_path / "settings.yaml", recording(**SMALL)
+    found = []
+    for name in (first, second):
+        config.write_text(f"picture_hook: {name}:same\n")
+        outcome = convert(path, tmp_path / name, config=config)
+        found.append(Dataset(outcome.paths.container).metadata["configuration"]["picture_hook_version"])
+    assert all(version.startswith("sha256:") for version in found)
+    assert len(set(found)) == 2
+    assert not any(str(tmp_path) in place for place in sys.path)
+
+
+def test_the_command_finds_it_beside_the_settings(recording, tmp_path, module, monkeypatch, capsys):
+    name = module("def dark(p): return p * 0\n")
+    (tmp_path / "settings.yaml").write_text(f"picture_hook: {name}:dark\n")
+    with pytest.raises(SystemExit) as done:
+        app(["convert", str(recording(**SMALL)), "-o", str(tmp_path / "out"), "--config",
+             str(tmp_path / "settings.yaml"), "--max-width", "64", "--json"])  # fmt: skip
+    assert done.value.code == 0
+    dataset = Dataset(next((tmp_path / "out").glob("*.zip")))
+    assert dataset[0].image().shape == (36, 64, 3)
+    assert dataset[0].image().max() < 3

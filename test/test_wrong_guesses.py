@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user may well write by mistake is questioned, or refused with what is meant."""
+
+import pytest
+
+from edgefirst_ros import convert
+from edgefirst_ros.config import Settings
+from edgefirst_ros.config_file import load
+from edgefirst_ros.errors import UsageError
+
+SMALL = {"seconds": 1, "size": (128, 64), "fps": 10.0, "topics": {"camera", "model/output", "model/info"}}
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"require": ["model/output"]}, "unknown sensor 'model/output'; did you mean model?; known: "),
+        ({"require": ["/radar/cube"]}, "did you mean radar.cube?"),
+        ({"require": ["radar_cube"]}, "did you mean radar.cube?"),
+        ({"require": ["lidar.pcd"]}, "did you mean lidar.points?"),
+        ({"require": ["lidar"]}, "did you mean lidar.points?"),
+        ({"sensors": ["/camera/h264"]}, "did you mean camera?"),
+        ({"sensors": ["camera.jpeg"]}, "did you mean camera?"),
+        ({"sensors": ["radar/targets"]}, "did you mean radar.targets?"),
+        ({"require": ["camera"]}, "unknown sensor 'camera'; known: "),
+        ({"streams": {"radar/cube": {}}}, "did you mean radar.cube?"),
+    ],
+)
+def test_other_names_of_a_sensor_say_what_is_meant(options, what):
+    with pytest.raises(UsageError) as caught:
+        load(None, **options)
+    assert what in str(caught.value)
+
+
+def test_a_tolerance_in_milliseconds_is_questioned(recording, tmp_path):
+    outcome = convert(recording(**SMALL), tmp_path, tolerance=50, streams={"radar.cube": {"tolerance": 20}})
+    assert "tolerance is 50 s: companions that far from a frame join it; 50 ms would be 0.05" in outcome.notes
+    assert any(note.startswith("streams.radar.cube.tolerance is 20 s") for note in outcome.notes)
+    assert Settings(tolerance=1.5).doubts == []
+
+
+def test_a_label_that_the_model_does_not_know_is_refused(recording, tmp_path):
+    path = recording(**SMALL)
+    with pytest.raises(UsageError, match="label_map: the model has no label 'cra'; it has car, ") as caught:
+        convert(path, tmp_path / "out", label_map={"cra": "vehicle"})
+    assert path.name in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    other = recording(host="other", **SMALL)
+    outcome = convert([path, other], tmp_path / "out", label_map={"cra": "vehicle", "car": "vehicle"})
+    assert sum("the model has no label 'cra'" in note for note in outcome.notes) == 2  # another drive's may have it
