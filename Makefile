@@ -4,7 +4,7 @@ DEMO ?= demo
 RUN := .venv/bin
 TEST := .venv-test/bin
 
-.PHONY: demo test test-benchmark lint benchmark pictures clean
+.PHONY: demo test test-benchmark lint benchmark pictures clean image test-aarch64
 
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
@@ -26,6 +26,13 @@ pictures: .venv-test/ready
 
 benchmark: .venv-benchmark/ready
 	.venv-benchmark/bin/python benchmark/run.py
+
+# Both are optional: they need root, mmdebstrap and buildah, or qemu-user-static, and the network.
+image: .venv/ready
+	PYTHON=$(RUN)/python deploy/image.sh
+
+test-aarch64: .venv/ready
+	PYTHON=$(RUN)/python deploy/aarch64.sh $(RECORDINGS)
 
 .venv/ready: setup.py
 	$(PYTHON) -m venv .venv

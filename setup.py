@@ -69,6 +69,7 @@ setup(
         "ncore-light": NCORE,
         "report": REPORT,
         "view": VIEW,
+        "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.8"],  # the device's own bus, and uploads: docs/device.md
         "test": [
             *FLEET,
             *NCORE,
@@ -77,6 +78,7 @@ setup(
             *VIEW,
             "colcon-common-extensions",
             "colcon-ros",
+            "eclipse-zenoh>=1.10,<2",
             "edgefirst-client>=2.19",
             "hypothesis>=6.100",
             "moto[server]>=5.0",

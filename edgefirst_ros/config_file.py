@@ -161,12 +161,11 @@ def load(
     `{"limits.cloud_points": "99"}`: a list is text with commas, empty text unsets what may be unset.
     Raises UsageError that names the key, what was found, what was expected and, for an unknown key, the nearest one.
     """
-    values = _read(Path(path)) if path else {}
+    values = read_values(Path(path)) if path else {}
     ignored = [key for key in values if key in LiveSettings.model_fields]
     if ignored and note is not None:
         note(f"{path}: only for a capture, ignored here: {', '.join(ignored)}")
-    for key in ignored:
-        del values[key]
+    values = {key: value for key, value in values.items() if key not in ignored}
     given = _read_texts(texts or {}) | {key: value for key, value in options.items() if value is not None}
     for key, value in given.items():
         values[key] = _merged(values.get(key), value) if key in NESTED else value
@@ -184,9 +183,9 @@ def _merged(below: object, above: object) -> object:
     return below | {key: _merged(below.get(key), value) for key, value in above.items()}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    content = read_yaml(path)
-    of_ros = False
+def read_values(path: Path) -> dict[str, Any]:
+    """Return what a settings file says, by key, not looked at. Raises UsageError for one that cannot be read."""
+    content, of_ros = read_yaml(path), False
     for _ in range(2):  # /**: ros__parameters: {...}
         if not isinstance(content, dict) or len(content) != 1:
             break
@@ -196,8 +195,7 @@ def _read(path: Path) -> dict[str, Any]:
         ):
             break
         content, of_ros = inner, of_ros or key == "ros__parameters"
-    if content is None:
-        return {}
+    content = {} if content is None else content
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise UsageError(f"{path}: settings must be `key: value` lines")
     return _from_ros(content) if of_ros else content

@@ -23,8 +23,11 @@ CANNOT_BE_STORED = "cannot be stored"
 NOT_SAMPLED = "not sampled"
 CUT = "before start or after end"
 HOOK = "picture_hook failed"
+MISSING_TILE = "a tile is missing"
 OVERLOAD = "left out under load"
 ON_THE_WAY = "lost on the way"
+BY_STAMPS = "lost on the way, by stamps"
+"""An estimate, where messages are not numbered: gaps of the stamps against the usual interval of their topic."""
 OTHER_TYPE = "of another type than the topic's first message"
 NOT_NEAREST = "nearest to no sample"
 OUTSIDE = "outside tolerance"
@@ -61,7 +64,7 @@ def encoded_as(encoding: str) -> str:
 LOSS = frozenset(
     {
         *(UNDECODABLE, CANNOT_BE_STORED, AFTER_LOSS, DAMAGED, NO_OUTPUT),
-        *(OVERLOAD, ON_THE_WAY, OTHER_TYPE, INTERRUPTED, DISK, HOOK),
+        *(MISSING_TILE, OVERLOAD, ON_THE_WAY, BY_STAMPS, OTHER_TYPE, INTERRUPTED, DISK, HOOK),
     }
 )
 """Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""

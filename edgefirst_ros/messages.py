@@ -7,15 +7,16 @@ import functools
 import importlib
 import re
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from edgefirst_ros import streams
-from edgefirst_ros.counts import UNDECODABLE
+from edgefirst_ros.counts import MISSING_TILE, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.streams import MASK, TF_MESSAGE
+from edgefirst_ros.streams import MASK, TF_MESSAGE, TILED, TILES, VIDEO
 
 KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
 """Topics of the device, without slash, `rt/` or host name, and the types they may have."""
@@ -135,11 +136,35 @@ def _foreign_decoder(schema: str, definition: bytes) -> Any:
         return None
 
 
+def join_tiles(stamp: int, tiles: Sequence[bytes | None]) -> bytes:
+    """Return four messages of video with one stamp, ns, as one of type TILED; None for one that is missing."""
+    parts = [b"\0\1\0\0", struct.pack("<iI", *divmod(stamp, 1_000_000_000))]
+    for tile in tiles:
+        parts += [struct.pack("<i", -1 if tile is None else len(tile)), tile or b""]
+    return b"".join(parts)
+
+
+def _tiles(message: Message) -> list[Any]:
+    """The decoded messages of all tiles of one; raises MessageError where one is missing or undecodable."""
+    found, at = [], _HEAD + 8
+    for name in TILES:
+        (size,) = struct.unpack_from("<i", message.data, at)
+        if size < 0:
+            raise MessageError(MISSING_TILE, f"{message.topic}: {name}")
+        at += 4 + size
+        found.append(decode(replace(message, schema=VIDEO, data=message.data[at - size : at])))
+    return found
+
+
 def decode(message: Message) -> Any:
     """Return the message as an object with the fields of its type; bulk fields are views into `message.data`.
 
+    Of type TILED: the four messages of its tiles.
+
     Raises MessageError(UNDECODABLE) when it ends early or is no such message.
     """
+    if message.schema == TILED:
+        return _tiles(message)
     codec = _codec(message.schema)
     try:
         if codec is not None:

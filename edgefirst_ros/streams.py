@@ -15,6 +15,10 @@ VIDEO = "foxglove_msgs/msg/CompressedVideo"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
 IMAGE = "sensor_msgs/msg/Image"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
+TILED = "edgefirst_ros/msg/TiledVideo"
+"""Four messages of video with one stamp, as `messages.join_tiles` joins them; nobody publishes it."""
+TILES = ("tl", "tr", "bl", "br")
+"""Tiles of a picture, as the ends of their topics: top left, top right, bottom left, bottom right."""
 CLOUD = "sensor_msgs/msg/PointCloud2"
 CUBE = "edgefirst_msgs/msg/RadarCube"
 FIX = "sensor_msgs/msg/NavSatFix"
@@ -83,6 +87,7 @@ CAMERA = Sensor(
     (
         Topic("camera/h265", (VIDEO,)),
         Topic("camera/h264", (VIDEO,)),
+        Topic("camera/h264/tl", (TILED,)),
         Topic("camera/jpeg", (COMPRESSED_IMAGE,)),
         Topic("camera/image", (IMAGE,)),
     ),

@@ -47,6 +47,7 @@ OUTER = {
     "jinja2": ("report/",),
     "plotly": ("report/",),
     "rerun": ("report/",),
+    "zenoh": ("sources/zenoh.py", "sources/zenoh_session.py"),
     "ncore": ("export/ncore/",),
     "numcodecs": ("export/l5kit/zarr2.py", "export/ncore/"),
     "dask": ("fleet/dask_engine.py",),

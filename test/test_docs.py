@@ -40,8 +40,8 @@ TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 EVERYTHING = "\n".join(TEXTS.values())
 SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 LANGUAGES = {"bash", "python", "yaml", "text"}
-NOT_RUN = 7
-"""Blocks that make environments of their own, or need ROS or large libraries."""
+NOT_RUN = 8
+"""Blocks that make environments of their own, or need ROS, a device or large libraries."""
 PROGRAM = re.compile(r"# (\w+\.py)\n")
 """First line of a block that is a program of its own."""
 

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import edgefirst_ros
+from edgefirst_ros.messages import KNOWN_TOPICS
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "edgefirst_ros"
@@ -140,6 +141,32 @@ def test_package_xml_is_valid_to_ros_tools():
     package = tool.parse_package(os.fspath(ROOT / "package.xml"), warnings=warnings)
     package.validate(warnings=warnings)
     assert not warnings
+
+
+def test_package_xml_declares_what_the_nodes_import_and_hear():
+    package = ElementTree.parse(ROOT / "package.xml").getroot()
+    declared = {element.text for element in package.findall("exec_depend")}
+    nodes = [*(ROOT / NAME / "nodes").glob("*.py"), ROOT / NAME / "sources" / "ros.py"]
+    imported = set(
+        re.findall(
+            r"^(?:from|import) (rcl\w+|\w+_msgs|\w+_srvs|\w+_interfaces)\b",
+            "\n".join(file.read_text() for file in nodes),
+            re.MULTILINE,
+        )
+    )
+    heard = {kind.partition("/")[0] for kinds in KNOWN_TOPICS.values() for kind in kinds} - {NAME}
+    assert imported | heard <= declared | {"edgefirst_msgs"}, "edgefirst_msgs has no rosdep key"
+    assert len(imported) > 3
+
+
+@pytest.mark.parametrize(
+    ("linter", "arguments"), [("ament_copyright", ("edgefirst_ros",)), ("ament_xmllint", ("package.xml",))]
+)
+def test_the_linters_of_ament_are_content(linter, arguments):
+    if shutil.which(linter) is None:
+        pytest.skip(f"no {linter}: source a ROS 2 that has it")
+    done = subprocess.run([linter, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def setup_argument(name):

@@ -11,6 +11,7 @@ import typer
 from edgefirst_ros import __version__
 from edgefirst_ros.cli import (
     capture,
+    control,
     convert,
     demo,
     export,
@@ -31,6 +32,7 @@ from edgefirst_ros.cli.fleet.app import app as fleet
 from edgefirst_ros.cli.options import GroupCommand, ReadingCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.zenoh import ZenohCommand
 from edgefirst_ros.errors import TRACEBACK
 
 app = typer.Typer(
@@ -55,9 +57,10 @@ app.command("import")(restore.restore)
 app.command("label", cls=ReadingCommand)(label.label)
 app.add_typer(fleet)
 app.command("demo")(demo.demo)
-app.command("capture", context_settings=NODE)(capture.capture)
+app.command("capture", cls=ZenohCommand, context_settings=NODE)(capture.capture)
+app.command("control", cls=ZenohCommand)(control.control)
 app.command("replay", context_settings=NODE)(replay.replay)
-app.command("play", context_settings=NODE)(play.play)
+app.command("play", cls=ZenohCommand, context_settings=NODE)(play.play)
 
 
 def _version(wanted: bool) -> None:

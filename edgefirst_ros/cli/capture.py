@@ -3,16 +3,51 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
+from edgefirst_ros.cli.zenoh import NAMESPACE, ZENOH
+from edgefirst_ros.errors import UsageError
 
 
-def capture(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
-    """Record datasets from live topics of ROS 2.
+def capture(
+    arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    endpoint: Annotated[str | None, ZENOH] = None,
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; --set goes before it.")
+    ] = None,
+    namespace: Annotated[str | None, NAMESPACE] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, with --zenoh.")
+    ] = None,
+) -> None:
+    """Record datasets from live topics of ROS 2, or of the device's own bus.
 
-    Parameters go behind --ros-args, such as -p out:=datasets -p rate:=1.0 or --params-file config/maivin.yaml.
+    ROS 2: parameters go behind --ros-args, such as -p out:=datasets -p rate:=1.0 or --params-file config/maivin.yaml.
+
+    The device's bus, Zenoh, needs no ROS: capture --zenoh --config config/maivin.yaml --set out=datasets
 
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameters, 3 finished with loss.
     """
-    run_node("capture", arguments)
+    if endpoint is None:
+        given = {"--config": config, "--namespace": namespace, "--set": assignments}
+        if wrong := [name for name, value in given.items() if value]:
+            raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters behind --ros-args")
+        run_node("capture", arguments)
+        return
+    if arguments:
+        raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh settings go into --config and --set")
+    texts: dict[str, str] = {}
+    for assignment in assignments or ():
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
+        texts[name] = text
+    from edgefirst_ros.nodes.zenoh_capture import capture as run
+    from edgefirst_ros.pipeline.capture_settings import load_capture
+
+    settings, live = load_capture(config, texts)
+    raise typer.Exit(run(endpoint, settings, live, namespace or ""))

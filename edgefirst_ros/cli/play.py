@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
-import sys
+import math
+from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from edgefirst_ros.cli.ros import ROS_ARGUMENTS, as_ros_arguments, run_node
+from edgefirst_ros.cli.zenoh import ZENOH
 from edgefirst_ros.errors import UsageError
 
 
-def play(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
-    """Publish a recording on ROS 2 topics at its own pace.
+def play(
+    arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    endpoint: Annotated[str | None, ZENOH] = None,
+    rate: Annotated[float | None, typer.Option(metavar="R", help="Seconds played in a second (default: 1).")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Begin again at the end, at once and without end.")] = False,
+) -> None:
+    """Publish a recording, or the samples of a dataset, on ROS 2 topics or the device's own bus, at its own pace.
 
     play REC.mcap [--rate 2.0] [--loop] [--ros-args ...]
 
@@ -19,9 +28,22 @@ def play(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
 
     Other parameters: loop, clock, start, duration, topics, wait_for_subscribers, wait_timeout.
 
+    play REC.mcap --zenoh tcp/127.0.0.1:7447 publishes on Zenoh as the device's services do, and needs no ROS.
+
     Exit codes: 0 played or stopped by a signal, 1 recording cannot be used, 2 wrong parameter.
     """
-    run_node("player", as_ros_arguments(sys.argv[2:] if arguments is None else arguments, {}, _recording))
+    if endpoint is None:
+        plain = [*(["--rate", f"{rate!r}"] if rate is not None else []), *(["--loop"] if loop else [])]
+        run_node("player", as_ros_arguments([*plain, *(arguments or ())], {}, _recording))
+        return
+    if len(arguments or ()) != 1:
+        raise UsageError(f"expected one recording, got {' '.join(arguments or ()) or 'none'}")
+    pace = 1.0 if rate is None else rate
+    if not (math.isfinite(pace) and 0.01 <= pace <= 100):
+        raise UsageError(f"--rate: expected a number from 0.01 to 100, got {pace:g}")
+    from edgefirst_ros.nodes.zenoh_player import play as run
+
+    raise typer.Exit(run(Path((arguments or [""])[0]), endpoint, rate=pace, loop=loop))
 
 
 def _recording(given: list[str]) -> dict[str, str | list[str]]:

@@ -34,6 +34,13 @@ class LiveSettings(Model):
     )
     depth: int = Field(100, ge=1, le=10_000, description="Messages a topic may have waiting")
     report: bool = Field(False, description="Write a page about each finished dataset beside it")
+    upload: str | None = Field(
+        None, description="Where finished datasets are sent, such as s3://drives/car7; nowhere if unset"
+    )
+    keep: bool = Field(
+        True, description="Keep a dataset once it is uploaded; if not, it is removed after its checksums were compared"
+    )
+    upload_rate: int = Field(0, ge=0, description="Most bytes a second that uploads take; 0: as many as there are")
 
 
 class ReplaySettings(Model):

@@ -16,7 +16,7 @@ from typing import Any
 
 import rclpy
 import rclpy.task
-from diagnostic_msgs.msg import DiagnosticArray
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
 from rclpy.exceptions import NameValidationException
@@ -29,10 +29,10 @@ from std_srvs.srv import Trigger
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
-from edgefirst_ros.nodes.health import Health
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.reports import Reports
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
+from edgefirst_ros.pipeline.health import Health, Status
 from edgefirst_ros.pipeline.memory import keep_buffers
 from edgefirst_ros.report.extras import need
 from edgefirst_ros.report.run import EXTRA
@@ -172,10 +172,14 @@ class CaptureNode(LifecycleNode):
         self.look_for_finished()
         if not rclpy.ok(context=self.context):
             return
-        statuses = self._health.statuses(self.session)
-        array = DiagnosticArray(status=statuses)
+        array = DiagnosticArray(status=[_ros_status(status) for status in self._health.statuses(self.session)])
         array.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(array)
+
+
+def _ros_status(status: Status) -> DiagnosticStatus:
+    values = [KeyValue(key=key, value=str(value)) for key, value in status.values.items()]
+    return DiagnosticStatus(level=bytes([status.level]), name=status.name, message=status.message, values=values)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -211,6 +215,7 @@ def main(argv: list[str] | None = None) -> int:
     while time.monotonic() < until:  # answers to who asked for the shutdown, or before, may still be under way
         executor.spin_once(timeout_sec=0.02)
     node.close_reports()
+    node.session.close()
     executor.shutdown()
     node.destroy_node()
     rclpy.try_shutdown()

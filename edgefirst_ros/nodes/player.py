@@ -27,7 +27,7 @@ from edgefirst_ros.errors import RecordingError, UsageError, printable
 from edgefirst_ros.nodes.outlets import Outlets
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.playback import LATE, NAP, Lateness, Pace, Timeline, ahead
-from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.pipeline.dataset_messages import open_playable, times_of
 
 CLOCK_PERIOD = 10_000_000
 """ns between two messages on /clock."""
@@ -43,7 +43,9 @@ LAST_WAIT = 4.0
 class PlayerSettings(Model):
     """Parameters of the player."""
 
-    recording: Annotated[str, AfterValidator(os.path.expanduser)] = Field("", description="MCAP file to play")
+    recording: Annotated[str, AfterValidator(os.path.expanduser)] = Field(
+        "", description="MCAP file or dataset to play"
+    )
     rate: float = Field(
         1.0, ge=0.01, le=100.0, allow_inf_nan=False, description="Seconds of the recording played in a second"
     )
@@ -122,7 +124,7 @@ class _Player:
         self._log = node.get_logger()
         self._settings = settings
         self._stopped = stopped
-        self._recording = McapRecording(Path(settings.recording))
+        self._recording = open_playable(Path(settings.recording))
         self._outlets = Outlets(node)
         self._diagnostics = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock = node.create_publisher(Clock, "/clock", 10) if settings.clock else None
@@ -141,11 +143,11 @@ class _Player:
     def read_through(self) -> None:
         """Walk through the recording, and make publishers for its topics."""
         recording, timeline = self._recording, None
-        for message in recording.walk():
+        for at in times_of(recording):
             if timeline is None:
-                self._first = message.log_time
+                self._first = at
                 timeline = Timeline(self._first)
-            self._length = timeline.advance(message.log_time)
+            self._length = timeline.advance(at)
             self._report()
             if self._stopped():
                 return
@@ -269,7 +271,7 @@ class _Player:
             words += f", {late.late} messages late, the worst by {late.worst / 1e6:.0f} ms"
         values: dict[str, Any] = {
             "recording": self._settings.recording,
-            "read": f"{self._recording.position} of {self._recording.size} bytes",
+            "read": f"{self._recording.position} of {self._recording.size}",
             "position": f"{self._position / SECOND:.3f} of {self._length / SECOND:.3f} s",
             "rate": f"{self._settings.rate:g}",
             "passes": self._passes,

@@ -84,14 +84,21 @@ class Capture:
         self._thread.start()
 
     # ---- from any thread -----------------------------------------------------------------
-    def put(self, message: Message, now: int, lost: int = 0) -> None:
-        """Take a message that came at `now` (time.monotonic_ns()); `lost` of its topic did not arrive before it."""
-        self._backlog.added(message.topic)
-        self._queue.put(Arrival(message, now, lost=lost))
+    def put(self, message: Message, now: int, lost: int = 0, guessed: int = 0) -> None:
+        """Take a message that came at `now` (time.monotonic_ns()); `lost` of its topic did not arrive before it.
 
-    def start(self) -> None:
-        """Begin a dataset with what the pre-trigger holds, as soon as the clock is known."""
-        self._order(lambda: self._recorder.start(time.monotonic_ns()))
+        `guessed`: how many more seem to be lost, by the stamps.
+        """
+        self._backlog.added(message.topic)
+        self._queue.put(Arrival(message, now, lost=lost, guessed=guessed))
+
+    def start(self, since: int | None = None) -> None:
+        """Begin a dataset with what the pre-trigger holds, as soon as the clock is known.
+
+        `since`: when that was asked for, ns of time.monotonic_ns(); None: now.
+        """
+        asked = time.monotonic_ns() if since is None else since
+        self._order(lambda: self._recorder.start(asked))
 
     def split(self) -> None:
         """Go on in a new dataset from the next keyframe on; no frame is lost."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.counts import ON_THE_WAY, Counts
+from edgefirst_ros.counts import BY_STAMPS, ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.errors import describe_error
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
@@ -101,8 +101,9 @@ class CaptureDataset:
     def push(self, arrival: Arrival) -> None:
         """Take the next message."""
         topic = arrival.message.topic
-        self._counts.see(topic, 1 + arrival.lost)
+        self._counts.see(topic, 1 + arrival.lost + arrival.guessed)
         self._counts.drop(topic, ON_THE_WAY, arrival.lost)
+        self._counts.drop(topic, BY_STAMPS, arrival.guessed)
         self._output.push(arrival.message, arrival.now, arrival.video)
 
     def advance(self, now: int) -> None:

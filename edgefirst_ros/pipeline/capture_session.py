@@ -15,10 +15,13 @@ from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover_all
-from edgefirst_ros.errors import EdgeFirstError, RecordingError
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.completion import Results
-from edgefirst_ros.sources.live import CameraWait, LiveSource, Log, Transport
+from edgefirst_ros.pipeline.upload import Uploader
+from edgefirst_ros.sources.live import LiveSource, Log, Transport
+from edgefirst_ros.sources.live_tiles import TilingTransport
+from edgefirst_ros.sources.settling import CameraWait
 
 LOOK_EVERY = 0.25
 """s between two calls of `CaptureSession.look`."""
@@ -37,8 +40,8 @@ class _Waiting:
     """An active session without a camera."""
 
     camera: CameraWait
-    wanted: bool
-    """True if a dataset is to begin as soon as there is one."""
+    wanted: int | None
+    """When a dataset was asked for that is to begin as soon as there is one, ns of time.monotonic_ns(); else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,14 @@ class CaptureSession:
     """
 
     def __init__(self, transport: Transport, settings: Settings, live: LiveSettings, host: str, log: Log) -> None:
-        """`host`: the first part of the datasets' names where the settings have none."""
+        """`host`: the first part of the datasets' names where the settings have none.
+
+        Raises UsageError where datasets cannot be uploaded as they are asked to be.
+        """
+        self._uploader = _uploader(settings, live, log)
         self.settings = settings
         self.live = live
-        self._transport = transport
+        self._transport = TilingTransport(transport)
         self._host = host
         self._log = log
         self._named = False  # whether the name of the first dataset was given away
@@ -103,7 +110,7 @@ class CaptureSession:
             arguments = Path(self.live.out), self._log.warning
             self._recovering = threading.Thread(target=recover_all, args=arguments, daemon=True)
             self._recovering.start()
-        self._current = _Waiting(CameraWait(self.settings), self.live.autostart)
+        self._current = _Waiting(CameraWait(self.settings), time.monotonic_ns() if self.live.autostart else None)
 
     def deactivate(self) -> None:
         """Complete the dataset and listen no more; returns when that is done."""
@@ -115,6 +122,11 @@ class CaptureSession:
             self._orders.submit(current.capture.close).result()  # behind all that it was told before
         except EdgeFirstError as error:
             self._log.error(str(error))
+
+    def close(self) -> None:
+        """End what goes on beside the capture, once it is not active any more."""
+        if self._uploader is not None:
+            self._uploader.close()
 
     def change(self, settings: Settings, live: LiveSettings) -> None:
         """Use other settings from the next dataset on."""
@@ -144,14 +156,15 @@ class CaptureSession:
         capture = Capture(self.settings, live, roles, self._host, self._log.info, self._results)
         source = LiveSource(self._transport, self.settings, roles, capture.put, self._log)
         self._current = _Capturing(capture, source)
-        if waiting.wanted:
-            capture.start()
+        if waiting.wanted is not None:
+            capture.start(waiting.wanted)
 
     # ---- orders --------------------------------------------------------------------------
     def start(self) -> Future[str]:
         """Begin a dataset, now or as soon as there is a camera."""
         if isinstance(self._current, _Waiting):
-            self._current.wanted = True
+            if self._current.wanted is None:
+                self._current.wanted = time.monotonic_ns()
             return _answered("begins as soon as there is a camera")
         return self._order(lambda capture: capture.start(), lambda: "started")
 
@@ -162,7 +175,7 @@ class CaptureSession:
     def stop(self) -> Future[str]:
         """Complete the dataset; the answer lists the finished ones as JSON."""
         if isinstance(self._current, _Waiting):
-            self._current.wanted = False
+            self._current.wanted = None
         if not isinstance(self._current, _Capturing):
             return _answered(self._finished())
         return self._order(lambda capture: capture.stop(), self._finished)
@@ -197,6 +210,7 @@ class CaptureSession:
                 topic: {
                     "received": state.received,
                     "lost": state.lost,
+                    "lost_by_stamps": state.guessed,
                     "longest_gap_s": state.gap / 1e9,
                     "reliable": state.reliable,
                     "fault": state.fault,
@@ -205,7 +219,18 @@ class CaptureSession:
             }
             facts["not_recorded"] = dict(current.source.unused)
         facts["finished"] = list(self._results.finished)
+        if self._uploader is not None:
+            facts["upload"] = self._uploader.status()
         return facts
+
+
+def _uploader(settings: Settings, live: LiveSettings, log: Log) -> Uploader | None:
+    """What sends datasets away; None where nothing is to be sent. Raises UsageError where it cannot be."""
+    if not live.upload:
+        return None
+    if settings.layout != "zip":
+        raise UsageError(f"upload: only datasets with layout zip are uploaded, and layout is {settings.layout}")
+    return Uploader(live, log)
 
 
 def _answered(text: str) -> Future[str]:

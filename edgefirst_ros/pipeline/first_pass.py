@@ -20,6 +20,7 @@ from edgefirst_ros.sensors.detections import mapped_labels, unknown_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import all_different
 from edgefirst_ros.sources.source import Recording
+from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, FIX, IMU
 from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
@@ -254,7 +255,7 @@ def walk(
     `progress` is called with the bytes done and the size of the file, `observe` with every CDR message; `hashed`:
     the recording's SHA-256 is made on the way. Raises RecordingError when it is no MCAP recording.
     """
-    recording: Recording = McapRecording(path, settings.limits, hashed=hashed, more=more)
+    recording: Recording = TiledRecording(McapRecording(path, settings.limits, hashed=hashed, more=more))
     found = _Walk(settings)
     for message in recording.walk():
         found.take(message)

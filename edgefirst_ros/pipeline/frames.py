@@ -21,7 +21,7 @@ from edgefirst_ros.pipeline.tracks import Navigation
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.detections import mapped_labels
-from edgefirst_ros.sensors.video_message import ReferenceParser, VideoMessage
+from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo, VideoMessage
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.cut import Cut
 
@@ -91,7 +91,7 @@ class FrameBuilder:
         self._map_labels()
 
     # ---- messages ------------------------------------------------------------------------
-    def push(self, message: Message, now: int | None = None, video: VideoMessage | None = None) -> None:
+    def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
         """Take the next message; `now` is a time in ns that only runs forward (default: that of the recording).
 
         `video`: the message parsed, where that was done on its way.
@@ -106,7 +106,7 @@ class FrameBuilder:
                 self._facts.counts.drop(message.topic, error.reason, why=error)
         self.advance(now)
 
-    def _push_reference(self, message: Message, now: int, video: VideoMessage | None) -> None:
+    def _push_reference(self, message: Message, now: int, video: VideoMessage | TiledVideo | None) -> None:
         roles = self._facts.roles
         number, gap = self._timeline.next_frame(message)
         try:

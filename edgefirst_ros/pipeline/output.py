@@ -23,7 +23,7 @@ from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.pipeline.samples import Chosen, SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
-from edgefirst_ros.sensors.video_message import VideoMessage
+from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.cut import Cut
 from edgefirst_ros.sync.skews import Skews
@@ -124,7 +124,7 @@ class SequenceOutput:
     ) -> None:
         self._samples.abandon()
 
-    def push(self, message: Message, now: int | None = None, video: VideoMessage | None = None) -> None:
+    def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
         """Take the next message, as `FrameBuilder.push`; raises StorageError where the disk refused those before."""
         self._frames.push(message, now, video)
 

@@ -12,9 +12,9 @@ from edgefirst_ros.config import SENSORS, Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.bitstream import with_sets
-from edgefirst_ros.sensors.video_message import ReferenceParser, VideoMessage
+from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo, VideoMessage
 from edgefirst_ros.sources.topics import Roles
-from edgefirst_ros.streams import VIDEO
+from edgefirst_ros.streams import TILED, VIDEO
 
 LONGEST_WAIT = 10_000_000_000
 """ns an entry is held beyond the pre-trigger while no other comes: such a stream must not fill the memory."""
@@ -34,7 +34,9 @@ class Arrival:
     now: int
     lost: int = 0
     """Messages of its topic lost on the way before it."""
-    video: VideoMessage | None = None
+    guessed: int = 0
+    """How many more seem to be, by a gap of their stamps."""
+    video: VideoMessage | TiledVideo | None = None
     """What was parsed of a video message on its way; None where it cannot be decoded."""
     entry: bool = False
     """Whether decoding can start with it."""
@@ -128,6 +130,9 @@ class Recent:
 
     def _mark(self, arrival: Arrival) -> None:
         message = arrival.message
+        if message.schema == TILED:
+            self._mark_tiles(arrival)
+            return
         if message.schema != VIDEO:
             arrival.entry = arrival.closed = True
             return
@@ -142,6 +147,16 @@ class Recent:
         self._sets[video.form] = with_sets(before, own)
         if self._sets[video.form] != own:
             arrival.sets = before
+
+    def _mark_tiles(self, arrival: Arrival) -> None:
+        """As `_mark`; parameter sets of tiles have to come with their keyframes."""
+        try:
+            arrival.video = tiled = self._parser.parse(arrival.message)
+        except MessageError:
+            return
+        headers = [tile.headers for tile in tiled.tiles]
+        arrival.entry = all(one is not None and one.entry for one in headers)
+        arrival.closed = all(one is not None and one.closed for one in headers)
 
 
 def max_skew(settings: Settings) -> int:

@@ -271,7 +271,7 @@ class Recorder:
         self._current = _Recording(dataset, headroom)
         self._on_event(f"dataset {dataset.sequence} begins in {live.out}")
         for earlier in self._recent.since(begin):
-            dataset.push(earlier if earlier.now >= begin else replace(earlier, lost=0))
+            dataset.push(earlier if earlier.now >= begin else replace(earlier, lost=0, guessed=0))
 
     def _open(self, base: TimeBase, start_lag: float) -> CaptureDataset:
         """A dataset of a name that nobody else has, whose first messages came `start_lag` s ago."""

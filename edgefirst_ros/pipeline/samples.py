@@ -24,7 +24,7 @@ from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
 from edgefirst_ros.sensors.processors import workers
-from edgefirst_ros.streams import VIDEO
+from edgefirst_ros.streams import TILED, VIDEO
 
 
 class Part(Enum):
@@ -106,7 +106,7 @@ class SampleBuilder:
         """Hand over the next message or frame; raises what went wrong with those before."""
         if not self._choosing.backlog:
             self._pace.move()
-        elif self._pace.is_stuck and (isinstance(item, Frame) or self._facts.roles.schema != VIDEO):
+        elif self._pace.is_stuck and (isinstance(item, Frame) or self._facts.roles.schema not in (VIDEO, TILED)):
             item = item.left_out()
         self._choosing.put(item)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.bitstream import START_CODE, Buffer, with_sets
+from edgefirst_ros.sensors.hardware import open_hardware, self_test
 
 HARMLESS = (
     "mmco: unref short failure",  # a picture was to be forgotten that is already
@@ -30,8 +31,8 @@ libavcodec does not look where a slice ends, and decodes zeros for the rest of t
 class Decoder:
     """A decoder of one thread, so that what it complains about can be laid at the door of the unit it was given.
 
-    `codec`: h264 or hevc. `kind`: software, v4l2m2m (the hardware's, or software where it cannot be opened, which
-    `note` then says), or auto (the same without a word). Nothing is allocated for pictures of more than
+    `codec`: h264 or hevc. `kind`: software, or v4l2m2m or auto: the hardware's, which has to decode the first keyframe
+    as software does; software where it cannot, which `note` then says. Nothing is allocated for pictures of more than
     `limits.picture_pixels` pixels: their units count as damaged.
     """
 
@@ -45,7 +46,7 @@ class Decoder:
         self.note = ""
         self._limits = limits
         self._hardware = kind != "software"
-        self._asked_for = kind == "v4l2m2m"
+        self._tested = False
         self._hurt = False  # it met damage: what it keeps of that may show in any later picture
         self._sets = b""  # parameter sets of all units so far
         self._context = self._open()
@@ -62,6 +63,8 @@ class Decoder:
         """
         import av
 
+        if self._hardware and not self._tested and number is not None:
+            self._test(data)
         whole: Any = data if self._hardware else _with_end(data, self.codec)
         packet = av.Packet(whole)
         packet.pts = packet.dts = number
@@ -97,20 +100,28 @@ class Decoder:
             self._context.flush_buffers()
         self._hurt = False
 
+    def _test(self, data: Buffer) -> None:
+        """Try the hardware with a keyframe; go on in software where it fails."""
+        fault = self_test(self.codec, b"".join((self._sets, data)), self._limits)
+        self._tested = fault is not None
+        if fault:
+            self._fall_back(fault)
+            self._context = self._open()
+            if self._sets:
+                self.decode(self._sets, None)
+
+    def _fall_back(self, why: str) -> None:
+        self._hardware = False
+        self.note = f"{why}: video is decoded in software"
+
     def _open(self) -> Any:
         import av
 
         if self._hardware:
-            name = f"{self.codec}_v4l2m2m"
             try:
-                with av.logging.Capture():
-                    hardware: Any = av.CodecContext.create(name, "r")
-                    hardware.open()
-                return hardware
-            except (av.FFmpegError, ValueError) as error:
-                self._hardware = False
-                if self._asked_for:
-                    self.note = f"the decoder {name} cannot be opened ({error}): video is decoded in software"
+                return open_hardware(self.codec)
+            except ValueError as error:
+                self._fall_back(str(error))
         decoder: Any = av.CodecContext.create(self.codec, "r")
         decoder.thread_count = 1
         # strict: hold back as many pictures for reordering as the stream may need

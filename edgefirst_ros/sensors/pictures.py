@@ -16,9 +16,10 @@ from edgefirst_ros.sensors.h264 import H264Tracker
 from edgefirst_ros.sensors.h265 import H265Tracker
 from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame, still_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+from edgefirst_ros.sensors.tiled import TileReader
 from edgefirst_ros.sensors.tracker import Tracker
-from edgefirst_ros.sensors.video_message import VideoMessage, codec_of
-from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
+from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage, codec_of
+from edgefirst_ros.streams import COMPRESSED_IMAGE, TILED, VIDEO
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,64 @@ class VideoPictures:
         return MessageError(pushed[1]) if pushed is not None and pushed[1] is not None else None
 
 
+class TiledPictures:
+    """Four streams of CompressedVideo whose pictures are the tiles of one.
+
+    Owns: one thread pushes, takes and skips, and alone changes it; any thread may close.
+    """
+
+    def __init__(self, encoder: PictureEncoder, limits: Limits, *, keyframes_only: bool, decoder: str) -> None:
+        self._encoder = encoder
+        self._limits = limits
+        self._tiles = TileReader(keyframes_only=keyframes_only, decoder=decoder, limits=limits)
+        self._pushed: dict[int, bool | MessageError] = {}
+        """Of messages neither taken nor skipped: whether they hold a keyframe, or why they cannot be used."""
+
+    def push(self, number: int, content: TiledVideo) -> None:
+        try:
+            self._pushed[number] = self._tiles.push(number, content)
+        except MessageError as error:
+            self._pushed[number] = error
+            self.mark_gap()
+
+    @property
+    def note(self) -> str:
+        return self._tiles.note
+
+    def mark_gap(self) -> None:
+        self._tiles.mark_gap()
+
+    def keyframe(self, number: int) -> bool:
+        return self._pushed.get(number) is True
+
+    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
+        pushed = self._pushed.get(number)
+        if isinstance(pushed, MessageError):
+            del self._pushed[number]
+            return pushed
+        try:
+            found = self._tiles.picture(number, last=last)
+        except MessageError as error:
+            del self._pushed[number]
+            return error
+        if found is None:
+            return None
+        del self._pushed[number]
+        width, height = size = found.width, found.height
+        try:
+            check_size(width, height, self._limits)
+        except MessageError as error:
+            return error
+        return Picture(f"camera.{self._encoder.form}", size, lambda: self._encoder.encode(found))
+
+    def skip(self, number: int) -> None:
+        if not isinstance(self._pushed.pop(number, None), MessageError):
+            self._tiles.skip(number)
+
+    def close(self) -> None:
+        self._tiles.close()
+
+
 class StillPictures:
     """CompressedImage (JPEG and PNG pass through as they are) and Image (encoded)."""
 
@@ -240,6 +299,8 @@ def pictures_of(
     `threads`: decoders of software side by side, for where all pictures or all keyframes are wanted. `ahead`: these
     may encode a picture before it is asked for.
     """
+    if schema == TILED:
+        return TiledPictures(encoder, limits, keyframes_only=keyframes_only, decoder=decoder)
     if schema == VIDEO:
         return VideoPictures(
             encoder, limits, keyframes_only=keyframes_only, decoder=decoder, threads=threads, ahead=ahead

@@ -12,7 +12,7 @@ from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.sensors.bitstream import Buffer, HeaderReader, UnitHeaders
 from edgefirst_ros.sensors.h264 import H264Headers
 from edgefirst_ros.sensors.h265 import H265Headers
-from edgefirst_ros.streams import VIDEO
+from edgefirst_ros.streams import TILED, VIDEO
 
 CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}
 """`format` of a CompressedVideo -> codec."""
@@ -37,14 +37,31 @@ class VideoMessage:
         return replace(self, data=b"".join((sets, self.data)), headers=headers)
 
 
+@dataclass(frozen=True, slots=True)
+class TiledVideo:
+    """The tiles of one picture, each of its own stream."""
+
+    tiles: tuple[VideoMessage, ...]
+
+    def with_sets(self, sets: bytes) -> TiledVideo:
+        """Return it as it is: each tile has its own parameter sets."""
+        return self
+
+
 class ReferenceParser:
     """Parses the messages of the reference topic in recorded order: headers of video need earlier parameter sets."""
 
     def __init__(self) -> None:
         self._readers: dict[str, HeaderReader] = {}
+        self._tiles: list[ReferenceParser] = []
 
     def parse(self, message: Message) -> Any:
-        """Parse the next message: a VideoMessage, or what `decode` gives; raises MessageError as that does."""
+        """Parse the next message: a VideoMessage, TiledVideo, or else what `decode` gives; raises MessageError."""
+        if message.schema == TILED:
+            contents = decode(message)
+            self._tiles = self._tiles or [ReferenceParser() for _ in contents]
+            pairs = zip(self._tiles, contents, strict=True)
+            return TiledVideo(tuple(parser.parse_unit(c.format, memoryview(c.data)) for parser, c in pairs))
         return self.parse_video(message) if message.schema == VIDEO else decode(message)
 
     def parse_video(self, message: Message) -> VideoMessage:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.source import in_span, type_wanted
 
-Deliver = Callable[[Message, int, int], None]
-"""Called with a message, when it came (time.monotonic_ns()), and how many were lost before it."""
+Deliver = Callable[[Message, int, int, int], None]
+"""Called with a message, when it came (time.monotonic_ns()), and how many were lost before it: known, and guessed."""
 HELD = 64 << 20
 """Bytes that may wait for a reader of `Inbox.iter_messages`; what comes beyond is left out, and counted."""
 NAP = 0.1
@@ -39,9 +39,12 @@ class Inbox:
         with self._changed:
             return [f"{topic}: {n} messages left out, not fetched in time" for topic, n in sorted(self._missed.items())]
 
-    def put(self, message: Message, now: int, lost: int) -> None:
-        """Hand on a message that came at `now`, ns of time.monotonic_ns(); `lost` of its topic were lost before it."""
-        self._deliver(message, now, lost)
+    def put(self, message: Message, now: int, lost: int, guessed: int = 0) -> None:
+        """Hand on a message that came at `now`, ns of time.monotonic_ns(); `lost` of its topic were lost before it.
+
+        `guessed`: how many more seem to be, by the stamps.
+        """
+        self._deliver(message, now, lost, guessed)
         if not self._readers:
             return
         with self._changed:

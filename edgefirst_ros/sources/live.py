@@ -6,16 +6,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.errors import EdgeFirstError, RecordingError
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
 from edgefirst_ros.sources.inbox import Deliver, Inbox
+from edgefirst_ros.sources.settling import Settling
 from edgefirst_ros.sources.source import Source
-from edgefirst_ros.sources.topics import Roles, choose_topics, expect_topics, expected_types, late_parts
+from edgefirst_ros.sources.topics import Roles, expected_types, late_parts
 
 USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
 """Types that a topic of the device may have."""
@@ -35,6 +35,8 @@ class TopicState:
     schema: str
     received: int = 0
     lost: int = 0
+    guessed: int = 0
+    """How many more seem to be lost, by gaps of their stamps."""
     number: int = 0
     """Publication number of the newest message."""
     last: int = 0
@@ -50,16 +52,18 @@ class TopicState:
     """Why nothing can come, in words."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def arrived(self, number: int | None, now: int) -> tuple[int, int]:
+    def arrived(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
         """Count a message that came at `now`, ns; return its publication number and how many were lost before it.
 
-        `number`: as the transport tells it, None where it tells none.
+        `number`: as the transport tells it, None where it tells none; then it tells how many were `lost`.
         """
         with self._lock:
-            number = number or self.number + 1
-            if number <= self.number:  # each publisher counts for itself: this is another one, maybe beside the first
-                self.publishers = 0
-            missing = max(0, number - self.number - 1) if self.number and self.publishers == 1 else 0
+            if not number:
+                number, missing = self.number + 1 + lost, lost
+            else:
+                if number <= self.number:  # each publisher counts for itself: this is another one, maybe beside it
+                    self.publishers = 0
+                missing = max(0, number - self.number - 1) if self.number and self.publishers == 1 else 0
             if self.received:
                 self.gap = max(self.gap, now - self.last)
             self.received, self.lost, self.number, self.last = self.received + 1, self.lost + missing, number, now
@@ -70,6 +74,27 @@ class TopicState:
         with self._lock:
             if not publishers or self.publishers != publishers:
                 self.publishers, self.number = publishers, 0  # the next message may be of any of them
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """How a message came here, where the transport keeps messages for a while before it hands them on."""
+
+    now: int
+    """When it came, ns of time.monotonic_ns()."""
+    received: int
+    """The same in ns since 1970."""
+    lost: int = 0
+    """How many of its topic were lost before it, as far as they are numbered or were left out here."""
+    guessed: int = 0
+    """How many more seem to be, by a gap of their stamps."""
+
+
+class Arrive(Protocol):
+    """Takes the bytes of a message and its publication number, None where there is none; from any thread."""
+
+    def __call__(self, data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
+        """Take it; `passage` is None where it comes just now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +121,11 @@ class Transport(Protocol):
         `expected`: the types that topics in use may have; where given, topics of types without a part may be left out.
         """
 
-    def listen(self, state: TopicState, arrive: Callable[[bytes, int | None], None], *, once: bool) -> bool:
+    def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
         """Subscribe a topic, or anew where its publishers changed; tell `state` of publishers and of its fault.
 
-        `arrive` is called with the bytes of each message and its publication number, from any thread. `once`: what it
-        says is said once, and must be heard by who comes later. False where nobody publishes it any more.
+        `once`: what it says is said once, and must be heard by who comes later. False where nobody publishes it any
+        more.
         """
 
     def close(self) -> None:
@@ -118,59 +143,6 @@ class Log(Protocol):
 
     def error(self, text: str, /) -> object:
         """Say what cannot be recorded."""
-
-
-class Settling:
-    """Tells when the topics can get their parts: a node hears of them one after the other, in any order.
-
-    A camera that is one only by its type must not be taken just because the other one is not known yet; what the
-    network loses of that comes again only after some seconds.
-    """
-
-    QUIET = 1.0
-    """s without a topic that came or went."""
-    QUIET_TO_GUESS = 5.0
-    """The same where a part would be given by the type alone."""
-    LONGEST = 10.0
-    """s in all, where topics never cease to come and go."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, str] | None = None
-        self._began = self._changed = 0.0
-
-    def look(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
-        """True if they have settled; `topics` are all there are at `now`, s of time.monotonic()."""
-        if self._topics is None:
-            self._began = now
-        if topics != self._topics:
-            self._topics, self._changed = topics, now
-        quiet = self.QUIET_TO_GUESS if guessed else self.QUIET
-        return now - self._changed >= quiet or now - self._began >= self.LONGEST
-
-
-class CameraWait:
-    """Waits until there is a camera, or the reference topic that is asked for, and the topics have settled."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._settling = Settling()
-        self.told = ""
-        """What is waited for, in words."""
-
-    def look(self, offers: Offers, now: float) -> Roles | None:
-        """Return the parts of the topics once they can be given, else None; `now` in s of time.monotonic()."""
-        topics = offers.topics
-        try:
-            roles = choose_topics(topics, self._settings, live=True)
-        except EdgeFirstError as error:
-            self._settling = Settling()
-            waits = isinstance(error, RecordingError) or self._settings.reference_topic is not None
-            mixed = "".join(f"; {topic}: {what}" for topic, what in offers.mixed.items())
-            self.told = f"waiting: {error}{mixed}" if waits else f"{error}{mixed}"
-            return None
-        if not self._settling.look(topics, now, guessed=bool(roles.notes)):
-            return None
-        return expect_topics(roles, self._settings)
 
 
 class LiveSource(Source):
@@ -249,6 +221,7 @@ class LiveSource(Source):
         for state in self.states.values():
             if state.name not in here:
                 state.heard_of(0)
+        unused |= {name: what for name, what in offers.mixed.items() if name not in self.states}
         unused |= self._give_late_parts(fitting, now)
         for topic, why in unused.items():
             if self.unused.get(topic) != why:
@@ -271,8 +244,8 @@ class LiveSource(Source):
     def _listen(self, name: str, schema: str, as_topic: str, mixed: str) -> None:
         state = self.states.get(name) or TopicState(name, as_topic, schema)
 
-        def arrive(data: bytes, number: int | None) -> None:
-            self._arrive(state, data, number)
+        def arrive(data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
+            self._arrive(state, data, number, passage)
 
         if not self._transport.listen(state, arrive, once=as_topic in self._roles.statics):
             return
@@ -281,11 +254,12 @@ class LiveSource(Source):
             self._log.warning(f"{name}: {mixed}")
         state.mixed = mixed
 
-    def _arrive(self, state: TopicState, data: bytes, number: int | None) -> None:
-        now = time.monotonic_ns()
-        number, lost = state.arrived(number, now)
-        received = time.time_ns()
-        self._inbox.put(Message(state.delivered_as, state.schema, received, received, number, data), now, lost)
+    def _arrive(self, state: TopicState, data: bytes, number: int | None, passage: Passage | None) -> None:
+        way = passage or Passage(time.monotonic_ns(), time.time_ns())
+        number, lost = state.arrived(number, way.now, way.lost)
+        state.guessed += way.guessed  # only one thread delivers where there is anything to guess
+        message = Message(state.delivered_as, state.schema, way.received, way.received, number, data)
+        self._inbox.put(message, way.now, lost, way.guessed)
 
     def _give_late_parts(self, topics: dict[str, str], now: float) -> dict[str, str]:
         """Give parts to topics that came late, once these have settled; returns those to which it is too late."""

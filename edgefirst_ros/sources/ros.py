@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,7 @@ from rclpy.type_hash import TypeHash
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from edgefirst_ros.messages import KNOWN_TOPICS, full_type, known_name
-from edgefirst_ros.sources.live import USABLE, Offers, TopicState, Transport
-
-Arrive = Callable[[bytes, int | None], None]
+from edgefirst_ros.sources.live import USABLE, Arrive, Offers, TopicState, Transport
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.streams import CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL
+from edgefirst_ros.streams import CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, TILED
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics that say something once that holds for the whole recording."""
@@ -157,8 +157,9 @@ class _Finder:
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
                 return found[0]
+        types = ", ".join(kind for kind in CAMERA_TYPES if kind != TILED)
         raise RecordingError(
-            f"no camera topic ({', '.join(CAMERA_NAMES)}, or the only one of type {', '.join(CAMERA_TYPES)}); "
+            f"no camera topic ({', '.join(CAMERA_NAMES)}, or the only one of type {types}); "
             f"there are {_listed(sorted(self.topics))}; name another stream with --reference-topic"
         )
 

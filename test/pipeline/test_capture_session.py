@@ -13,8 +13,8 @@ from edgefirst_ros.errors import DatasetError, RecordingError
 from edgefirst_ros.pipeline import capture_session
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.capture_session import CaptureSession, SessionState
-from edgefirst_ros.sources.live import Settling
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.settling import Settling
 
 STILL = {"seconds": 2.0, "size": (160, 96), "codec": "jpeg", "topics": ["camera", "imu"]}
 CAMERA, IMU = "/camera/jpeg", "/imu"
@@ -172,7 +172,7 @@ def test_orders_are_carried_out_one_after_the_other_and_nobody_waits_for_them(dr
     may, carried_out = threading.Event(), []
 
     class Slow(Capture):
-        def start(self):
+        def start(self, since=None):
             assert may.wait(LONG)
             carried_out.append("start")
 

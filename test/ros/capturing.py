@@ -10,17 +10,24 @@ import json
 import signal
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-import pyarrow.ipc
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from same_dataset import (  # noqa: F401  for the tests of the node
+    adds_up,
+    assert_part_of_dataset,
+    assert_same_dataset,
+    counts_of,
+    frame_of,
+    frames,
+    members,
+    rows_by_frame,
+)
 from std_srvs.srv import Trigger
 from waiting import LONG
 
@@ -236,58 +243,3 @@ class Player:
     def close(self, *topics: str) -> None:
         for topic in topics or tuple(self._publishers):
             self._bench.node.destroy_publisher(self._publishers.pop(topic))
-
-
-def counts_of(frames: Path) -> dict[str, Any]:
-    metadata = pyarrow.ipc.open_file(frames).schema.metadata
-    found: dict[str, Any] = json.loads(metadata[b"counts"])
-    return found
-
-
-def adds_up(count: Mapping[str, Any]) -> bool:
-    return bool(count["seen"] == count["written"] + sum(count["dropped"].values()))
-
-
-def members(path: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def frames(path: Path) -> pl.DataFrame:
-    return pl.read_ipc(path)
-
-
-def assert_same_dataset(live: Path, offline: Path, name: str) -> None:
-    """Byte for byte, but for the metadata of the frames: a capture has no source file."""
-    one, other = members(live / f"{name}.zip"), members(offline / f"{name}.zip")
-    lacking, beyond = sorted(set(other) - set(one)), sorted(set(one) - set(other))
-    assert list(one) == list(other), f"{len(lacking)} lack: {lacking[:9]}, {len(beyond)} too many: {beyond[:9]}"
-    differ = [member for member in other if one[member] != other[member]]
-    assert not differ, f"{len(differ)} differ: {differ[:9]}"
-    for file in (f"{name}.zip", f"{name}.arrow"):
-        assert (live / file).read_bytes() == (offline / file).read_bytes(), file
-    assert frames(live / f"{name}.frames.arrow").equals(frames(offline / f"{name}.frames.arrow"))
-
-
-def assert_part_of_dataset(live: Path, offline: Path, name: str) -> None:
-    """What is there is byte for byte what it is offline; samples may lack."""
-    one, other = members(live / f"{name}.zip"), members(offline / f"{name}.zip")
-    mine, theirs = (rows_by_frame(folder / f"{name}.frames.arrow") for folder in (live, offline))
-    assert mine == {frame: theirs[frame] for frame in mine}
-    assert one == {member: data for member, data in other.items() if frame_of(member) in mine}
-    mine, theirs = (rows_by_frame(folder / f"{name}.arrow") for folder in (live, offline))
-    assert mine == {frame: theirs[frame] for frame in mine}
-
-
-def frame_of(member: str) -> int:
-    """The number in SEQUENCE/SEQUENCE_NUMBER.KIND."""
-    return int(member.split(".", maxsplit=1)[0].rpartition("_")[2])
-
-
-def rows_by_frame(path: Path) -> dict[int, list[dict[str, Any]]]:
-    """Rows of a table by their frames, without what is null: a column that nobody filled is not there."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in frames(path).to_dicts():
-        found.setdefault(row["frame"], []).append({key: value for key, value in row.items() if value is not None})
-    return found

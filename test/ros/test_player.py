@@ -24,9 +24,11 @@ from rclpy.qos import DurabilityPolicy, ReliabilityPolicy  # noqa: E402
 from rosgraph_msgs.msg import Clock  # noqa: E402
 from waiting import LONG, spin_until, wait_printed  # noqa: E402
 
+from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
 from edgefirst_ros.nodes import player  # noqa: E402
 from edgefirst_ros.nodes.outlets import message_type, profile, ros_name  # noqa: E402
+from edgefirst_ros.pipeline.dataset_messages import open_playable, times_of  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1_000_000_000
@@ -95,6 +97,24 @@ def test_every_message_arrives_as_it_is_in_order_and_in_time(
     assert f"played to the end: {sum(map(len, expected.values()))} messages" in node.log
     took = float(re.search(r"topics in ([0-9.]+) s", node.log)[1])  # type: ignore[index]
     assert took >= 0.95 * recorded[-1] / rate
+
+
+def test_a_dataset_is_played_as_messages_of_ros(
+    listener: Listener, play: Callable[..., Any], recording: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = convert(recording(**{**SMALL, "seconds": 1}), tmp_path).paths.container
+    played = open_playable(path)
+    assert [*times_of(played)]
+    expected: dict[str, list[bytes]] = {}
+    for message in played.iter_messages():
+        if message.topic not in expected:
+            listener.hear(message.topic, message_type(message.schema))
+        expected.setdefault(message.topic, []).append(message.data)
+    node = play(recording=path, wait_for_subscribers=len(expected), wait_timeout=LONG)
+    finish(listener, node, lambda: all(len(listener.got[topic]) >= len(sent) for topic, sent in expected.items()))
+    assert set(expected) >= {"/camera/jpeg", "/radar/cube", "/lidar/points", "/gps", "/imu", "/model/boxes2d"}
+    for topic, sent in expected.items():
+        assert same(listener.bytes(topic), sent), topic
 
 
 def test_the_part_asked_for_of_the_topics_asked_for(

@@ -7,7 +7,8 @@ from test_messages import transforms
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode, known_name
 from edgefirst_ros.sources import inbox, live
-from edgefirst_ros.sources.live import CameraWait, Offers, Settling, TopicState
+from edgefirst_ros.sources.live import Offers, TopicState
+from edgefirst_ros.sources.settling import CameraWait, Settling
 from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
 
 CAMERA = "/camera/h264"
@@ -131,7 +132,7 @@ def test_messages_are_delivered_under_the_name_of_the_device_with_what_was_lost_
     source.refresh(0.0)
     for number in (4, 5, 9):
         system.send("/front/video", b"data", number)
-    assert [(m.topic, m.sequence, m.data, lost) for m, _, lost in system.came] == [
+    assert [(m.topic, m.sequence, m.data, lost) for m, _, lost, _ in system.came] == [
         (CAMERA, 4, b"data", 0),
         (CAMERA, 5, b"data", 0),
         (CAMERA, 9, b"data", 3),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -36,8 +37,8 @@ class BucketStore:
     Raises ObjectStoreError where obstore is missing, UsageError where it does not take the bucket's name.
     """
 
-    def __init__(self, root: str, patience: float) -> None:
-        self._root, self._seconds = root, patience
+    def __init__(self, root: str, patience: float, rate: int = 0) -> None:
+        self._root, self._seconds, self._rate = root, patience, rate
         try:
             import obstore
             from obstore.store import from_url
@@ -70,8 +71,8 @@ class BucketStore:
         except self._errors as error:
             raise UsageError(f"{root}: {describe(error)}") from None
 
-    def __reduce__(self) -> tuple[type[BucketStore], tuple[str, float]]:
-        return BucketStore, (self._root, self._seconds)
+    def __reduce__(self) -> tuple[type[BucketStore], tuple[str, float, int]]:
+        return BucketStore, (self._root, self._seconds, self._rate)
 
     def stat(self, key: str) -> StoredObject | None:
         """Return what is there under a key, by one request; None where there is nothing."""
@@ -140,8 +141,9 @@ class BucketStore:
         lanes = iter((AT_ONCE,))  # one part after the other once something went wrong
 
         def upload() -> Any:
+            source = _slowly(path, self._rate) if self._rate else path
             return self._obstore.put(
-                self._store, key, path, use_multipart=size > part, chunk_size=part, max_concurrency=next(lanes, 1)
+                self._store, key, source, use_multipart=size > part, chunk_size=part, max_concurrency=next(lanes, 1)
             )
 
         found = StoredObject(key, size, _plain(self._ask(key, upload)["e_tag"]))
@@ -190,6 +192,16 @@ class BucketStore:
 
     def _name(self, key: str) -> str:
         return f"{self._root}/{key}"
+
+
+def _slowly(path: Path, rate: int) -> Iterator[bytes]:
+    """Yield the bytes of a file, at most `rate` of them a second."""
+    began, given = time.monotonic(), 0
+    with path.open("rb") as file:
+        while block := file.read(max(1, min(rate // 4, BLOCK))):
+            given += len(block)
+            yield block
+            time.sleep(max(0.0, began + given / rate - time.monotonic()))
 
 
 def _object(meta: Any) -> StoredObject:

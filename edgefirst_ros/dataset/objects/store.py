@@ -60,9 +60,10 @@ class Store(Protocol):
         """Remove an object; nothing where there is none."""
 
 
-def open_store(location: Location, *, patience: float = PATIENCE) -> Store:
+def open_store(location: Location, *, patience: float = PATIENCE, rate: int = 0) -> Store:
     """Open the bucket or file system of a location; it is given up where it gives nothing for `patience`, s.
 
+    `rate`: most bytes a second that are put into a bucket; 0: as many as the line takes.
     Nothing is asked of it yet. Raises ObjectStoreError where the library for it is not installed, UsageError where it
     does not take the bucket's name.
     """
@@ -72,4 +73,4 @@ def open_store(location: Location, *, patience: float = PATIENCE) -> Store:
         return FolderStore()
     from edgefirst_ros.dataset.objects.bucket import BucketStore
 
-    return BucketStore(location.root, patience)
+    return BucketStore(location.root, patience, rate)

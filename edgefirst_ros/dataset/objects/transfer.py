@@ -43,16 +43,21 @@ def dataset_files(paths: DatasetPaths) -> Sequence[Path]:
 
 
 def upload_dataset(
-    paths: DatasetPaths, to: str | os.PathLike[str] | Location, *, overwrite: bool = False, progress: Progress = quiet
+    paths: DatasetPaths,
+    to: str | os.PathLike[str] | Location,
+    *,
+    overwrite: bool = False,
+    progress: Progress = quiet,
+    store: Store | None = None,
 ) -> list[StoredObject]:
     """Put a finished dataset below a prefix, as PREFIX/NAME.arrow and so on; returns its objects, the container last.
 
     Checksums are compared before it returns, so that the files may be deleted then. What is there already with the same
-    bytes stays, so that an upload that was interrupted goes on.
+    bytes stays, so that an upload that was interrupted goes on. `store`: that of the prefix, where there is one open.
     Raises DatasetError where something else has one of the names, unless `overwrite`; ObjectStoreError; UsageError.
     """
     place = to if isinstance(to, Location) else Location.of(to)
-    store, files = open_store(place), dataset_files(paths)
+    store, files = store or open_store(place), dataset_files(paths)
     done: list[StoredObject] = []
     total, sent = sum(file.stat().st_size for file in files), 0
     for file in files:

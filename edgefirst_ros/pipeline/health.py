@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture node tells on /diagnostics: how each topic and the dataset are, and in words what is wrong."""
+"""What a capture tells of itself once a second: how each topic and the dataset are, and in words what is wrong."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from statistics import median
 from typing import Any
-
-from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.storage.space import free_bytes
@@ -52,14 +51,33 @@ class _Rate:
         return median(self.recent) if self.recent else 0.0
 
 
+class Level(IntEnum):
+    """How bad it is, as in diagnostic_msgs."""
+
+    OK = 0
+    WARN = 1
+    ERROR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One line of the diagnostics; `name` says whose, `message` what is wrong."""
+
+    level: Level
+    name: str
+    message: str
+    values: Mapping[str, Any]
+
+
 class Health:
-    """Statuses of a node's diagnostics, made once a second from what its session knows."""
+    """Statuses of a capture's diagnostics, made once a second from what its session knows."""
 
     def __init__(self, node: str) -> None:
+        """`node`: what the names of the statuses begin with."""
         self._node = node
         self._rates: dict[str, _Rate] = {}
 
-    def statuses(self, session: CaptureSession) -> list[DiagnosticStatus]:
+    def statuses(self, session: CaptureSession) -> list[Status]:
         """The dataset, the topics that are recorded, and those that could have been meant."""
         facts = session.status()
         states = sorted(session.source.states.items()) if session.source is not None else []
@@ -68,7 +86,7 @@ class Health:
         topics += [self.unused(topic, why) for topic, why in unused if topic not in facts["topics"]]
         return [self.dataset(facts, topics, session.live.out), *topics]
 
-    def topic(self, state: TopicState, facts: Mapping[str, Any]) -> DiagnosticStatus:
+    def topic(self, state: TopicState, facts: Mapping[str, Any]) -> Status:
         """One topic; `facts` are those of the capture."""
         now = time.monotonic_ns()
         known = self._rates.setdefault(state.name, _Rate(state.received, now))
@@ -87,16 +105,16 @@ class Health:
             "dropped": json.dumps(dropped),
             "reliability": "reliable" if state.reliable else "best effort",
         }
-        return status(level, f"{self._node}: {state.name}", text, values)
+        return Status(level, f"{self._node}: {state.name}", text, values)
 
-    def unused(self, topic: str, why: str) -> DiagnosticStatus:
+    def unused(self, topic: str, why: str) -> Status:
         """One topic that could have been meant and is not recorded."""
-        return status(DiagnosticStatus.WARN, f"{self._node}: {topic}", why, {})
+        return Status(Level.WARN, f"{self._node}: {topic}", why, {})
 
     @staticmethod
-    def _judge(state: TopicState, rate: float, known: _Rate, dropped: Mapping[str, int], now: int) -> tuple[bytes, str]:
+    def _judge(state: TopicState, rate: float, known: _Rate, dropped: Mapping[str, int], now: int) -> tuple[Level, str]:
         if state.fault:
-            return DiagnosticStatus.ERROR, state.fault
+            return Level.ERROR, state.fault
         expected = known.expected
         faults = []
         if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
@@ -109,34 +127,39 @@ class Health:
             faults.append(state.mixed)
         if state.lost:
             faults.append(f"{state.lost} messages lost on the way")
+        if state.guessed:
+            faults.append(f"about {state.guessed} messages lost on the way, by gaps of their stamps")
         faults += [
             f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS and _tells(number, state)
         ]
-        return (DiagnosticStatus.WARN if faults else DiagnosticStatus.OK), "; ".join(faults)
+        return (Level.WARN if faults else Level.OK), "; ".join(faults)
 
-    def dataset(self, facts: Mapping[str, Any], topics: list[DiagnosticStatus], out: str) -> DiagnosticStatus:
+    def dataset(self, facts: Mapping[str, Any], topics: list[Status], out: str) -> Status:
         """The dataset and the node as a whole; `topics` are the statuses of all its topics."""
-        level, text = DiagnosticStatus.OK, "recording" if facts.get("recording") else "listening"
+        level, text = Level.OK, "recording" if facts.get("recording") else "listening"
         troubled = [topic.name.removeprefix(f"{self._node}: ") for topic in topics if topic.level != level]
         if facts.get("failure"):
-            level, text = DiagnosticStatus.ERROR, f"the dataset has ended: {facts['failure']}"
+            level, text = Level.ERROR, f"the dataset has ended: {facts['failure']}"
         elif not facts["active"]:
             text = "not active"
         elif "topics" not in facts:
-            level, text = DiagnosticStatus.WARN, facts["waiting_for"] or "looking for topics"
+            level, text = Level.WARN, facts["waiting_for"] or "looking for topics"
         elif facts.get("standstill_s", 0.0) > SILENT:
             level, text = (
-                DiagnosticStatus.WARN,
+                Level.WARN,
                 f"nothing was written for {facts['standstill_s']:.1f} s: is the disk slow?",
             )
+        elif facts.get("upload", {}).get("failure"):
+            level, text = Level.WARN, f"{text}; upload: {facts['upload']['failure']}"
         elif troubled:
-            level, text = DiagnosticStatus.WARN, f"{text}; something is wrong with {', '.join(troubled)}"
+            level, text = Level.WARN, f"{text}; something is wrong with {', '.join(troubled)}"
         values = {
             "dataset": facts.get("sequence", ""),
             "samples": facts.get("samples", 0),
             "committed": facts.get("committed", 0),
             "bytes": facts.get("bytes", 0),
             "finished": len(facts.get("finished", [])),
+            "to be uploaded": facts.get("upload", {}).get("waiting", ""),
             "queue": facts.get("queue", 0),
             "decoder backlog": facts.get("backlog", 0),
             "decoder": facts.get("decoder", ""),
@@ -148,7 +171,7 @@ class Health:
             "disk left, bytes": _room(Path(out)),
             "clock": facts.get("time_base", {}).get("base", ""),
         }
-        return status(level, f"{self._node}: dataset", text, values)
+        return Status(level, f"{self._node}: dataset", text, values)
 
 
 def _tells(lost: int, state: TopicState) -> bool:
@@ -162,9 +185,3 @@ def _room(out: Path) -> int | str:
         return free_bytes(out) if out.is_dir() else ""
     except (OSError, StorageError):
         return ""
-
-
-def status(level: bytes, name: str, text: str, values: Mapping[str, Any]) -> DiagnosticStatus:
-    """A DiagnosticStatus with its values as text."""
-    pairs = [KeyValue(key=key, value=str(value)) for key, value in values.items()]
-    return DiagnosticStatus(level=level, name=name, message=text, values=pairs)

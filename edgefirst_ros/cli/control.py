@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros control`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.zenoh import NAMESPACE, ZENOH
+
+
+def control(
+    verb: Annotated[str, typer.Argument(metavar="start|stop|split|status", help="What the capture is to do.")],
+    endpoint: Annotated[str, ZENOH] = "peer",
+    namespace: Annotated[str, NAMESPACE] = "",
+) -> None:
+    """Order a capture on the device's bus about, or ask how it is; prints its answer as JSON.
+
+    Exit codes: 0 done, 1 nobody answers or it could not be done, 2 wrong usage.
+    """
+    from edgefirst_ros.nodes.zenoh_control import order
+
+    answers = order(verb, endpoint, namespace)
+    for answer in answers:
+        say(json.dumps(answer))
+    raise typer.Exit(0 if all(answer["success"] for answer in answers) else 1)

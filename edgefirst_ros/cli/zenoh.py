@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs on the device's bus share: `--zenoh` with or without an address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
+NAMESPACE = typer.Option("--namespace", metavar="NS", help="Begin of the capture's own keys, such as the host.")
+
+
+class ZenohCommand(TyperCommand):
+    """A verb whose option `--zenoh` may come without an address: then the peers on this machine are meant."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As usual, with the address that was left out."""
+        from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
+
+        if "--zenoh" in args:
+            place = args.index("--zenoh") + 1
+            if not (args[place:] and is_endpoint(args[place])):
+                args = [*args[:place], PEER, *args[place:]]
+        return super().parse_args(ctx, args)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset as messages: its samples as the topics that RViz, Foxglove and perception nodes know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.config import SECOND
+from edgefirst_ros.dataset.names import locate
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
+from edgefirst_ros.messages import Message
+from edgefirst_ros.sources.definitions import Channel
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.source import Damage
+from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU
+
+POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
+"""sensor_msgs/PointField datatypes of numpy types."""
+UNKNOWN = [-1.0] + [0.0] * 8
+"""Covariance of what the sensor does not give."""
+COMPANIONS: Mapping[str, tuple[str, str, str]] = {
+    "radar.cube": ("radar_cube", "/radar/cube", CUBE),
+    "radar.pcd": ("radar_targets", "/radar/targets", CLOUD),
+    "lidar.pcd": ("lidar_points", "/lidar/points", CLOUD),
+}
+"""Input of a sample -> begin of its columns in the frames table, topic, type."""
+OTHERS = {"/camera/jpeg": COMPRESSED_IMAGE, "/gps": FIX, "/imu": IMU, "/model/boxes2d": DETECT}
+
+Make = Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A message that is made when it is its turn."""
+
+    stamp: int
+    topic: str
+    schema: str
+    make: Make
+
+
+class DatasetRecording:
+    """The samples of a dataset, sequence by sequence, in place of a recording: what players need of one.
+
+    The picture, the box that the model saw, and position and attitude have the sample's stamp, companions their own; a
+    companion's message that several samples share comes once. Raises DatasetError for what is no dataset, or has no
+    table of frames, which alone has the stamps.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._dataset = Dataset(path)
+        if self._dataset.frames is None:
+            raise DatasetError(f"{self._dataset.paths.frames}: is not there, and nothing else has the samples' stamps")
+        self.channels: dict[int, Channel] = {}
+        self.damage: Sequence[Damage] = ()
+        self.size = len(self._dataset)
+        self.position = 0
+
+    def times(self) -> Iterator[int]:
+        """Yield the stamps of all messages, ns, and find which topics there are; nothing is decoded."""
+        seen: dict[tuple[str, str], int] = {}
+        for planned in self._planned():
+            key = planned.topic, planned.schema
+            seen[key] = seen.get(key, 0) + 1
+            yield planned.stamp
+        self.channels = {n: Channel(*key, "cdr", b"", count) for n, (key, count) in enumerate(sorted(seen.items()))}
+
+    def iter_messages(self, topics: Collection[str] | None = None) -> Iterator[Message]:
+        """Yield the messages in the order of their stamps within each sample; `topics`: of these alone."""
+        numbers: dict[str, int] = {}
+        for planned in self._planned():
+            if topics is not None and planned.topic not in topics:
+                continue
+            number = numbers[planned.topic] = numbers.get(planned.topic, -1) + 1
+            stamp = planned.stamp
+            yield Message(planned.topic, planned.schema, stamp, stamp, number, planned.make())
+
+    def _planned(self) -> Iterator[_Planned]:
+        for number, sample in enumerate(self._dataset.samples()):
+            self.position = number + 1
+            if sample.timestamp is not None:
+                yield from sorted(self._messages(sample, sample.row), key=lambda planned: planned.stamp)
+
+    def _messages(self, sample: Sample, row: Mapping[str, Any]) -> Iterator[_Planned]:
+        stamp = int(row["timestamp"])
+        inputs = sample.inputs
+        for topic, make in (
+            ("/camera/jpeg", partial(_picture, sample, stamp) if "camera" in inputs else None),
+            ("/gps", partial(_fix, sample, stamp) if sample.position is not None else None),
+            ("/imu", partial(_imu, row["orientation"], stamp) if row.get("orientation") is not None else None),
+            ("/model/boxes2d", partial(_boxes, sample, stamp) if self._has_boxes(row) else None),
+        ):
+            if make is not None:
+                yield _Planned(stamp, topic, OTHERS[topic], make)
+        for key, (column, topic, schema) in COMPANIONS.items():
+            own = row.get(f"{column}_timestamp")
+            if key in inputs and key not in sample.repeats:
+                at = stamp if own is None else int(own)
+                make = partial(_cube if schema == CUBE else _cloud, sample, key, at)
+                yield _Planned(at, topic, schema, make)
+
+    def _has_boxes(self, row: Mapping[str, Any]) -> bool:
+        """Whether the model looked at a sample, and its boxes are as messages have them."""
+        facts = self._dataset.metadata
+        as_sent = (facts.get("box2d_format"), facts.get("box2d_normalized")) == ("cxcywh", "true")
+        return as_sent and row.get("model_timestamp") is not None
+
+
+def open_playable(path: Path) -> McapRecording | DatasetRecording:
+    """Open a recording or a dataset, whatever lies at a path. Raises EdgeFirstError for what is neither."""
+    if path.suffix != ".mcap":
+        try:
+            locate(path)
+        except EdgeFirstError as error:
+            if not path.is_file():
+                raise RecordingError(f"{path}: is neither a recording nor a dataset: {error}") from None
+        else:
+            return DatasetRecording(path)
+    return McapRecording(path)
+
+
+def times_of(recording: McapRecording | DatasetRecording) -> Iterator[int]:
+    """Yield the log times of all messages, ns, by one walk through a recording, which finds its channels."""
+    if isinstance(recording, DatasetRecording):
+        return recording.times()
+    return (message.log_time for message in recording.walk())
+
+
+# ---- messages ----------------------------------------------------------------------------------
+def _header(stamp: int, frame_id: str) -> Any:
+    from edgefirst.schemas import builtin_interfaces, std_msgs
+
+    return std_msgs.Header(builtin_interfaces.Time(*divmod(stamp, SECOND)), frame_id)
+
+
+def _picture(sample: Sample, stamp: int) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    form = sample.member("camera").rpartition(".")[2]
+    return bytes(sensor_msgs.CompressedImage(_header(stamp, "camera_optical"), form, sample.read("camera")).to_bytes())
+
+
+def _fix(sample: Sample, stamp: int) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    position = sample.position or (0.0, 0.0, None)
+    altitude = float("nan") if position[2] is None else position[2]
+    status = sensor_msgs.NavSatStatus(0, 1)
+    fix = sensor_msgs.NavSatFix(_header(stamp, "gps"), status, position[0], position[1], altitude, [0.0] * 9, 0)
+    return bytes(fix.to_bytes())
+
+
+def _imu(orientation: Sequence[float], stamp: int) -> bytes:
+    from edgefirst.schemas import geometry_msgs, sensor_msgs
+
+    still = geometry_msgs.Vector3(0.0, 0.0, 0.0)
+    attitude = geometry_msgs.Quaternion(*orientation)
+    imu = sensor_msgs.Imu(_header(stamp, "imu"), attitude, [0.0] * 9, still, UNKNOWN, still, UNKNOWN)
+    return bytes(imu.to_bytes())
+
+
+def _cube(sample: Sample, key: str, stamp: int) -> bytes:
+    from edgefirst.schemas import edgefirst_msgs
+
+    cube = sample.cube()
+    message = edgefirst_msgs.RadarCube(
+        _header(stamp, "radar"),
+        stamp // 1000,
+        bytes(cube.layout),
+        np.array(cube.shape, dtype=np.uint16).tobytes(),
+        np.array(cube.scales, dtype=np.float32).tobytes(),
+        cube.raw().tobytes(),
+        is_complex=cube.is_complex,
+    )
+    return bytes(message.to_bytes())
+
+
+def _cloud(sample: Sample, key: str, stamp: int) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    points: NDArray[np.void] = np.ascontiguousarray(sample.decode(key))
+    rows, columns = points.shape if points.ndim == 2 else (1, len(points))
+    fields = [
+        sensor_msgs.PointField(name, place[1], POINT_TYPES[place[0].base.str[1:]], int(np.prod(place[0].shape)) or 1)
+        for name, place in (points.dtype.fields or {}).items()
+    ]
+    step = points.dtype.itemsize
+    header = _header(stamp, key.partition(".")[0])
+    cloud = sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes())
+    return bytes(cloud.to_bytes())
+
+
+def _boxes(sample: Sample, stamp: int) -> bytes:
+    from edgefirst.schemas import builtin_interfaces, edgefirst_msgs
+
+    zero = builtin_interfaces.Time(0, 0)
+    boxes = []
+    for row in sample.annotations.iter_rows(named=True):
+        box = row.get("box2d")
+        if box is not None:
+            x, y, width, height = box
+            score = 1.0 if row.get("box2d_score") is None else row["box2d_score"]
+            label, track = (str(row.get(name) or "") for name in ("label", "object_id"))
+            boxes.append(edgefirst_msgs.Box(x, y, width, height, label, score, 0.0, 0.0, track, 0, zero))
+    return bytes(edgefirst_msgs.Detect(_header(stamp, "camera_optical"), zero, zero, zero, boxes).to_bytes())

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finished datasets of a capture on their way to storage, beside the capture."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.config import LiveSettings
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.dataset.objects.transfer import dataset_files, upload_dataset
+from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
+from edgefirst_ros.sources.live import Log
+
+UPLOADED = ".uploaded"
+"""End of the name of the note beside a dataset that says where it is, and of which files that was said."""
+LOOK_EVERY = 2.0
+"""s between two looks for finished datasets."""
+PATIENCE = 30.0
+"""s for which storage may give nothing before it counts as gone."""
+PAUSES = 5.0, 300.0
+"""s until storage that failed is asked again: at first, and at most."""
+LAST_WAIT = 0.5
+"""s given to an upload when the capture ends; what is not sent then goes on at the next start."""
+
+
+class Uploader:
+    """Sends every finished dataset of a folder, also those of earlier runs, one after the other.
+
+    A note beside it is written once all its checksums were compared. Where datasets are not kept they are removed then,
+    the container first, so that what a power cut leaves is no dataset; the next start removes the rest.
+    Owns: its thread changes everything; `status` may be read by any.
+    """
+
+    def __init__(self, live: LiveSettings, log: Log) -> None:
+        """Raises UsageError where `upload` is no place, or its library is missing."""
+        self._out = Path(live.out)
+        self._keep = live.keep
+        self._to = Location.of(live.upload or "")
+        self._store = open_store(self._to, patience=PATIENCE, rate=live.upload_rate)
+        self._log = log
+        self._refused: dict[str, str] = {}
+        self._waiting = self._sent = 0
+        self._failure = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="upload", daemon=True)
+        self._thread.start()
+
+    def status(self) -> dict[str, Any]:
+        """How far it is, in numbers and words."""
+        refused = "; ".join(self._refused.values())
+        return {
+            "to": str(self._to),
+            "waiting": self._waiting,
+            "sent": self._sent,
+            "failure": "; ".join(filter(None, (self._failure, refused))),
+        }
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._ended.set()
+        self._thread.join(LAST_WAIT)
+
+    # ---- in its own thread -----------------------------------------------------------------
+    def _run(self) -> None:
+        pause = PAUSES[0]
+        while not self._ended.is_set():
+            try:
+                self._send_all()
+                self._failure, pause = "", PAUSES[0]
+                wait = LOOK_EVERY
+            except (EdgeFirstError, OSError) as error:
+                if str(error) != self._failure:
+                    self._log.warning(f"upload: {error}; it goes on")
+                self._failure = str(error)
+                wait, pause = pause, min(2 * pause, PAUSES[1])
+            self._ended.wait(wait)
+
+    def _send_all(self) -> None:
+        """Send what is finished; raises ObjectStoreError where storage does not answer."""
+        datasets = self._datasets()
+        self._waiting = len(datasets)
+        for paths in datasets:
+            if self._ended.is_set():
+                return
+            try:
+                upload_dataset(paths, self._to, store=self._store)
+            except ObjectStoreError:
+                raise
+            except EdgeFirstError as error:  # another one has its name there: asking again changes nothing
+                self._refused[paths.name] = str(error)
+                self._log.error(f"upload: {error}")
+                continue
+            _write_note(paths, str(self._to))
+            self._sent += 1
+            self._log.info(f"upload: {paths.name} is at {self._to}{'' if self._keep else ', and removed here'}")
+            self._waiting -= 1
+            if not self._keep:
+                _remove(paths)
+
+    def _datasets(self) -> list[DatasetPaths]:
+        """Finished datasets that are not sent, the oldest first; removes what is left of those that are."""
+        with suppress(FileNotFoundError):
+            names = {entry.name for entry in os.scandir(self._out)}
+            if not self._keep:
+                for name in names:
+                    paths = DatasetPaths(self._out, name.removesuffix(UPLOADED))
+                    if name.endswith(UPLOADED) and _is_noted(paths):
+                        _remove(paths)
+            found = [DatasetPaths(self._out, name.removesuffix(".zip")) for name in names if name.endswith(".zip")]
+            wanted = [p for p in found if p.finished and p.name not in self._refused and not _is_noted(p)]
+            return sorted(wanted, key=lambda paths: paths.container.stat().st_mtime_ns)
+        return []
+
+
+def _note(paths: DatasetPaths) -> Path:
+    return paths.out / f"{paths.name}{UPLOADED}"
+
+
+def _files(paths: DatasetPaths) -> Mapping[str, list[int]]:
+    """{file: [size, time of change in ns]} of those that are there."""
+    found = {}
+    for file in dataset_files(paths):
+        with suppress(FileNotFoundError):
+            status = file.stat()
+            found[file.name] = [status.st_size, status.st_mtime_ns]
+    return found
+
+
+def _is_noted(paths: DatasetPaths) -> bool:
+    """Whether what is there of a dataset was sent: a note says so, of these very files."""
+    try:
+        noted = json.loads(_note(paths).read_text(encoding="utf-8"))["files"]
+        return all(noted.get(name) == known for name, known in _files(paths).items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _write_note(paths: DatasetPaths, to: str) -> None:
+    partial = _note(paths).with_suffix(f"{UPLOADED}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump({"to": to, "files": _files(paths)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(_note(paths))
+    sync_folder(paths.out)
+
+
+def _remove(paths: DatasetPaths) -> None:
+    """Remove a dataset that was sent, its note last."""
+    for file in (*reversed(dataset_files(paths)), _note(paths)):
+        file.unlink(missing_ok=True)
+        sync_folder(paths.out)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A picture that the camera sends as four tiles: their messages become one, by their equal stamps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from edgefirst_ros.messages import Message, header_stamp, join_tiles
+from edgefirst_ros.sources.definitions import Channel
+from edgefirst_ros.sources.source import Damage, RecordedFile, Recording
+from edgefirst_ros.streams import TILED, TILES, VIDEO
+
+LONGEST_WAIT = 2_000_000_000
+"""ns of stamps by which the tiles of a stamp may lie apart in what comes; one that is later still is missing."""
+MOST_WAITING = 256
+"""Stamps that wait for tiles, whatever they say."""
+
+
+def whole_of(topic: str, schema: str) -> tuple[str, int] | None:
+    """Return the topic of the picture that a topic's messages are a tile of, and which one; None for no tile."""
+    name = topic.rpartition("/")[2]
+    if schema != VIDEO or name not in TILES or not topic.removesuffix(f"/{name}").endswith("camera/h264"):
+        return None
+    return f"{topic.removesuffix(name)}{TILES[0]}", TILES.index(name)
+
+
+def with_whole(topics: Mapping[str, str]) -> dict[str, str]:
+    """Return topics and their types with those of tiles as one."""
+    found = {}
+    for topic, schema in topics.items():
+        whole = whole_of(topic, schema)
+        found[topic if whole is None else whole[0]] = schema if whole is None else TILED
+    return found
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A stamp of which not all tiles came."""
+
+    first: Message
+    tiles: list[bytes | None]
+    missing: list[tuple[int, int]]
+    """How many are lost before each that came: known, and guessed."""
+
+
+class Joined(NamedTuple):
+    """A message of all tiles, and how many of these are lost before it: known, and guessed."""
+
+    message: Message
+    lost: int
+    guessed: int
+
+
+class TileJoiner:
+    """Joins the tiles of one picture topic, in the order in which the first of each stamp came.
+
+    A tile is missing where its stream is already past the stamp: then the message has none for it. Where all four of a
+    stamp are lost, the number of the message steps by more than one.
+    Owns: one thread at a time calls it.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._pending: dict[int, _Pending] = {}
+        self._newest: list[int | None] = [None] * len(TILES)
+        self._numbers: list[int | None] = [None] * len(TILES)
+        self._number = -1
+
+    def add(self, message: Message, tile: int, guessed: int = 0) -> Iterator[Joined]:
+        """Take the next message of a tile; yield the joined ones that are complete, or can be no more.
+
+        `guessed`: how many of that tile seem to be lost before it, besides what its number says.
+        """
+        stamp = header_stamp(message) or 0
+        last, self._numbers[tile] = self._numbers[tile], message.sequence
+        pending = self._pending.setdefault(stamp, _Pending(message, [None] * len(TILES), []))
+        pending.tiles[tile] = message.data
+        pending.missing.append((0 if last is None else max(0, message.sequence - last - 1), guessed))
+        self._newest[tile] = max(stamp, self._newest[tile] or stamp)
+        yield from self._ready()
+
+    def _ready(self) -> Iterator[Joined]:
+        while self._pending:
+            stamp, pending = next(iter(self._pending.items()))
+            newest = max(one for one in self._newest if one is not None)
+            waits = any(
+                data is None and (past is None or past <= stamp)
+                for data, past in zip(pending.tiles, self._newest, strict=True)
+            )
+            if waits and newest - stamp < LONGEST_WAIT and len(self._pending) < MOST_WAITING:
+                return
+            yield self._joined(stamp)
+
+    def flush(self) -> Iterator[Joined]:
+        """Yield what still waits: no more will come."""
+        while self._pending:
+            yield self._joined(next(iter(self._pending)))
+
+    def _joined(self, stamp: int) -> Joined:
+        pending = self._pending.pop(stamp)
+        lost, guessed = (min(numbers) for numbers in zip(*pending.missing, strict=True))  # of every tile that came
+        self._number += 1 + lost
+        data = join_tiles(stamp, pending.tiles)
+        whole = replace(
+            pending.first, topic=self._topic, schema=TILED, sequence=self._number, data=data, definition=b""
+        )
+        return Joined(whole, lost, guessed)
+
+
+class TiledRecording(Recording):
+    """A recording whose tiles are one topic; everything else is as in the recording itself."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.path: Path = recording.path
+        self._joined: dict[str, int] = {}
+        """Topic of the whole picture -> stamps of which a tile came."""
+
+    @property
+    def files(self) -> Sequence[RecordedFile]:
+        """The files it is made of, in order, as `walk()` found them."""
+        return self._recording.files
+
+    @property
+    def size(self) -> int:
+        """Bytes of the recording."""
+        return self._recording.size
+
+    @property
+    def position(self) -> int:
+        """Bytes that `walk()` has done."""
+        return self._recording.position
+
+    @property
+    def damage(self) -> Sequence[Damage]:
+        """What `walk()` could not read."""
+        return self._recording.damage
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What could not be read, in words."""
+        return self._recording.notes
+
+    @property
+    def topics(self) -> Mapping[str, str]:
+        """Topics with CDR messages -> type; the tiles as one."""
+        return with_whole(self._recording.topics)
+
+    @property
+    def channels(self) -> Mapping[int, Channel]:
+        """What `walk()` found, by number; the tiles as one, with as many messages as there were stamps."""
+        found: dict[int, Channel] = {}
+        for number, channel in self._recording.channels.items():
+            whole = whole_of(channel.topic, channel.schema)
+            if whole is None:
+                found[number] = channel
+            elif not any(other.topic == whole[0] for other in found.values()):
+                found[number] = Channel(whole[0], TILED, channel.encoding, b"", self._joined.get(whole[0], 0))
+        return found
+
+    def walk(self) -> Iterator[Message]:
+        self._joined = {}
+        for message in _joining(self._recording.walk()):
+            if message.schema == TILED:
+                self._joined[message.topic] = self._joined.get(message.topic, 0) + 1
+            yield message
+
+    def iter_messages(
+        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
+    ) -> Iterator[Message]:
+        wanted: Collection[str] | None = topics
+        if isinstance(topics, Mapping):
+            wanted = {name: s for topic, schema in topics.items() for name, s in parts_of(topic, schema)}
+        elif topics is not None:
+            types = self.topics
+            wanted = {name for topic in topics for name, _ in parts_of(topic, types.get(topic, ""))}
+        return _joining(self._recording.iter_messages(wanted, start, end))
+
+
+def parts_of(topic: str, schema: str) -> list[tuple[str, str]]:
+    """The topics that a topic is made of, and their types."""
+    if schema != TILED:
+        return [(topic, schema)]
+    return [(f"{topic.removesuffix(TILES[0])}{name}", VIDEO) for name in TILES]
+
+
+def _joining(messages: Iterator[Message]) -> Iterator[Message]:
+    joiners: dict[str, TileJoiner] = {}
+    for message in messages:
+        whole = whole_of(message.topic, message.schema)
+        if whole is None:
+            yield message
+        else:
+            joiner = joiners.setdefault(whole[0], TileJoiner(whole[0]))
+            yield from (joined.message for joined in joiner.add(message, whole[1]))
+    for joiner in joiners.values():
+        yield from (joined.message for joined in joiner.flush())

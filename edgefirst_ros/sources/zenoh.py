@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Zenoh as a transport: the device's own bus, rmw_zenoh and the bridge of ROS 2; one subscription a topic in use."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.messages import KNOWN_TOPICS, known_name
+from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
+from edgefirst_ros.sources.tiles import whole_of
+from edgefirst_ros.sources.topics import CAMERA_NAMES, STATICS
+from edgefirst_ros.sources.zenoh_gaps import Gaps
+from edgefirst_ros.sources.zenoh_intake import Intake, Lane, sent
+from edgefirst_ros.sources.zenoh_keys import (
+    TILE_NAMES,
+    TOKENS,
+    Announced,
+    candidates,
+    plain_name,
+    read_token,
+    topic_of,
+)
+from edgefirst_ros.sources.zenoh_session import library
+
+MODELS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed")
+"""Topics of the model's results: until one has come, any may."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listened:
+    """The subscription of a topic in use, and the topic's plain name."""
+
+    name: str
+    subscription: Any
+
+
+class ZenohTransport(Transport):
+    """Hears what publishers announce by tokens, and those that announce nothing by what they send.
+
+    The device's services announce nothing: where a topic in use may come is subscribed beforehand, under every name
+    that it may have, and once it has its part its own key alone. What comes meanwhile is kept (`Intake`).
+    Owns: one thread calls `look`, `listen` and `close`; tokens come in threads of Zenoh, under the lock.
+    """
+
+    def __init__(self, session: Any, settings: Settings, live: LiveSettings, namespace: str = "") -> None:
+        """`session`: an open one, which is not closed here. `namespace`: topics under it go before others."""
+        self._zenoh = library()
+        self._session = session
+        self._settings = settings
+        self._live = live
+        self._namespace = namespace.strip("/")
+        self._names = _wanted_names(settings)
+        self._anchors = _cameras(settings)
+        self._sources = itertools.count()
+        self._tokens: dict[str, Announced] = {}
+        self._lock = threading.Lock()
+        self._intake: Intake | None = None
+        self._candidates: dict[str, list[Any]] = {}
+        self._listened: dict[str, _Listened] = {}
+        self._doubled: list[Lane] = []  # two subscriptions bring them, until the next look
+        self._settled: list[Lane] = []
+        direct = partial(self._zenoh.handlers.Callback, indirect=False)
+        watch = session.liveliness().declare_subscriber
+        self._watching = [watch(key, direct(self._token), history=True) for key in TOKENS]
+
+    # ---- topics --------------------------------------------------------------------------
+    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+        """Return the topics that are announced, or of which messages came, as `Transport.look` says."""
+        intake = self._intake
+        if intake is None:
+            intake = self._intake = Intake(self._live.depth, self._live.pretrigger_bytes)
+        for lane in self._settled:
+            intake.single(lane)
+        self._subscribe_candidates(self._expected_names(expected) if expected else self._names, intake)
+        self._settled, self._doubled = self._doubled, []
+        if self._listened:
+            intake.release()
+        with self._lock:
+            announced = {one.key: one for one in self._tokens.values()}
+        lanes = {lane.key: lane for lane in intake.lanes()}
+        found: dict[str, tuple[str, str]] = {}
+        mixed = {lane.key: _foreign(lane) for lane in lanes.values() if lane.foreign}
+        for key in sorted(
+            {*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key)
+        ):
+            topic, schema = _described(key, announced.get(key), lanes.get(key))
+            if schema is None:
+                mixed[key] = f"not used: nothing tells its type, its encoding is {lanes[key].encoding or 'not given'}"
+                continue
+            name = plain_name(topic)
+            if name in KNOWN_TOPICS and schema not in KNOWN_TOPICS[name] and whole_of(topic, schema) is None:
+                mixed[key] = f"not used: its type is {schema}, expected is {' or '.join(KNOWN_TOPICS[name])}"
+            elif topic in found:
+                mixed[key] = f"not used: {topic} is heard as {found[topic][0]}"
+            else:
+                found[topic] = key, schema
+        return Offers(self._preferred(found), mixed)
+
+    def _preferred(self, found: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+        """Topics, without those whose part one under the namespace has; that one is named as the device names it."""
+        begin = f"/{self._namespace}/"
+        for topic, (key, schema) in list(found.items()):
+            device = topic.removeprefix(begin).removeprefix("rt/")
+            if not topic.startswith(begin) or schema not in KNOWN_TOPICS.get(device, ()):
+                continue
+            found = {t: (k, s) for t, (k, s) in found.items() if t == topic or known_name(t, s) != device}
+            if known_name(topic, schema) != device:
+                del found[topic]
+                found[f"/{device}"] = key, schema
+        return found
+
+    def _expected_names(self, expected: Iterable[str]) -> set[str]:
+        """Plain names of topics that may still come, once the parts are given."""
+        names = {plain_name(topic) for topic in expected}
+        heard = {listened.name for listened in self._listened.values()}
+        if self._settings.model_topic is None and names & {*MODELS} and not heard & {*MODELS}:
+            names |= {*MODELS}
+        return names - heard
+
+    def _token(self, sample: Any) -> None:
+        """Take note of a publisher that came or went; in a thread of Zenoh."""
+        key = str(sample.key_expr)
+        announced = read_token(key)
+        with self._lock:
+            if announced is not None and str(sample.kind).endswith("PUT"):
+                self._tokens[key] = announced
+            else:
+                self._tokens.pop(key, None)
+
+    # ---- subscriptions -------------------------------------------------------------------
+    def _subscribe(self, key: str, name: str, intake: Intake, *, kept: bool = False) -> Any:
+        """Subscribe a key expression; `kept`: ask for what was sent before, too."""
+        source, anchor = next(self._sources), name in self._anchors
+
+        def take(sample: Any) -> None:
+            came = sent(sample)
+            if came is not None:
+                intake.put(str(sample.key_expr), name, came, source, anchor=anchor)
+
+        callback = self._zenoh.handlers.Callback(take, indirect=False)  # in a thread of Zenoh: it only puts
+        if kept:
+            import zenoh.ext
+
+            history = zenoh.ext.HistoryConfig(detect_late_publishers=True)
+            return zenoh.ext.declare_advanced_subscriber(self._session, key, callback, history=history)
+        return self._session.declare_subscriber(key, callback)
+
+    def _subscribe_candidates(self, names: set[str], intake: Intake) -> None:
+        """Subscribe where topics of these names may come, and give up where others might have."""
+        gone = self._candidates.keys() - names
+        for name in gone:
+            for subscription in self._candidates.pop(name):
+                subscription.undeclare()
+        if gone:
+            intake.forget({lane.key for lane in intake.lanes() if lane.name in gone})
+        for name in names - self._candidates.keys():
+            keys = candidates(name, self._namespace)
+            self._candidates[name] = [self._subscribe(key, name, intake) for key in keys]
+
+    def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
+        """Subscribe the key of a topic, as `Transport.listen` says; what was kept of it is handed on first."""
+        intake, key = self._intake, state.name
+        with self._lock:
+            publishers = sum(one.key == key for one in self._tokens.values())
+        if intake is None or not (publishers or key in {lane.key for lane in intake.lanes()}):
+            return False
+        if key not in self._listened:
+            name = plain_name(state.delivered_as)
+            self._doubled.append(intake.listen(key, name, state, arrive, Gaps(by_stamps=not once)))
+            subscription = self._subscribe(key, name, intake, kept=once and publishers > 0)
+            self._listened[key] = _Listened(name, subscription)
+        state.heard_of(max(1, publishers))
+        return True
+
+    def close(self) -> None:
+        """Give up all subscriptions once what came is handed on; others may follow."""
+        for listened in self._listened.values():
+            listened.subscription.undeclare()
+        for subscription in itertools.chain.from_iterable(self._candidates.values()):
+            subscription.undeclare()
+        self._listened, self._candidates, self._doubled, self._settled = {}, {}, [], []
+        intake, self._intake = self._intake, None
+        if intake is not None:
+            intake.close()
+
+
+def _cameras(settings: Settings) -> set[str]:
+    """Plain names of the topics that may be the reference, those of tiles too."""
+    chosen = settings.reference_topic
+    topics = (chosen,) if isinstance(chosen, str) else chosen  # several are refused where the parts are given
+    names = {*CAMERA_NAMES} if topics is None else {plain_name(topic) for topic in topics}
+    return names | ({*TILE_NAMES} if names & {*TILE_NAMES} else set())
+
+
+def _wanted_names(settings: Settings) -> set[str]:
+    """Plain names of the topics that a capture has use for."""
+    chosen = (settings.gps_topic, settings.imu_topic, settings.model_topic)
+    gps, imu, model = (None if topic is None else plain_name(topic) for topic in chosen)
+    names = {*STATICS, gps or "gps", imu or "imu", "fusion/boxes3d"}
+    names |= {sensor.topic.name for sensor in settings.companions}
+    names |= _cameras(settings)
+    return names | ({*MODELS} if model is None else {model, *MODELS[2:]})
+
+
+def _described(key: str, announced: Announced | None, lane: Lane | None) -> tuple[str, str | None]:
+    """The topic of a key and its type, which messages tell, or else a token."""
+    topic = topic_of(key) if announced is None else announced.topic
+    own = None if lane is None else lane.schema
+    return topic, own or (None if announced is None else announced.schema)
+
+
+def _foreign(lane: Lane) -> str:
+    others = ", ".join(f"{n} messages of {encoding}" for encoding, n in sorted(lane.foreign.items()))
+    return f"left out: {others}; its first message was of {lane.encoding}"

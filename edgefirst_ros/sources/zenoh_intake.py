@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What came from a Zenoh session and was not handed on yet: a ring for each key, and a thread that empties them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from edgefirst_ros.messages import Message, header_stamp
+from edgefirst_ros.sources.live import Arrive, Passage, TopicState
+from edgefirst_ros.sources.zenoh_gaps import Gaps
+from edgefirst_ros.sources.zenoh_keys import read_attachment, schema_of_encoding
+
+LOOKBACK = 3_000_000_000
+"""ns of messages that are kept while none of a camera came: more than its first frames may need."""
+UNDECIDED = 15_000_000_000
+"""ns of messages that are kept of a topic that came late, until it has a part."""
+MOST_KEYS = 256
+"""Keys of which messages are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message as it came."""
+
+    data: bytes
+    encoding: str
+    attachment: bytes | None
+    now: int
+    """When it came, ns of time.monotonic_ns()."""
+    received: int
+    """The same in ns since 1970."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """What came on one key.
+
+    Owns: the intake, under its lock; who listens is set once.
+    """
+
+    key: str
+    name: str
+    """Its plain name, such as camera/h264."""
+    encoding: str
+    """Of its first message, empty before that; those of another one are not kept."""
+    waiting: deque[Sent] = field(default_factory=deque)
+    room: int = 0
+    """How many may wait, once it is listened to."""
+    dropped: int = 0
+    """How many were left out since one was handed on."""
+    foreign: Counter[str] = field(default_factory=Counter)
+    """How many came with other encodings."""
+    state: TopicState | None = None
+    arrive: Arrive | None = None
+    gaps: Gaps | None = None
+    doubles: dict[int, int] | None = None
+    """While two subscriptions bring the same messages: hashes of those that one of them brought, and which."""
+
+    def fits(self, encoding: str) -> bool:
+        """True if a message of an encoding is one of the topic; the first tells what the others have to be."""
+        if not self.encoding:  # it is listened to because of a token
+            if self.state is not None and schema_of_encoding(encoding) not in (None, self.state.schema):
+                return False
+            self.encoding = encoding
+        return encoding == self.encoding
+
+    @property
+    def schema(self) -> str | None:
+        """The type that its messages tell, None where they tell none."""
+        return schema_of_encoding(self.encoding)
+
+
+class Intake:
+    """Takes messages from the threads of Zenoh and hands them on in a thread of its own, in the order they came.
+
+    Until `release` everything is kept, from the first message of an anchor (a topic that may be the camera) on, at most
+    `most` bytes: the oldest go first, and count as lost. Then at most `depth` messages of a topic wait.
+    Owns: everything under its lock; `put` is called by any thread, what listeners do happens in its own.
+    """
+
+    def __init__(self, depth: int, most: int) -> None:
+        self._depth = depth
+        self._most = most
+        self._changed = threading.Condition()
+        self._lanes: dict[str, Lane] = {}
+        self._bytes = 0
+        self._anchored = self._released = self._closed = False
+        self._last = 0
+        self.ignored = 0
+        """Messages of keys beyond those that are kept."""
+        self._thread = threading.Thread(target=self._run, name="zenoh intake", daemon=True)
+        self._thread.start()
+
+    # ---- from the threads of Zenoh -------------------------------------------------------
+    def put(self, key: str, name: str, sent: Sent, source: int, *, anchor: bool) -> None:
+        """Take a message of a key; `source` tells which subscription brought it."""
+        with self._changed:
+            lane = self._lanes.get(key)
+            if lane is None:
+                if len(self._lanes) >= MOST_KEYS:
+                    self.ignored += 1
+                    return
+                lane = self._lanes[key] = Lane(key, name, sent.encoding)
+            if lane.doubles is not None and self._is_double(lane.doubles, sent, source):
+                return
+            if not lane.fits(sent.encoding):
+                lane.foreign[sent.encoding] += 1
+                return
+            self._anchored = self._anchored or anchor
+            lane.waiting.append(sent)
+            self._bytes += len(sent.data)
+            self._trim(lane, sent.now)
+            self._changed.notify()
+
+    @staticmethod
+    def _is_double(doubles: dict[int, int], sent: Sent, source: int) -> bool:
+        print_of = hash((sent.data, sent.attachment))
+        if doubles.setdefault(print_of, source) == source:
+            return False
+        del doubles[print_of]
+        return True
+
+    def _trim(self, lane: Lane, now: int) -> None:
+        """Leave out what is too old or too much."""
+        if self._released and lane.arrive is not None:
+            while len(lane.waiting) > lane.room:
+                self._drop(lane)
+            return
+        age = UNDECIDED if self._released else now if self._anchored else LOOKBACK
+        for other in (lane,) if self._anchored else self._lanes.values():
+            while other.waiting and other.waiting[0].now < now - age:
+                self._bytes -= len(other.waiting.popleft().data)
+        while self._bytes > self._most:
+            self._drop(min((o for o in self._lanes.values() if o.waiting), key=lambda o: o.waiting[0].now))
+
+    def _drop(self, lane: Lane) -> None:
+        self._bytes -= len(lane.waiting.popleft().data)
+        lane.dropped += 1
+
+    # ---- from the thread that looks for topics -------------------------------------------
+    def lanes(self) -> list[Lane]:
+        """What is kept of each key."""
+        with self._changed:
+            return list(self._lanes.values())
+
+    def listen(self, key: str, name: str, state: TopicState, arrive: Arrive, gaps: Gaps) -> Lane:
+        """Hand on what came on a key, and what comes, to a listener; another subscription brings it from now on."""
+        with self._changed:
+            lane = self._lanes.setdefault(key, Lane(key, name, ""))
+            lane.state, lane.arrive, lane.gaps = state, arrive, gaps
+            lane.room, lane.doubles = self._depth + len(lane.waiting), {}
+            self._changed.notify()
+            return lane
+
+    def single(self, lane: Lane) -> None:
+        """One subscription alone brings the messages of a key again."""
+        with self._changed:
+            lane.doubles = None
+
+    def forget(self, keys: set[str]) -> None:
+        """Give up what came on keys that nobody listens to."""
+        with self._changed:
+            for key in keys & self._lanes.keys():
+                lane = self._lanes[key]
+                if lane.arrive is None:
+                    self._bytes -= sum(len(sent.data) for sent in lane.waiting)
+                    del self._lanes[key]
+
+    def release(self) -> None:
+        """Begin to hand on: who listens now knows what has come so far."""
+        with self._changed:
+            if self._released:
+                return
+            self._released = True
+            for lane in self._lanes.values():
+                lane.room = self._depth + len(lane.waiting)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Hand on what waits, and end."""
+        self.release()
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    # ---- in its own thread ---------------------------------------------------------------
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while (lane := self._next()) is None:
+                    if self._closed:
+                        return
+                    self._changed.wait()
+                sent = lane.waiting.popleft()
+                self._bytes -= len(sent.data)
+                lane.room = max(self._depth, lane.room - 1)
+                dropped, lane.dropped = lane.dropped, 0
+            self._hand_on(lane, sent, dropped)
+
+    def _next(self) -> Lane | None:
+        """The lane whose first message came first of all that are listened to."""
+        if not self._released:
+            return None
+        ready = (lane for lane in self._lanes.values() if lane.waiting and lane.arrive is not None)
+        return min(ready, key=lambda lane: lane.waiting[0].now, default=None)
+
+    def _hand_on(self, lane: Lane, sent: Sent, dropped: int) -> None:
+        state, arrive, gaps = lane.state, lane.arrive, lane.gaps
+        if state is None or arrive is None or gaps is None:
+            return
+        attached = None if sent.attachment is None else read_attachment(sent.attachment)
+        stamp = header_stamp(Message(lane.key, state.schema, sent.received, sent.received, 0, sent.data))
+        lost, guessed, renewed = gaps.take(stamp, sent.now, attached, dropped)
+        if renewed:
+            state.heard_of(0)  # its numbers begin anew: what it refers to may not have come
+            state.heard_of(1)
+        self._last = max(self._last, sent.now)  # a topic that got its part late has older ones
+        arrive(sent.data, None, Passage(self._last, sent.received, lost, guessed))
+
+
+def sent(sample: object) -> Sent | None:
+    """Return what a sample of Zenoh says, None where it deletes."""
+    kind, payload, attachment = (getattr(sample, name) for name in ("kind", "payload", "attachment"))
+    if str(kind).rpartition(".")[2] == "DELETE":
+        return None
+    beside = None if attachment is None else attachment.to_bytes()
+    encoding = str(getattr(sample, "encoding"))  # noqa: B009
+    return Sent(payload.to_bytes(), encoding, beside, time.monotonic_ns(), time.time_ns())

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What keys, encodings, liveliness tokens and attachments on a Zenoh network say of topics and messages.
+
+Sources: the device's services; rmw_zenoh, design.md; zenoh-plugin-ros2dds, liveliness_mgt.rs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from edgefirst_ros.messages import KNOWN_TOPICS, known_name
+from edgefirst_ros.sources.tiles import parts_of
+from edgefirst_ros.streams import TILED
+
+CDR = "application/cdr"
+TILE_NAMES = tuple(name for name, _ in parts_of("camera/h264/tl", TILED))
+TOKENS = ("@ros2_lv/**", "@/*/@ros2_lv/**")
+"""Key expressions of the tokens by which rmw_zenoh and the bridge of ROS 2 announce publishers."""
+SEQUENCE, TIME, GID = b"sequence_number", b"source_timestamp", b"source_gid"
+"""Keys of the older form of rmw_zenoh's attachments."""
+GID_BYTES = 16
+NEWER = struct.Struct("<qqB16s")
+"""The newer form: sequence, time, 16, gid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A publisher that a liveliness token tells of."""
+
+    key: str
+    """The key on which its messages come."""
+    topic: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """What rmw_zenoh attaches to a message."""
+
+    sequence: int
+    gid: bytes
+    """Which publisher counts."""
+
+
+def topic_of(key: str) -> str:
+    """Return the topic of a key, as recordings name it: a slash before it, `rt/` at its begin or behind a host gone."""
+    chunks = key.split("/")
+    for place in (0, 1):
+        if chunks[place + 1 :] and chunks[place] == "rt":
+            del chunks[place]
+            break
+    return "/" + "/".join(chunks)
+
+
+def plain_name(topic: str) -> str:
+    """Return the name of a topic without slash and `rt/`; the device's name where it has one."""
+    name = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
+    if (own := next((tile for tile in TILE_NAMES if name.endswith(tile)), None)) is not None:
+        return own
+    known = next((found for kinds in KNOWN_TOPICS.values() for k in kinds if (found := known_name(name, k))), None)
+    return known or name
+
+
+def candidates(name: str, namespace: str) -> tuple[str, ...]:
+    """Return key expressions, no two of which meet, on which a topic of a plain name may come."""
+    keys = [name, f"*/{name}", f"*/rt/{name}"]
+    if "/" in namespace:  # those above have one host at most
+        keys += [f"{namespace}/{name}", f"{namespace}/rt/{name}", f"rt/{namespace}/{name}"]
+    return tuple(keys)
+
+
+def schema_of(name: str) -> str:
+    """Return the type of its name in any form: `pkg::msg::dds_::Type_`, `pkg§msg§Type` or `pkg/msg/Type`."""
+    parts = name.replace("::", "/").replace("§", "/").split("/")
+    return f"{parts[0]}/msg/{parts[-1].removesuffix('_')}"
+
+
+def schema_of_encoding(encoding: str) -> str | None:
+    """Return the type that an encoding tells (`application/cdr;pkg/msg/Type`), None where it tells none."""
+    form, _, schema = encoding.partition(";")
+    return schema.rpartition(";")[2].strip() or None if form == CDR else None
+
+
+def read_token(token: str) -> Announced | None:
+    """Return the publisher that a liveliness token tells of; None for what else it tells, and where it is none.
+
+    Forms: `@ros2_lv/DOMAIN/ZID/NID/EID/MP/ENCLAVE/NAMESPACE/NODE/TOPIC/TYPE/HASH/QOS` (rmw_zenoh, `%` for `/`),
+    `@/ZID/@ros2_lv/MP/KEY/TYPE/QOS` and `@ros2_lv/ZID/MP/KEY/TYPE/QOS` (the bridge, `§` for `/`).
+    """
+    match token.split("/"):
+        case ["@ros2_lv", domain, _, _, _, "MP", _, _, _, topic, kind, type_hash, *_]:
+            topic = topic.replace("%", "/")
+            return Announced(f"{domain}/{topic.strip('/')}/{kind}/{type_hash}", topic, schema_of(kind))
+        case ["@", _, "@ros2_lv", "MP", key, kind, *_] | ["@ros2_lv", _, "MP", key, kind, *_]:
+            key = key.replace("§", "/")
+            return Announced(key, topic_of(key), schema_of(kind))
+    return None
+
+
+def read_attachment(data: bytes) -> Attached | None:
+    """Return what rmw_zenoh attached to a message, in either form; None where it is something else."""
+    if len(data) == NEWER.size and data[16] == GID_BYTES:
+        sequence, _, _, gid = NEWER.unpack(data)
+        return Attached(sequence, gid)
+    _, key, rest = data.partition(SEQUENCE)
+    value, time, _ = rest.partition(TIME)
+    _, named, gid = rest.partition(GID)
+    if not (key and time and named) or len(gid) <= GID_BYTES:
+        return None
+    number = _number(value[:-1])  # the length of the next key stands before it
+    return None if number is None else Attached(number, gid[1 : 1 + GID_BYTES])
+
+
+def _number(value: bytes) -> int | None:
+    """A number in 8 bytes, or as a text behind its length."""
+    if value and value[0] == len(value) - 1:
+        text = value[1:]
+        if text.isdigit():
+            return int(text)
+        value = text if len(text) == 8 else value
+    return int.from_bytes(value, "little", signed=True) if len(value) == 8 else None

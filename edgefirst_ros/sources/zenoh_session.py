@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions with the device's bus: a router or peer at an address, or the peers on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from edgefirst_ros.errors import EdgeFirstError, UsageError
+
+PEER = "peer"
+"""In place of an address: peers that find each other by multicast on the loopback interface."""
+PROTOCOLS = frozenset({"tcp", "udp", "tls", "quic", "ws", "unixsock-stream", "unixpipe", "vsock", "serial"})
+PATIENCE = 10_000
+"""ms for which a router that does not answer is waited for."""
+
+
+def library() -> Any:
+    """Return the module zenoh; raises EdgeFirstError with the line that installs it where it is missing."""
+    try:
+        import zenoh
+    except ImportError as error:
+        raise EdgeFirstError(
+            f"--zenoh needs a library that is not here ({error}): pip install 'edgefirst_ros[zenoh]'"
+        ) from None
+    return zenoh
+
+
+def is_endpoint(text: str) -> bool:
+    """True if a text names where to connect: `peer`, or PROTOCOL/ADDRESS."""
+    return text == PEER or text.partition("/")[0] in PROTOCOLS
+
+
+@contextlib.contextmanager
+def session(endpoint: str) -> Iterator[Any]:
+    """Open a session and close it in any case: as a client of the router or peer at an address, or as a peer.
+
+    Raises UsageError for what is no address, EdgeFirstError where nobody answers or the library is missing.
+    """
+    zenoh = library()
+    if not is_endpoint(endpoint):
+        raise UsageError(f"--zenoh: expected peer or an address such as tcp/127.0.0.1:7447, got {endpoint!r}")
+    config = zenoh.Config()
+    for key, value in _settings(endpoint).items():
+        config.insert_json5(key, json.dumps(value))
+    try:
+        opened = zenoh.open(config)
+    except zenoh.ZError as error:
+        text = " ".join(str(error).split())
+        raise EdgeFirstError(
+            f"--zenoh {endpoint}: no answer within {PATIENCE // 1000} s; is zenohd running? ({text[:200]})"
+        ) from None
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _settings(endpoint: str) -> dict[str, Any]:
+    if endpoint == PEER:
+        return {"mode": "peer", "scouting/multicast/interface": "lo"}
+    return {
+        "mode": "client",
+        "connect/endpoints": [endpoint],
+        "connect/timeout_ms": PATIENCE,
+        "connect/exit_on_failure": True,
+        "scouting/multicast/enabled": False,
+    }

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture on the device's bus as a process of its own: datasets, orders, diagnostics, signals, systemd."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
+
+from same_dataset import adds_up, assert_same_dataset, counts_of, frames  # noqa: E402
+from zenoh_network import LONG, encoding_of, free_port, open_session, until  # noqa: E402
+
+from edgefirst_ros import convert  # noqa: E402
+from edgefirst_ros.counts import BEFORE_KEYFRAME, BY_STAMPS  # noqa: E402
+from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
+
+SMALL = {"seconds": 2.0, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 15}
+PATIENT = {"lookahead": 3.0}
+"""For what is compared with conversions: processes of a busy machine do not run for a second at times."""
+CAMERA = "/camera/h264"
+
+
+class Network:
+    """A router, processes of the command beside it, and a session of this process."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.endpoint = f"tcp/127.0.0.1:{free_port()}"
+        self.router = open_session("router", listen=self.endpoint)
+        self.bus = open_session("client", self.endpoint)
+        self.processes = []
+
+    def start(self, *arguments, **variables):
+        log = self.folder / f"log-{len(self.processes)}"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "edgefirst_ros", *map(str, arguments), "--zenoh", self.endpoint],
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env=os.environ | variables,
+            )
+        self.processes.append((process, log))
+        return process
+
+    def capture(self, name, *arguments, **variables):
+        """A capture that listens."""
+        settings = {"out": self.folder / "live", "sequence": name, "min_free_bytes": 0, **PATIENT}
+        given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        process = self.start("capture", *given, *arguments, **variables)
+        space = arguments[arguments.index("--namespace") + 1] if "--namespace" in arguments else ""
+        until(lambda: process.poll() is not None or self.answers("status", space), step=0.1)
+        assert process.poll() is None, self.log()
+        return process
+
+    def answers(self, verb, namespace=""):
+        replies = self.bus.get(f"{namespace.strip('/')}/capture/{verb}".lstrip("/"), timeout=LONG)
+        return [json.loads(reply.ok.payload.to_bytes()) for reply in replies]
+
+    def ask(self, verb, namespace=""):
+        (answer,) = self.answers(verb, namespace)
+        return answer
+
+    def received(self):
+        """Messages that came so far, by the topics' own names."""
+        return {key: topic["received"] for key, topic in self.ask("status").get("topics", {}).items()}
+
+    def log(self):
+        return "\n".join(log.read_text() for _, log in self.processes)
+
+    def finish(self, process, how=signal.SIGTERM):
+        """End it by a signal; its exit code. Asking for more than a moment is a fault."""
+        process.send_signal(how)
+        return process.wait(LONG)
+
+    def close(self):
+        for process, _ in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self.bus.close()
+        self.router.close()
+
+
+@pytest.fixture
+def network(tmp_path):
+    made = Network(tmp_path)
+    yield made
+    print(made.log())
+    made.close()
+
+
+def messages_of(path):
+    recording = McapRecording(path)
+    for _ in recording.walk():
+        pass
+    return list(recording.iter_messages())
+
+
+class Services:
+    """The device's services in this process: messages of a recording, at its pace."""
+
+    def __init__(self, bus, path):
+        self.messages = messages_of(path)
+        self._publishers = {
+            topic: bus.declare_publisher(
+                f"rt{topic}", encoding=encoding_of(schema), congestion_control=zenoh.CongestionControl.BLOCK
+            )
+            for topic, schema in {m.topic: m.schema for m in self.messages}.items()
+        }
+        until(lambda: self._publishers[CAMERA].matching_status.matching)
+
+    def send(self, begin=0.0, end=1e9, without=lambda number, message: False):
+        """Send what was recorded from `begin` to `end` s, but for some; returns how many of each key were sent."""
+        first, sent, counted = self.messages[0].log_time, {}, {}
+        started = time.monotonic() - begin
+        for message in self.messages:
+            elapsed = (message.log_time - first) / 1e9
+            number = counted[message.topic] = counted.get(message.topic, -1) + 1
+            if not begin <= elapsed < end or without(number, message):
+                continue
+            time.sleep(max(0.0, started + elapsed - time.monotonic()))
+            self._publishers[message.topic].put(message.data)
+            sent[f"rt{message.topic}"] = sent.get(f"rt{message.topic}", 0) + 1
+        return sent
+
+
+def heard_all(network, sent):
+    """Wait until a capture has all messages of the topics that it uses."""
+    until(lambda: (came := network.received()) and all(came[key] >= sent[key] for key in came if key in sent), step=0.1)
+
+
+def test_a_played_recording_is_captured_as_it_is_converted(network, recording, tmp_path):
+    path = recording(**SMALL)
+    name = path.stem
+    capture = network.capture(name)
+    assert network.ask("status")["recording"] is False
+    player = network.start("play", path)
+    assert player.wait(LONG) == 0, network.log()
+    sent = {}
+    for message in messages_of(path):
+        sent[f"rt{message.topic}"] = sent.get(f"rt{message.topic}", 0) + 1
+    heard_all(network, sent)
+    facts = network.ask("status")
+    assert (facts["success"], facts["recording"], facts["message"]) == (True, True, "recording")
+    assert network.finish(capture) == 0, network.log()
+    convert(path, tmp_path / "offline", **PATIENT)
+    assert_same_dataset(tmp_path / "live", tmp_path / "offline", name)
+    counts = counts_of(tmp_path / "live" / f"{name}.frames.arrow")
+    assert not any(BY_STAMPS in count["dropped"] for count in counts.values())
+
+
+def test_what_is_lost_on_the_way_is_counted_by_its_stamps(network, recording, tmp_path):
+    """Of a camera that is joined in mid-GOP."""
+    path = recording(**SMALL)
+    capture = network.capture("joined")
+    services = Services(network.bus, path)
+    lost = {CAMERA: {40, 41, 42}, "/imu": set(range(60, 70))}
+    sent = services.send(begin=0.35, without=lambda number, m: number in lost.get(m.topic, ()))
+    heard_all(network, sent)
+    told = network.ask("status")["topics"]
+    assert {key: told[f"rt{key}"]["lost_by_stamps"] for key in lost} == {key: len(n) for key, n in lost.items()}
+    assert network.finish(capture, signal.SIGHUP) == 3, network.log()
+    counts = counts_of(tmp_path / "live" / "joined.frames.arrow")
+    assert {key: counts[key]["dropped"][BY_STAMPS] for key in lost} == {key: len(n) for key, n in lost.items()}
+    assert counts[CAMERA]["seen"] == sent[f"rt{CAMERA}"] + 3
+    before = 60 - 3 - sent[f"rt{CAMERA}"]
+    assert counts[CAMERA]["dropped"][BEFORE_KEYFRAME] == 15 - before, "the rest of the first GOP"
+    assert adds_up(counts[CAMERA])
+
+
+def test_orders_split_stop_and_start_datasets(network, recording, tmp_path):
+    path = recording(**SMALL)
+    capture = network.capture("one", "--namespace", "/car/7/")
+    services = Services(network.bus, path)
+    assert network.ask("split", "car/7")["success"] is False
+    sent = services.send(end=1.2)
+    until(lambda: network.ask("status", "car/7")["recording"])
+    assert network.ask("split", "car/7")["success"]
+    sent |= {key: sent[key] + n for key, n in services.send(begin=1.2).items() if key in sent}
+    camera = "rt/camera/h264"
+    until(lambda: network.ask("status", "car/7")["topics"][camera]["received"] == sent[camera])
+    stop = network.ask("stop", "car/7")
+    assert stop["success"]
+    done = [os.path.basename(path) for path in json.loads(stop["message"])["datasets"]]
+    assert done[0] == "one.zip"
+    assert len(done) == 2
+    assert sum(frames(tmp_path / "live" / f"{name[:-4]}.frames.arrow").height for name in done) == sent[camera]
+    ordered = network.start("control", "start", "--namespace", "car/7")
+    answer = json.loads(ordered.communicate(timeout=LONG)[0])
+    assert (ordered.returncode, answer) == (0, {"success": True, "message": "started"})
+    assert network.finish(capture, signal.SIGINT) == 0, network.log()
+
+
+def test_the_service_manager_and_who_looks_are_told_how_it_is(network, tmp_path):
+    place = os.fspath(tmp_path / "notify")
+    heard = []
+    subscription = network.bus.declare_subscriber("capture/diagnostics", heard.append)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(place)
+        manager.settimeout(LONG)
+        capture = network.capture("none", NOTIFY_SOCKET=place, WATCHDOG_USEC="2000000")
+        assert manager.recv(1000).startswith(b"READY=1\nSTATUS=waiting")
+        assert manager.recv(1000) == b"WATCHDOG=1"
+        until(lambda: heard)
+        told = json.loads(heard[0].payload.to_bytes())
+        assert str(heard[0].encoding) == "application/json"
+        assert [(s["name"], s["level"]) for s in told["status"]] == [("capture: dataset", 1)]
+        assert told["status"][0]["message"].startswith("waiting: no camera topic")
+        assert abs(told["stamp"] / 1e9 - time.time()) < LONG
+        assert network.finish(capture) == 0
+        until(lambda: manager.recv(1000) == b"STOPPING=1")
+    subscription.undeclare()
+
+
+def test_wrong_orders_and_settings_are_said(network, command, tmp_path):
+    def run(*arguments):
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    at = ("--zenoh", network.endpoint)
+    code, said = run("control", "status", *at)
+    assert (code, "no capture answers to capture/status" in said) == (1, True)
+    assert run("control", "begin", *at) == (
+        2,
+        "edgefirst-ros: expected one of start, stop, split, status, got 'begin'\n",
+    )
+    assert run("control", "status", *at, "--namespace", "a b")[0] == 2
+    code, said = run("capture", *at, "--set", "dpeth=3")
+    assert (code, "dpeth" in said) == (2, True)
+    assert (
+        run("capture", *at, "--set", "depth=0")[1]
+        == "edgefirst-ros: options: depth: expected a whole number at least 1, at most 10000, got '0'\n"
+    )
+    assert run("capture", *at, "-p", "out:=x")[0] == 2
+    assert run("capture", "--config", "x.yaml")[0] == 2
+    assert run("play", *at)[0] == 2
+    assert run("play", "x.mcap", *at, "--rate", "0")[0] == 2
+    code, said = run("play", os.fspath(tmp_path / "none.mcap"), *at)
+    assert (code, "none.mcap" in said) == (1, True)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Four messages with one stamp become one, all four or none."""
+
+import struct
+
+import pytest
+
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import Message, decode, header_stamp, join_tiles
+from edgefirst_ros.sources.tiles import MOST_WAITING, TileJoiner, whole_of, with_whole
+from edgefirst_ros.streams import IMU, TILED, VIDEO
+
+TOPIC = "/camera/h264/tl"
+MS = 1_000_000
+
+
+def tile(number, name, at):
+    data = struct.pack("<4siI", b"\0\1\0\0", 0, at * MS) + name.encode()
+    return Message(f"/camera/h264/{name}", VIDEO, at * MS, at * MS, number, data)
+
+
+def joined(*sent):
+    """[(stamp, ms; sequence; which tiles are there)] of what (tile, number, stamp) become."""
+    joiner = TileJoiner(TOPIC)
+    found = [
+        m
+        for name, number, at in sent
+        for m, *_ in joiner.add(tile(number, name, at), ["tl", "tr", "bl", "br"].index(name))
+    ]
+    return [(header_stamp(m) // MS, m.sequence, there(m)) for m in (*found, *(m for m, *_ in joiner.flush()))]
+
+
+def there(message):
+    assert (message.topic, message.schema) == (TOPIC, TILED)
+    at, found = 12, []
+    while at < len(message.data):
+        (size,) = struct.unpack_from("<i", message.data, at)
+        found.append(message.data[at + 4 : at + 4 + size][12:].decode() if size >= 0 else "")
+        at += 4 + max(0, size)
+    return " ".join(found)
+
+
+ALL = "tl tr bl br"
+
+
+def frames(*numbers, without=()):
+    return [(name, n, 10 * n) for n in numbers for name in ALL.split() if (name, n) not in without]
+
+
+def test_tiles_come_together_in_whatever_order_they_come():
+    assert joined(*frames(0, 1, 2)) == [(0, 0, ALL), (10, 1, ALL), (20, 2, ALL)]
+    mixed = [
+        ("br", 0, 0),
+        ("tl", 0, 0),
+        ("tl", 1, 10),
+        ("bl", 0, 0),
+        ("tr", 0, 0),
+        ("br", 1, 10),
+        ("bl", 1, 10),
+        ("tr", 1, 10),
+    ]
+    assert joined(*mixed) == [(0, 0, ALL), (10, 1, ALL)]
+
+
+def test_a_missing_tile_is_known_once_its_stream_is_past_it():
+    assert joined(*frames(0, 1, 2, without=[("bl", 1)])) == [(0, 0, ALL), (10, 1, "tl tr  br"), (20, 2, ALL)]
+    assert joined(*frames(0, 1, without=[("br", 1)])) == [(0, 0, ALL), (10, 1, "tl tr bl ")]
+
+
+def test_what_is_lost_of_all_tiles_is_a_step_in_the_numbers():
+    assert joined(*frames(0, 1, 4)) == [(0, 0, ALL), (10, 1, ALL), (40, 4, ALL)]
+
+
+def test_a_stream_that_ends_holds_nothing_up_for_ever():
+    sent = frames(0) + [(name, n, 10 * n) for n in range(1, MOST_WAITING + 50) for name in ("tl", "tr", "br")]
+    found = joined(*sent)
+    assert len(found) == MOST_WAITING + 50
+    assert {tiles for _, _, tiles in found[1:]} == {"tl tr  br"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "schema", "whole"),
+    [
+        ("/camera/h264/tl", VIDEO, ("/camera/h264/tl", 0)),
+        ("rt/camera/h264/br", VIDEO, ("rt/camera/h264/tl", 3)),
+        ("/host/camera/h264/bl", VIDEO, ("/host/camera/h264/tl", 2)),
+        ("/camera/h264", VIDEO, None),
+        ("/camera/h264/tr", IMU, None),
+        ("/lidar/tr", VIDEO, None),
+    ],
+)
+def test_tiles_are_known_by_name_and_type(topic, schema, whole):
+    assert whole_of(topic, schema) == whole
+
+
+def test_topics_of_tiles_are_one():
+    topics = {f"/camera/h264/{name}": VIDEO for name in ALL.split()} | {"/imu": IMU}
+    assert with_whole(topics) == {TOPIC: TILED, "/imu": IMU}
+
+
+def test_a_message_with_a_missing_tile_is_none():
+    message = Message(TOPIC, TILED, 0, 0, 0, join_tiles(0, [None] * 4))
+    with pytest.raises(MessageError, match="a tile is missing: /camera/h264/tl: tl"):
+        decode(message)

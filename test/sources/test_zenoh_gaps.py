@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many messages are missing, by their numbers or by their stamps."""
+
+import pytest
+
+from edgefirst_ros.sources.zenoh_gaps import Gaps
+from edgefirst_ros.sources.zenoh_keys import Attached
+
+MS = 1_000_000
+A, B = b"a" * 16, b"b" * 16
+
+
+def by_stamps(stamps, arrivals=None):
+    """(known, guessed) before each message of these stamps, ms."""
+    gaps = Gaps(by_stamps=True)
+    arrivals = arrivals or stamps
+    return [gaps.take(s * MS, now * MS, None, 0)[:2] for s, now in zip(stamps, arrivals, strict=True)]
+
+
+def test_numbers_tell_exactly_and_each_publisher_counts_for_itself():
+    gaps = Gaps(by_stamps=True)
+    sent = [(A, 4), (A, 5), (A, 9), (B, 70), (B, 72), (A, 10), (A, 10)]
+    told = [gaps.take(n, n, Attached(number, gid), 0) for n, (gid, number) in enumerate(sent)]
+    assert told == [
+        (0, 0, False),
+        (0, 0, False),
+        (3, 0, False),
+        (0, 0, True),
+        (1, 0, False),
+        (0, 0, False),
+        (0, 0, False),
+    ]
+
+
+def test_what_was_left_out_here_is_part_of_a_gap_of_numbers():
+    gaps = Gaps(by_stamps=True)
+    assert [gaps.take(0, 0, Attached(n, A), dropped)[0] for n, dropped in ((1, 0), (5, 2), (6, 0))] == [0, 3, 0]
+
+
+def test_gaps_of_stamps_over_one_and_a_half_intervals_are_guessed():
+    steady = [0, 33, 67, 100, 133, 167]
+    assert by_stamps([*steady, 200, 233, 283, 400]) == [(0, 0)] * 8 + [(0, 1), (0, 3)]  # 33 ms are usual
+    assert by_stamps([*steady, 216]) == [(0, 0)] * 7  # 49 ms are no gap
+
+
+def test_what_is_usual_is_known_after_some_messages():
+    assert by_stamps([0, 100, 1000, 1100, 1200]) == [(0, 0)] * 5
+
+
+def test_what_was_left_out_here_is_known_and_not_guessed():
+    gaps = Gaps(by_stamps=True)
+    for n in range(10):
+        gaps.take(n * 100 * MS, n * 100 * MS, None, 0)
+    assert gaps.take(1400 * MS, 1400 * MS, None, 3) == (3, 1, False)
+
+
+def test_a_clock_that_was_set_loses_nothing_and_an_outage_does():
+    steady = [100 * n for n in range(10)]
+    assert by_stamps([*steady, 60_000, 60_100], [*steady, 1000, 1100])[-2:] == [(0, 0), (0, 0)]
+    assert by_stamps([*steady, 60_000, 60_100], [*steady, 60_000, 60_100])[-2:] == [(0, 590), (0, 0)]
+    assert by_stamps([*steady, 100, 200], [*steady, 1000, 1100])[-2:] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("stamp", [None, 5])
+def test_without_stamps_of_their_own_nothing_is_guessed(stamp):
+    gaps = Gaps(by_stamps=True)
+    assert {gaps.take(stamp, n * n * MS, None, 0)[:2] for n in range(50)} == {(0, 0)}
+
+
+def test_of_what_is_said_now_and_then_nothing_is_guessed():
+    gaps = Gaps(by_stamps=False)
+    assert {gaps.take(n**3 * MS, n**3 * MS, None, 0)[:2] for n in range(50)} == {(0, 0)}
