@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ from edgefirst_ros.sources.zenoh_keys import (
 )
 from edgefirst_ros.sources.zenoh_session import library
 
+DOUBLES = 5.0
+"""s for which a message may come by a second subscription, once that is given up: callbacks may be under way."""
 MODELS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed")
 """Topics of the model's results: until one has come, any may."""
 
@@ -64,7 +67,7 @@ class ZenohTransport(Transport):
         self._candidates: dict[str, list[Any]] = {}
         self._listened: dict[str, _Listened] = {}
         self._doubled: list[Lane] = []  # two subscriptions bring them, until the next look
-        self._settled: list[Lane] = []
+        self._settled: list[tuple[float, Lane]] = []  # with when the others were given up
         direct = partial(self._zenoh.handlers.Callback, indirect=False)
         watch = session.liveliness().declare_subscriber
         self._watching = [watch(key, direct(self._token), history=True) for key in TOKENS]
@@ -75,10 +78,13 @@ class ZenohTransport(Transport):
         intake = self._intake
         if intake is None:
             intake = self._intake = Intake(self._live.depth, self._live.pretrigger_bytes)
-        for lane in self._settled:
+        now = time.monotonic()
+        for lane in [lane for since, lane in self._settled if now - since >= DOUBLES]:
             intake.single(lane)
+        self._settled = [(since, lane) for since, lane in self._settled if now - since < DOUBLES]
         self._subscribe_candidates(self._expected_names(expected) if expected else self._names, intake)
-        self._settled, self._doubled = self._doubled, []
+        self._settled += [(now, lane) for lane in self._doubled]
+        self._doubled = []
         if self._listened:
             intake.release()
         with self._lock:
