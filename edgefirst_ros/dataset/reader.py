@@ -144,7 +144,11 @@ class Dataset(Sequence[Sample]):
 
         Raises DatasetError where those of the frames have not the form of the format.
         """
-        found: dict[str, Any] = {key.name: key.default for key in schema.METADATA if key.default is not None}
+        found: dict[str, Any] = {
+            key.name: key.default
+            for key in schema.METADATA
+            if key.default is not None and (key.column is None or key.column in self.annotation_columns)
+        }
         if self._annotation_file:
             for key, value in self._annotation_file.metadata.items():
                 found[key] = parsed(value) if key in ("labels", "category_metadata") else value

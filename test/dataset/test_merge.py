@@ -358,3 +358,23 @@ def test_a_damaged_deflated_member_leaves_nothing_behind(clouds, tmp_path):
     with pytest.raises(DatasetError, match=rf"clouds\.zip.*{info.filename}"):
         merge([clouds], tmp_path / "out", name="x")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(("name", "layout"), [("a", "zip"), ("folder", "directory")])
+def test_what_is_merged_may_take_the_place_of_one_of_them(desk, tmp_path, name, layout):
+    """A dataset grows by another one; until the new one is whole the old one is there."""
+    for path in desk.iterdir():
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name)
+    both = {**members(tmp_path / name), **members(tmp_path / "b")}
+    with pytest.raises(DatasetError, match="use --overwrite"):
+        merge([tmp_path / name, tmp_path / "b"], tmp_path, name=name, layout=layout)
+    merged = merge([tmp_path / name, tmp_path / "b"], tmp_path, name=name, layout=layout, overwrite=True)
+    assert members(tmp_path / name) == both
+    assert validate(merged.paths.container).ok
+    assert merged.samples == 20
+    assert not [path.name for path in tmp_path.rglob("*") if path.name.endswith((".partial", ".journal"))]
+
+
+def test_metadata_of_boxes_stand_only_where_such_boxes_are(desk):
+    assert "box3d_normalized" not in Dataset(desk / "a").metadata
+    assert Dataset(desk / "a").metadata["box2d_format"] == "cxcywh"
