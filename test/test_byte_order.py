@@ -13,7 +13,7 @@ from edgefirst_ros.messages import CDR_FIELDS, KNOWN_TOPICS, Message, decode, he
 from edgefirst_ros.streams import TF_MESSAGE
 from edgefirst_ros.synthetic.definitions import definition
 
-USED = sorted({schema for schemas in KNOWN_TOPICS.values() for schema in schemas})
+USED = sorted({kind for kinds in KNOWN_TOPICS.values() for kind in kinds if not kind.startswith("edgefirst_ros/")})
 STORE = get_typestore(Stores.ROS2_HUMBLE)
 STORE.register(
     {

@@ -24,7 +24,9 @@ def capture(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, with --zenoh.")
     ] = None,
 ) -> None:
-    """Record datasets from live topics of ROS 2, or of the device's own bus.
+    """Record datasets from live topics.
+
+    Of ROS 2, or with --zenoh of the device's own bus.
 
     ROS 2: parameters go behind --ros-args, such as -p out:=datasets -p rate:=1.0 or --params-file config/maivin.yaml.
 

@@ -17,7 +17,9 @@ def control(
     endpoint: Annotated[str, ZENOH] = "peer",
     namespace: Annotated[str, NAMESPACE] = "",
 ) -> None:
-    """Order a capture on the device's bus about, or ask how it is; prints its answer as JSON.
+    """Order a capture on the device's own bus.
+
+    Starts, stops or splits it, or asks how it is; prints its answer as JSON.
 
     Exit codes: 0 done, 1 nobody answers or it could not be done, 2 wrong usage.
     """

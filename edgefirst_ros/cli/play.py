@@ -20,7 +20,9 @@ def play(
     rate: Annotated[float | None, typer.Option(metavar="R", help="Seconds played in a second (default: 1).")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Begin again at the end, at once and without end.")] = False,
 ) -> None:
-    """Publish a recording, or the samples of a dataset, on ROS 2 topics or the device's own bus, at its own pace.
+    """Publish a recording or a dataset at its own pace.
+
+    On topics of ROS 2, or with --zenoh on the device's own bus; of a dataset its samples.
 
     play REC.mcap [--rate 2.0] [--loop] [--ros-args ...]
 

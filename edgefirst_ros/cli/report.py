@@ -37,7 +37,9 @@ def report(
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
 ) -> None:
-    """Write a page that shows whether a drive is any good: one HTML file, from which no request leaves.
+    """Write a page that shows whether a drive is good.
+
+    One HTML file, from which no request leaves.
 
     Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 something in a folder could not be read.
     """

@@ -71,7 +71,7 @@ class System:
         chosen = Settings(**settings)
         roles = expect_topics(choose_topics(self.transport.look({}).topics, chosen, live=True), chosen)
 
-        def deliver(message: Message, now: int, lost: int) -> None:
+        def deliver(message: Message, now: int, lost: int, guessed: int) -> None:
             self.came.append((message.topic, message.schema))
 
         return LiveSource(self.transport, chosen, roles, deliver, self.node.get_logger())

@@ -10,7 +10,7 @@ from edgefirst_ros.cli.options import FleetCommand, GroupCommand
 
 app = typer.Typer(
     name="fleet",
-    help="Many recordings: from and to folders or object storage, on this machine or a cluster.",
+    help="Convert many recordings, to folders or buckets.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

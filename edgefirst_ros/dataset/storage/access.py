@@ -58,8 +58,12 @@ class Archive:
     def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
         self.path, self._limits = path, limits
         self._fd = open_file(path)
-        self.file_size = os.fstat(self._fd).st_size
-        with os.fdopen(os.dup(self._fd), "rb") as handle:
+        try:
+            self.file_size = os.fstat(self._fd).st_size
+            handle = os.fdopen(os.dup(self._fd), "rb")
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be looked at: {error}") from error
+        with handle:
             self._index_members(handle)
 
     def _index_members(self, handle: IO[bytes] | BinaryIO) -> None:
