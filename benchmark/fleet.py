@@ -64,7 +64,7 @@ class Workers:
                 found += self._die(worker)
                 continue
             self._waiting[worker].pop(0)
-            heapq.heappush(self._loads, (len(self._waiting[worker]), worker))
+            self._changed(worker)
             self._deaths.pop(id(task), None)
             self.finished[task.arguments["n"]] += fate == "ok"
             found.append((task, {"verdict": fate, "error": None}))
@@ -75,9 +75,16 @@ class Workers:
 
     def _place(self, task, worker):
         self._waiting[worker].append(task)
-        heapq.heappush(self._loads, (len(self._waiting[worker]), worker))
+        self._changed(worker)
         if len(self._waiting[worker]) == 1:
             self._begin(worker)
+
+    def _changed(self, worker):
+        """Note a worker's load; the notes that it makes out of date go when there are many."""
+        heapq.heappush(self._loads, (len(self._waiting[worker]), worker))
+        if len(self._loads) > 8 * self.workers:
+            self._loads = [(len(waiting), number) for number, waiting in enumerate(self._waiting)]
+            heapq.heapify(self._loads)
 
     def _begin(self, worker):
         if not self._waiting[worker]:
@@ -97,7 +104,7 @@ class Workers:
             self._deaths[id(task)] += 1
             (given_up if self._deaths[id(task)] > ALLOWED else again).append(task)
         self._waiting[worker] = []
-        heapq.heappush(self._loads, (0, worker))
+        self._changed(worker)
         for task in again:
             self.submit(task)
         for task in given_up:

@@ -40,6 +40,8 @@ class Tally:
     """Done before."""
     now: int = 0
     running: int = 0
+    waiting: int = 0
+    """That storage refused: they are done again after a pause."""
     workers: int = 0
     bytes: int = 0
     """Of the recordings that are through now."""
@@ -89,14 +91,15 @@ class Conversion:
     def run(self, engine: Engine, report: Callable[[Tally], None]) -> Tally:
         """Do what is to be done; `report` is called every second or more often.
 
-        The catalogue is written first and last.
+        The catalogue is written first and last; the last one may be refused, states have it all.
         Raises ObjectStoreError where DST takes nothing, EdgeFirstError where the engine is gone; what is done is kept.
         """
         write_catalogue(self.layout, self._states)
         began = time.monotonic()
 
         def tick() -> None:
-            self.tally.running, self.tally.workers = driver.running, engine.threads
+            self.tally.running, self.tally.waiting = driver.running, driver.waiting
+            self.tally.workers = engine.threads
             self.tally.seconds = time.monotonic() - began
             report(self.tally)
 
@@ -108,7 +111,10 @@ class Conversion:
             missing = self.tally.total - sum(self.tally.verdicts.values())
             if missing:
                 self.tally.verdicts["not done"] = missing
-        write_catalogue(self.layout, current(self.layout, self._note))
+        try:
+            write_catalogue(self.layout, current(self.layout, self._note))
+        except ObjectStoreError as refused:
+            self._note(f"the catalogue stays behind the states: {refused}; fleet status writes it anew")
         return self.tally
 
     def _tasks(self) -> Iterator[Task]:

@@ -7,10 +7,12 @@ import itertools
 import logging
 import os
 import queue
+import signal
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from typing import Any
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError
@@ -29,19 +31,24 @@ DEATHS = 3
 """Workers of a local cluster that may die of a task before it is given up."""
 COUNT_EVERY = 5.0
 """Time after which workers are counted again, s."""
+NO_WORKER = 60.0
+"""Longest time in which a local cluster may have no worker, s: those that died are begun again within seconds."""
 _AGAIN = object()
 
 
 class DaskEngine:
     """Tasks as futures of a client. Owned by the thread that runs it; futures report through a queue."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Any, *, local: bool) -> None:
+        """`local`: no workers come but those that are there."""
+        self._client, self._local = client, local
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tasks: dict[str, tuple[Task, Any]] = {}
         self._run = uuid.uuid4().hex[:8]
         self._numbers = itertools.count()
         self._counted = float("-inf"), (0, 0)
+        self._seen = time.monotonic()
+        """When there was a worker."""
         self._memory = self._least_memory()
 
     @property
@@ -62,6 +69,12 @@ class DaskEngine:
             except OSError as error:
                 raise _gone(error) from None
             self._counted = now, (sum(worker["nthreads"] for worker in workers), len(workers))
+            self._seen = now if workers else self._seen
+            if self._local and now > self._seen + NO_WORKER:
+                raise EdgeFirstError(
+                    "all workers are gone and none can be begun again: is there memory, and space for temporary files? "
+                    "What is done is kept: the same command goes on"
+                )
         return self._counted[1]
 
     @property
@@ -149,7 +162,7 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are told by their recordings
     if cluster is not None:
         with _client(library.Client, cluster) as client:
-            yield from _opened(client)
+            yield from _opened(client, local=False)
         return
     number, memory = _shares(workers, int(MEMORY_LIMIT))
     settings = {
@@ -160,6 +173,7 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with (
         dask.config.set(settings),
+        _interrupts_later() as allow_interrupts,
         library.LocalCluster(
             n_workers=number,
             threads_per_worker=1,
@@ -172,11 +186,30 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         ) as local,
         library.Client(local, timeout=CONNECT) as client,
     ):
-        yield from _opened(client)
+        allow_interrupts()
+        yield from _opened(client, local=True)
 
 
-def _opened(client: Any) -> Iterator[DaskEngine]:
-    engine = DaskEngine(client)
+@contextmanager
+def _interrupts_later() -> Iterator[Callable[[], None]]:
+    """Begin threads and processes that get no SIGINT, until the function given is called.
+
+    Ctrl-C reaches every process of a terminal: it is for the command, and a worker that it ends is not begun again.
+    """
+    resource_tracker.ensure_running()  # begun later it would let signals through
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+    def allow() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        yield allow
+    finally:
+        allow()
+
+
+def _opened(client: Any, *, local: bool) -> Iterator[DaskEngine]:
+    engine = DaskEngine(client, local=local)
     try:
         yield engine
     finally:

@@ -95,6 +95,11 @@ class Driver:
         self.stopped = False
         """Whether it gave up because storage refused everything."""
 
+    @property
+    def waiting(self) -> int:
+        """Tasks that storage refused, until they run again."""
+        return len(self._later)
+
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Yield the last result of each task, in the order in which they end."""
         waiting = iter(tasks)

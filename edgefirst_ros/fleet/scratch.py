@@ -65,6 +65,11 @@ def scratch_of(root: str | None) -> Scratch:
         return _here[key]
 
 
+def sweep(root: str | None) -> None:
+    """Remove what workers left that were ended in the middle, on this machine; that of living ones stays."""
+    _sweep(Path(root or tempfile.gettempdir()))
+
+
 def _sweep(root: Path) -> None:
     """Remove the folders of processes that are no more; what cannot be looked at or removed stays."""
     for folder in root.glob(f"{PREFIX}*"):

@@ -2,13 +2,22 @@
 """Tiny drives, and a bucket to put them in."""
 
 import pytest
-from object_server import line, s3
+from object_server import S3, line
 
 from edgefirst_ros.synthetic import Recipe, write_recording
 
-__all__ = ["line", "s3"]
+__all__ = ["line"]
 
 TINY = {"seconds": 1, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
+
+
+@pytest.fixture(scope="package")
+def s3():
+    """An S3 server with a bucket `drives`, one for all of these tests: each has a prefix of its own."""
+    pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    pytest.importorskip("obstore")
+    with pytest.MonkeyPatch.context() as patch, S3(patch) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

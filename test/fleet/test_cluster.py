@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real workers of Dask: they die, take too much memory, lose their scheduler; what is left is whole."""
 
+import json
 import os
 import signal
 import subprocess
@@ -124,6 +125,17 @@ def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
         pass
 
 
+def test_workers_that_do_not_come_back_end_it_on_a_cluster_of_its_own(monkeypatch):
+    """A cluster of the user's may be without any for as long as it likes."""
+    monkeypatch.setattr(dask_engine_module, "COUNT_EVERY", 0.0)
+    monkeypatch.setattr(dask_engine_module, "NO_WORKER", 0.0)
+    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        assert dask_engine_module.DaskEngine(client, local=False).threads == 0
+        with pytest.raises(EdgeFirstError, match="all workers are gone and none can be begun again"):
+            _ = dask_engine_module.DaskEngine(client, local=True).threads
+
+
 def test_a_scheduler_that_goes_ends_it_and_what_is_done_is_kept(drives, tmp_path):
     script = "from distributed.cli.dask_scheduler import main; main()"
     scheduler = subprocess.Popen(
@@ -158,36 +170,63 @@ def test_a_scheduler_that_goes_ends_it_and_what_is_done_is_kept(drives, tmp_path
         scheduler.wait()
 
 
-def test_a_driver_killed_leaves_what_is_done_and_no_worker(drives, tmp_path, cold_command):
-    """The whole command, in processes of its own, on a cluster of its own."""
-    many = tmp_path / "many"
+NUMBER = 12
+
+
+def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path, cold_command):
+    """The whole command, in processes of its own, on a cluster of its own.
+
+    An interrupt of its worker alone is nothing; Ctrl-C, which all get, ends it, and so does a kill.
+    """
+    many, to, scratch = tmp_path / "many", tmp_path / "sets", tmp_path / "scratch"
     many.mkdir()
-    for number in range(8):
+    for number in range(NUMBER):
         (many / f"drive{number}.mcap").write_bytes((drives / "day1.mcap").read_bytes())
-    to = tmp_path / "sets"
-    command = [*cold_command, "fleet", "convert", many, "-o", to, "--workers", "1", "--rate", "5"]
+    command = [*cold_command, "fleet", "convert", many, "-o", to, "--workers", "1", "--rate", "5", "--scratch", scratch]
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    _wait_for_states(driver, to, 1)
+    (worker,) = (pid for pid, what in _alive(driver.pid) if "spawn_main" in what)
+    os.kill(worker, signal.SIGINT)
+    _wait_for_states(driver, to, 3)
+    assert worker in dict(_alive(driver.pid))
+    os.killpg(driver.pid, signal.SIGINT)
+    *_, last = driver.communicate()[1].splitlines()
+    assert (driver.returncode, last) == (130, "interrupted: what is done is kept; the same command goes on from here")
+    assert not _alive(driver.pid)
+    assert not list(scratch.iterdir())
+
+    done = _states(to)
     driver = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    while len(list(to.glob("_state/*/*.json"))) < 2:
-        assert driver.poll() is None
-        time.sleep(0.02)
+    _wait_for_states(driver, to, done + 2)
     driver.kill()
     driver.wait()
     deadline = time.monotonic() + 60
     while _alive(driver.pid):
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    done = len(list(to.glob("_state/*/*.json")))
-    conversion = Conversion([str(many)], str(to), Settings(rate=5))
-    assert conversion.tally.before >= done - 1  # one more may have been put in place at the end
-    assert conversion.tally.before < 8
-    assert len(conversion.plan.todo) == 8 - conversion.tally.before
+
+    before = Conversion([str(many)], str(to), Settings(rate=5)).tally.before
+    assert NUMBER > before >= _states(to) - 1  # one more may have been put in place at the end
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    assert f'"done_before": {conversion.tally.before}' in again.stdout
-    zips = {path.name: path.stat().st_size for path in to.rglob("*.zip")}
-    assert len(zips) == 8
+    told = json.loads(again.stdout)
+    assert (told["done_before"], told["done_now"], told["verdicts"]) == (before, NUMBER - before, {"ok": NUMBER})
+    assert len(list(to.rglob("*.zip"))) == NUMBER
+
+
+def _states(to):
+    return len(list(to.glob("_state/*/*.json")))
+
+
+def _wait_for_states(driver, to, number):
+    while _states(to) < number:
+        assert driver.poll() is None
+        time.sleep(0.02)
 
 
 def _alive(session):
-    """Processes of a session that are no zombies."""
-    listed = subprocess.run(["ps", "-s", str(session), "-o", "stat="], capture_output=True, text=True, check=False)
-    return [line for line in listed.stdout.split() if not line.startswith("Z")]
+    """(pid, command) of the processes of a session that are no zombies."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-s", str(session), "-o", "pid=,stat=,args="], capture_output=True, text=True, check=False
+    )
+    found = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    return [(int(pid), what) for pid, state, what in found if not state.startswith("Z")]

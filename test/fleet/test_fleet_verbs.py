@@ -3,17 +3,19 @@
 
 import json
 import subprocess
+from collections import Counter
 
 import pytest
 
 import edgefirst_ros
+from edgefirst_ros.cli.fleet.live import describe
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import download
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.fleet import each, merging
-from edgefirst_ros.fleet.converting import Conversion
+from edgefirst_ros.fleet.converting import Conversion, Tally
 from edgefirst_ros.fleet.datasets import FleetDataset, finished_datasets, of_one_kind
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.progress import quiet
@@ -177,12 +179,36 @@ def test_datasets_of_several_settings_are_not_mixed(drives, tmp_path):
     assert len(of_one_kind(finished_datasets(layout, f"settings = '{conversion.hash}'"))) == 1
 
 
+def test_a_catalogue_that_cannot_be_written_at_the_end_is_noted_and_verdicts_stand(drives, tmp_path):
+    place, notes = tmp_path / "sets" / "catalogue.parquet", []
+
+    class InTheWay(Here):
+        def submit(self, task):
+            place.unlink()
+            place.mkdir()
+            super().submit(task)
+
+    conversion = Conversion([str(drives / "day1.mcap")], str(tmp_path / "sets"), Settings(rate=5), note=notes.append)
+    assert conversion.run(InTheWay(), lambda tally: None).exit_code == 0
+    (note,) = notes
+    assert "the catalogue stays behind the states" in note
+    place.rmdir()
+    assert len(finished_datasets(conversion.layout, None)) == 1
+
+
 # ---- at a terminal -----------------------------------------------------------------------------
 def run(command, *arguments, code):
     done = subprocess.run([*command, "fleet", *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done
+
+
+def test_progress_says_how_far_it_is_and_what_it_waits_for():
+    tally = Tally(200, Counter(ok=90, loss=8, failed=2), before=40, now=60, running=8, workers=4, seconds=30.0)
+    tally.bytes = 1_500_000_000
+    assert describe(tally) == "100 of 200 done, 8 running, 2 failed, 2.0/s, 1.50 GB, 0:50 left"
+    assert describe(Tally(2, waiting=2)) == "0 of 2 done, 0 running, 0 failed, 2 wait for storage, no worker is there"
 
 
 def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, tmp_path):

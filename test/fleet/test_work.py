@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -134,21 +136,38 @@ def test_storage_that_refuses_is_a_verdict_and_nothing_half_is_done(drives, tmp_
     assert not any("_state" in key for key in s3.objects("denied"))
 
 
-def test_a_full_scratch_disk_is_storage_not_the_recordings_fault(drives, tmp_path, monkeypatch):
-    job = job_of(drives / "day1.mcap", tmp_path / "sets", tmp_path)
-    from edgefirst_ros.errors import StorageError
+ON_SMALL_DISKS = """
+import json, subprocess, sys
+from edgefirst_ros.fleet import work
+for size, job in json.load(sys.stdin):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", sys.argv[1]], check=True)
+    left = work.work(job), [str(path) for path in work.Path(sys.argv[1]).rglob("*") if path.is_file()]
+    print(json.dumps(left))
+    subprocess.run(["umount", "--lazy", sys.argv[1]], check=True)
+"""
 
-    real = work.convert
 
-    def full(*args, **kwargs):
-        outcome = real(*args, **kwargs)
-        outcome.refused = StorageError("no space left on device")
-        return outcome
-
-    monkeypatch.setattr(work, "convert", full)
-    record = work.work(job)
-    assert (record["verdict"], record["error"]) == ("storage", "no space left on device")
-    assert stored(tmp_path / "sets") == {}
+def test_a_full_disk_is_storage_not_the_recordings_fault_and_nothing_is_done(drives, tmp_path, s3):
+    """Disks that take less and less: for the recording, for what is made of it in scratch, for the result."""
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    s3.put_file(f"{tmp_path.name}/day1.mcap", drives / "day1.mcap")
+    (disk := tmp_path / "disk").mkdir()
+    fetched = job_of(f"s3://drives/{tmp_path.name}/day1.mcap", tmp_path / "a", tmp_path)
+    jobs = [
+        (4, fetched | {"scratch": f"{disk}/1"}, "day1.mcap: No space left on device"),
+        (600, fetched | {"scratch": f"{disk}/2"}, "No space left on device"),
+        (16, job_of(drives / "day1.mcap", disk / "sets", tmp_path), "No space left on device"),
+    ]
+    run = ["unshare", "-rm", sys.executable, "-c", ON_SMALL_DISKS, disk]
+    given = json.dumps([(size, job) for size, job, _ in jobs])
+    done = subprocess.run(run, input=given, capture_output=True, text=True, check=True)
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [record["verdict"] for record, _ in told] == ["storage"] * 3
+    for (record, left), (_, _, why) in zip(told, jobs, strict=True):
+        assert why in record["error"]
+        assert not [name for name in left if name.endswith((".json", ".mcap", ".partial"))]
+    assert stored(tmp_path / "a") == {}
 
 
 def test_nothing_is_raised_whatever_happens(drives, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,7 +53,9 @@ def convert(
     from edgefirst_ros.config_file import load
     from edgefirst_ros.fleet.converting import Conversion
     from edgefirst_ros.fleet.dask_engine import dask_engine
+    from edgefirst_ros.fleet.scratch import sweep
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a container that is to end is interrupted
     if cluster is not None and workers is not None:
         raise UsageError("--cluster and --workers exclude each other: the cluster has its own workers")
     settings = load(config, texts=texts_of(context, assignments or ()), note=_note)
@@ -70,8 +73,10 @@ def convert(
                 _note(f"{counted(engine.threads, 'thread')} on workers; dashboard: {engine.dashboard}")
                 conversion.run(engine, report)
         except KeyboardInterrupt:
-            print("interrupted: what is done is kept; the same command goes on from here", file=sys.stderr)
+            _note("interrupted: what is done is kept; the same command goes on from here")
             raise typer.Exit(130) from None
+        finally:
+            sweep(scratch)
     if as_json:
         say(json.dumps(_as_json(conversion), indent=1))
     else:

@@ -46,8 +46,10 @@ def describe(tally: Tally) -> str:
     """Return how far a run is, in a line: done, running, failed, rate, bytes, time left."""
     done = tally.before + tally.now
     parts = [f"{done} of {tally.total} done", f"{tally.running} running", f"{tally.failed} failed"]
+    if tally.waiting:
+        parts.append(f"{tally.waiting} wait for storage")
     if not tally.workers:
-        parts.append("no worker is there yet")
+        parts.append("no worker is there")
     if tally.now and tally.seconds:
         rate = tally.now / tally.seconds
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
