@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from edgefirst_ros.errors import UsageError
 
 def capture(
     arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    out: Annotated[str, typer.Option("-o", "--out", help="Folder for the datasets; goes before what files say.")] = "",
     endpoint: Annotated[str | None, ZENOH] = None,
     config: Annotated[
         Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; --set goes before it.")
@@ -28,9 +30,9 @@ def capture(
 
     Of ROS 2, or with --zenoh of the device's own bus.
 
-    ROS 2: parameters go behind --ros-args, such as -p out:=datasets -p rate:=1.0 or --params-file config/maivin.yaml.
+    ROS 2: parameters go behind --ros-args, such as -p rate:=1.0 or --params-file config/maivin.yaml.
 
-    The device's bus, Zenoh, needs no ROS: capture --zenoh --config config/maivin.yaml --set out=datasets
+    The device's bus, Zenoh, needs no ROS: capture --zenoh --config config/maivin.yaml -o datasets
 
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameters, 3 finished with loss.
     """
@@ -38,7 +40,8 @@ def capture(
         given = {"--config": config, "--namespace": namespace, "--set": assignments}
         if wrong := [name for name, value in given.items() if value]:
             raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters behind --ros-args")
-        run_node("capture", arguments)
+        given_out = ["--ros-args", "-p", f"out:={json.dumps(out, ensure_ascii=False)}"] if out else []
+        run_node("capture", [*(arguments or ()), *given_out])  # of parameters the last one counts
         return
     if arguments:
         raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh settings go into --config and --set")
@@ -48,6 +51,7 @@ def capture(
         if not equals:
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
         texts[name] = text
+    texts |= {"out": out} if out else {}
     from edgefirst_ros.nodes.zenoh_capture import capture as run
     from edgefirst_ros.pipeline.capture_settings import load_capture
 

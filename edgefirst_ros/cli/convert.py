@@ -177,6 +177,8 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "notes": outcome.notes,
         "duration_s": outcome.duration,
         "seconds": outcome.seconds,
+        "seconds_by_step": dict(outcome.steps),
+        "cores": outcome.cores,
     }
 
 
@@ -231,6 +233,8 @@ def print_outcome(outcome: Outcome) -> None:
     if outcome.seconds:  # it was finished already otherwise
         speed = outcome.duration / outcome.seconds
         say(f"{outcome.duration:.1f} s of recording in {outcome.seconds:.1f} s, {speed:.1f} times real time")
+        steps = ", ".join(f"{step} {value:.1f} s" for step, value in outcome.steps.items())
+        say(f"{steps}; {outcome.cores:.1f} cores busy")
     for note in outcome.notes:
         say(one_line(f"note: {note}"))
     if outcome.loss:

@@ -6,7 +6,6 @@ Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schem
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -76,12 +75,10 @@ class Dataset(Sequence[Sample]):
 
     def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
         """One sample by its place, negative ones from the end, or those of a slice. Raises IndexError."""
-        if isinstance(index, slice):
-            return Samples(self, self._order[index])
-        return Sample(self, self._order[operator.index(index)])
+        return Samples(self, self._order)[index]
 
     def __iter__(self) -> Iterator[Sample]:
-        return (Sample(self, key) for key in self._order)
+        return iter(Samples(self, self._order))
 
     @property
     def sequences(self) -> list[str]:

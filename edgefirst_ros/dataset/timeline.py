@@ -7,7 +7,7 @@ A dataset keeps only the stamps that its samples use; what was recorded beside t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -125,11 +125,11 @@ class Timeline:
         """Seconds of drive of the samples, by block."""
         return [self.seconds[block.start : block.stop] for block in self.blocks]
 
-    def pace(self, times: list[Floats], widest: tuple[float, float], *, edges: bool = True) -> Pace:
+    def pace(self, times: list[Floats], widest: tuple[float, float], edges: Collection[str]) -> Pace:
         """Return how regularly messages came, given by block as s of drive.
 
-        `widest`: periods and s; an interval is a gap that is as long as either. `edges`: what is missing at the start
-        and end of a block counts.
+        `widest`: periods and s; an interval is a gap that is as long as either. `edges`: sequences in which what is
+        missing at the start and end of a block counts.
         """
         inner = np.concatenate([np.diff(one) for one in times]) if times else np.zeros(0)
         number = sum(map(len, times))
@@ -137,7 +137,7 @@ class Timeline:
         begins, lengths = [], []
         for block, one in zip(self.blocks, times, strict=True):
             start, end = self.seconds[block.start], self.seconds[block.stop - 1]
-            if edges:
+            if block.sequence in edges:
                 one = np.concatenate([[min([start, *one[:1]])], one, [max([end, *one[-1:]])]])  # noqa: PLW2901
             begins.append(one[:-1])
             lengths.append(np.diff(one))

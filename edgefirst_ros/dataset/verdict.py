@@ -190,9 +190,13 @@ def paces(timeline: Timeline) -> dict[str, Pace]:
     """Return how regularly samples, sensors and the model came, by name."""
     if not len(timeline):
         return {}
-    found = {"samples": timeline.pace(timeline.samples(), wide_gap(), edges=False)}
+    found = {"samples": timeline.pace(timeline.samples(), wide_gap(), edges=())}
     for name in timeline.companions:
-        found[name] = timeline.pace(timeline.messages(name), wide_gap())
+        messages = timeline.messages(name)
+        edges = set(timeline.names)
+        if name == MODEL:  # not every drive has one
+            edges = {block.sequence for block, one in zip(timeline.blocks, messages, strict=True) if len(one)}
+        found[name] = timeline.pace(messages, wide_gap(), edges)
     return found
 
 

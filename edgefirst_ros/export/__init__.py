@@ -37,6 +37,8 @@ class System:
     """Called with the folder or file that is imported, an empty folder, the report, the progress."""
     options: Mapping[str, str]
     """What else `export` takes: what it is for by its name."""
+    calibrated: bool = True
+    """Whether it has a place for calibrations."""
 
 
 def _lazily(module: str, name: str) -> Callable[..., None]:
@@ -56,7 +58,10 @@ _LABELS = {
     "coco": _PICTURES | {"by_group": "a file of annotations for each group"},
     "yolo": _PICTURES | {"segment": "outlines in place of boxes"},
 }
-SYSTEMS = {name: System(name, _lazily(f"labels.{name}", "export"), None, options) for name, options in _LABELS.items()}
+SYSTEMS = {
+    name: System(name, _lazily(f"labels.{name}", "export"), None, options, calibrated=False)
+    for name, options in _LABELS.items()
+}
 SYSTEMS |= {
     name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
     for name, options in (
@@ -106,13 +111,14 @@ def export(
     refuse_inside(place, opened.paths.container)
     with staged(place) as folder:
         system.export(opened, folder, report, progress or quiet, **chosen)
-        _report_placeholders(opened, report)
+        if system.calibrated:
+            _report_placeholders(opened, report)
         report.write(folder / REPORT)
     return Exported(to, place, report)
 
 
 def _report_placeholders(dataset: Dataset, report: Report) -> None:
-    """Say which sequences have a calibration that is none, whatever has taken it over."""
+    """Say of which sequences a calibration was taken over that is none."""
     words = {name: dataset.calibration(name).calibration for name in dataset.sequences}
     for word, meaning in ((IDENTITY, "a placeholder: its transforms turn nothing"), (MISSING, "missing or incomplete")):
         names = [name for name, found in words.items() if found == word]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import check_sources, finished, take_over
+from edgefirst_ros.pipeline.stopwatch import Stopwatch
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
@@ -51,12 +51,19 @@ class Outcome:
     """Of each companion sensor how far off it was, of every sample that has it."""
     duration: float
     """Length of the recordings, s."""
-    seconds: float
-    """Time the conversion took, s."""
+    steps: Mapping[str, float]
+    """Time that reading, converting and completing took, s; empty where it was finished already."""
+    cores: float
+    """How many cores were busy meanwhile, on average."""
     groups: GroupCounts | None = None
     """What each group has; None where samples were given none."""
     refused: StorageError | None = None
     """Why the dataset ends early: the disk took no more."""
+
+    @property
+    def seconds(self) -> float:
+        """Time the conversion took, s."""
+        return sum(self.steps.values())
 
     @property
     def exit_code(self) -> int:
@@ -142,7 +149,7 @@ class _Run:
         self._total = total
         self._overwrite = overwrite
         self._progress = progress
-        self._began = time.monotonic()
+        self._watch = Stopwatch()
         self._writer: DatasetWriter | None = None
         self._sources = 0
         """Files of the recordings that were converted."""
@@ -163,11 +170,12 @@ class _Run:
         try:
             report = partial(self._progress, f"reading {given.label}")
             first, *more = given.files
-            walked = walk(first, self._settings, report, hashed=True, more=more)
-            found = {
-                camera: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
-                for topic, camera in self._cameras.items()
-            }
+            with self._watch.step("reading"):
+                walked = walk(first, self._settings, report, hashed=True, more=more)
+                found = {
+                    camera: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
+                    for topic, camera in self._cameras.items()
+                }
         except RecordingError as error:
             if self._total == 1:
                 raise
@@ -184,7 +192,8 @@ class _Run:
             self._note(conclusions, _sequence(given.label, camera))
         for camera, conclusions in found.items():
             if self._refused is None:
-                self._convert(conclusions, _sequence(drive, camera))
+                with self._watch.step("converting"):
+                    self._convert(conclusions, _sequence(drive, camera))
                 self._facts.end()
         self._sources += len(given.files)
 
@@ -265,8 +274,9 @@ class _Run:
         if self._refused is not None:
             self._notes.append(f"ends early: {self._refused}")
         self._notes += self._facts.notes
-        paths = writer.finish(self._facts.metadata(), self._facts.labels)
-        groups = _count_groups(paths, self._settings, self._notes)
+        with self._watch.step("completing"):
+            paths = writer.finish(self._facts.metadata(), self._facts.labels)
+            groups = _count_groups(paths, self._settings, self._notes)
         return Outcome(
             paths,
             writer.samples,
@@ -276,7 +286,8 @@ class _Run:
             self._loss or self._refused is not None or bool(self._facts.counts.lost),
             self._skews,
             self._duration,
-            time.monotonic() - self._began,
+            self._watch.steps,
+            self._watch.cores,
             groups,
             self._refused,
         )
@@ -295,7 +306,7 @@ def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Setting
     samples, counts, time_bases = finished(paths, recordings, settings)
     notes = [*notes, "it was finished already; nothing was done"]
     groups = _count_groups(paths, settings, notes)
-    return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, 0.0, groups)
+    return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, {}, 0.0, groups)
 
 
 def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> GroupCounts | None:

@@ -4,6 +4,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def test_convert_prints_what_became_of_every_topic(run, recording, tmp_path):
         assert topic in done.stdout
     for word in ("p50", "p95", "max", "time base: header", "times real time"):
         assert word in done.stdout
+    assert re.search(
+        r"^reading \d+\.\d s, converting \d+\.\d s, completing \d+\.\d s; \d+\.\d cores busy$", done.stdout, re.M
+    )
     assert sorted(p.suffixes[-1] for p in (tmp_path / "out").iterdir()) == [".arrow", ".arrow", ".zip"]
 
 
@@ -43,6 +47,8 @@ def test_convert_json(run, recording):
     assert facts["exit_code"] == 0
     assert facts["counts"]["/camera/h264"] == {"dropped": {"not sampled": 50}, "seen": 60, "written": 10}
     assert set(facts["skew_ms"]["radar.cube"]) == {"p50", "p95", "max"}
+    assert list(facts["seconds_by_step"]) == ["reading", "converting", "completing"]
+    assert sum(facts["seconds_by_step"].values()) == pytest.approx(facts["seconds"])
     assert done.stderr == ""
 
 

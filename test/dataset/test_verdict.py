@@ -63,6 +63,16 @@ def test_what_is_missing_at_the_end_is_a_gap():
     )  # fmt: skip
 
 
+def test_a_drive_without_a_model_is_no_gap_of_another_drive():
+    """Two recordings in one dataset, of which only the second has a model and its clock is set once."""
+    stamps = [*range(0, 5000, 100), *range(0, 5000, 100), *range(9000, 14000, 100)]
+    looked = [None] * 50 + [*range(0, 5000, 100)] + [None] * 50
+    found = frames(stamps, names=["a"] * 50 + ["b"] * 100, segments=[0] * 100 + [1] * 50, model=looked)
+    assert levels(found)["gaps", "model"] == (Level.RED, "1 gap, longest 4.9 s, at 10.0 s")
+    found = frames(stamps[:100], names=["a"] * 50 + ["b"] * 50, model=looked[:100])
+    assert levels(found)["gaps", "model"][0] is Level.GREEN
+
+
 def test_a_slow_sensor_has_no_gaps():
     assert gap_level(3.0, 1.0) is Level.AMBER
     assert gap_level(2.4, 1.0) is Level.GREEN

@@ -1,32 +1,95 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of a dataset of several drives each goes out with its own calibration, as the systems' own readers have it."""
+"""Of a dataset of several drives each goes out with its own calibration, as the systems' own readers have it.
+
+The drives differ in host, picture size, lens and places of their sensors; one has no calibration. They come together in
+one conversion, one by one and merged, or are given groups afterwards.
+"""
 
 import json
+import struct
 
 import numpy as np
 import pytest
+from bags import messages, write
+from l5kit_truth import opened
+from mcap.reader import make_reader
+from mcap_ros2.decoder import DecoderFactory
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.export import export
+from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.regroup import split
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import export, restore
 
 DRIVE = {"seconds": 1.0, "fps": 10.0, "codec": "jpeg", "lidar_points": 20, "position": (45.5, -73.6, 30.0)}
 DRIVE["topics"] = frozenset({"camera", "camera/info", "lidar/points", "gps", "imu", "tf_static"})
+BARE = DRIVE["topics"] - {"camera/info", "tf_static"}
 SIZES = {"first": (160, 96), "second": (128, 64)}
+FURTHER = 0.625
+"""How much higher every sensor of the second drive sits, m."""
+
+
+def raised(path, out):
+    """The recording with another place of its sensors: a TransformStamped ends with three and four doubles."""
+    found = []
+    for schema, channel, message in messages(path):
+        if channel.topic == "/tf_static":
+            (height,) = struct.unpack("<d", message.data[-40:-32])
+            message.data = message.data[:-40] + struct.pack("<d", height + FURTHER) + message.data[-32:]
+        found.append((schema, channel, message))
+    return write(out / path.name, found)
 
 
 @pytest.fixture(scope="module")
-def path(recording, tmp_path_factory):
-    drives = [recording(**DRIVE, host=host, size=size) for host, size in SIZES.items()]
-    return convert(drives, tmp_path_factory.mktemp("drives"), name="two").paths.container
+def drives(recording, tmp_path_factory):
+    made = {host: recording(**DRIVE, host=host, size=size) for host, size in SIZES.items()}
+    made["second"] = raised(made["second"], tmp_path_factory.mktemp("raised"))
+    made["bare"] = recording(**{**DRIVE, "topics": BARE}, host="bare", size=(192, 96))
+    return made
+
+
+@pytest.fixture(scope="module")
+def path(drives, tmp_path_factory):
+    """The two that have a calibration."""
+    return convert([drives[host] for host in SIZES], tmp_path_factory.mktemp("drives"), name="two").paths.container
+
+
+@pytest.fixture(scope="module", params=["together", "merged", "grouped"])
+def gathered(request, drives, tmp_path_factory):
+    """All three; one by one they come in another order."""
+    out = tmp_path_factory.mktemp(request.param)
+    if request.param == "together":
+        return convert(list(drives.values()), out, name="all").paths.container
+    single = [convert(drives[host], out / host).paths.container for host in ("bare", "second", "first")]
+    whole = merge(single, out / "all").paths.container
+    if request.param == "grouped":
+        split([whole], GroupRule({"train": 0.5, "val": 0.5}))
+    return whole
+
+
+def of_dataset(dataset, out=None):
+    """Width, focal length and height of the lidar by host; None where there is no calibration."""
+    found = {}
+    for sample in dataset.samples():
+        info, placed = sample.calibration.camera_info, sample.calibration.static_transforms
+        (height,) = [one["translation"][2] for one in placed if one["child"] == "lidar"] or [None]
+        found[sample.name.partition("_")[0]] = info and (info["width"], info["k"][0], height)
+    return found
 
 
 def of_roverd(dataset, out):
-    """Focal length and width by drive, of the files that roverd's traces have."""
+    """The same of the files that roverd's traces have."""
     export(dataset, "roverd", out)
-    found = {}
+    found = {meta.parent.parent.name.partition("_")[0]: None for meta in out.glob("*/camera/meta.json")}
     for file in out.rglob("intrinsics.json"):
         info = json.loads(file.read_text())
-        found[file.parent.parent.name.partition("_")[0]] = (info["width"], info["k"][0])
+        place = json.loads((file.parent.parent / "lidar_points" / "extrinsics.json").read_text())
+        found[file.parent.parent.name.partition("_")[0]] = (
+            info["width"],
+            info["k"][0],
+            place["sensor_to_parent"][2][3],
+        )
     return found
 
 
@@ -38,19 +101,75 @@ def of_ncore(dataset, out):
     for summary in out.glob("*/*.json"):
         loader = v4.SequenceLoaderV4(v4.SequenceComponentGroupsReader([summary]))
         model = loader.get_camera_sensor("camera").model_parameters
-        found[summary.parent.name.partition("_")[0]] = (int(model.resolution[0]), float(model.focal_length[0]))
+        start = np.array([loader.sequence_timestamp_interval_us.start])
+        height = loader.pose_graph.evaluate_poses("lidar", "rig", start)[0][2, 3]
+        host = summary.parent.name.partition("_")[0]
+        found[host] = (int(model.resolution[0]), float(model.focal_length[0]), float(height))
     return found
 
 
-@pytest.mark.parametrize("read", [of_roverd, of_ncore])
-def test_each_drive_goes_out_with_its_own(path, tmp_path, read):
-    truth = {s.name.partition("_")[0]: s.calibration.camera_info for s in Dataset(path).samples()}
-    expected = {host: (info["width"], info["k"][0]) for host, info in truth.items()}
-    assert {host: width for host, (width, _) in expected.items()} == {host: size[0] for host, size in SIZES.items()}
-    assert len({focal for _, focal in expected.values()}) == 2
-    assert read(Dataset(path), tmp_path / "out") == {
-        k: (w, pytest.approx(f, rel=1e-6)) for k, (w, f) in expected.items()
-    }
+def back(system):
+    """The same of the dataset that comes back from a system."""
+
+    def read(dataset, out):
+        export(dataset, system, out)
+        (found,) = restore(out, system, out.parent / "back").out.glob("*.zip")
+        return of_dataset(Dataset(found))
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def truth(drives):
+    """By the messages of the recordings: what they say of themselves, without a conversion."""
+    found = {"bare": None}
+    for host in SIZES:
+        with drives[host].open("rb") as file:
+            read = list(make_reader(file, decoder_factories=[DecoderFactory()]).iter_decoded_messages())
+        info = next(content for _, channel, _, content in read if channel.topic == "/camera/info")
+        placed = [content for _, channel, _, content in read if channel.topic == "/tf_static"]
+        lidar = next(one for one in placed if one.child_frame_id == "lidar")
+        found[host] = (info.width, info.k[0], lidar.transform.translation.z)
+    assert {host: one[0] for host, one in found.items() if one} == {host: size[0] for host, size in SIZES.items()}
+    assert len({one[1:] for one in found.values() if one}) == 2
+    assert found["second"][2] - found["first"][2] == pytest.approx(FURTHER)
+    return found
+
+
+def near(expected):
+    return {host: one and pytest.approx(one, rel=1e-6) for host, one in expected.items()}
+
+
+@pytest.mark.parametrize("read", [of_dataset, of_roverd, back("roverd")])
+def test_each_drive_keeps_its_own(gathered, truth, tmp_path, read):
+    assert read(Dataset(gathered), tmp_path / "out") == near(truth)
+
+
+@pytest.mark.parametrize("read", [of_ncore, back("ncore")])
+def test_each_drive_keeps_its_own_in_ncore(path, truth, tmp_path, read):
+    assert read(Dataset(path), tmp_path / "out") == near({host: truth[host] for host in SIZES})
+
+
+def test_ncore_wants_a_calibration_of_every_drive(gathered, tmp_path):
+    with pytest.raises(DatasetError, match="no camera_info of 'bare_"):
+        export(Dataset(gathered), "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("system", ["coco", "yolo"])
+def test_forms_of_labels_have_no_place_for_calibrations(gathered, tmp_path, system):
+    done = export(Dataset(gathered), system, tmp_path / "out", unlooked=True)
+    (said,) = [line for line in done.report.lines if line.what == "calibration"]
+    assert (said.where, said.lost) == ("", f"has no place in {system.upper()}")
+    assert not [line for line in done.report.lines if line.what == "calibration (missing)"]  # nothing went anywhere
+
+
+def test_l5kit_has_the_scenes_and_says_that_it_has_no_place_for_calibrations(gathered, tmp_path):
+    done = export(Dataset(gathered), "l5kit", tmp_path / "out")
+    assert sorted(scene["host"] for scene in opened(tmp_path / "out").scenes) == sorted([*SIZES, "bare"])
+    said = {line.what: (line.where, line.lost) for line in done.report.lines}
+    for what in ("camera intrinsics", "places of the sensors"):
+        assert said[what] == ("", "no home")
 
 
 def test_a_planted_swap_is_refused_or_seen(path, tmp_path):
@@ -59,20 +178,8 @@ def test_a_planted_swap_is_refused_or_seen(path, tmp_path):
     (a, first), (b, second) = swapped.metadata["sequences"].items()
     swapped.metadata |= {"sequences": {a: {**first, "camera_info": second["camera_info"]}, b: second}}
     wrong = of_roverd(swapped, tmp_path / "roverd")
-    assert wrong["first"] == wrong["second"]
+    assert wrong["first"][:2] == wrong["second"][:2]
+    assert wrong["first"][2] != wrong["second"][2]
     pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
     with pytest.raises(Exception, match=r"camera_info is of 128 x 64 pixels, the pictures have 160 x 96"):
         of_ncore(swapped, tmp_path / "ncore")
-
-
-def test_transforms_are_of_each_drive(path):
-    from edgefirst_ros.export.drive import drives
-
-    dataset = Dataset(path)
-    name, facts = next(iter(dataset.metadata["sequences"].items()))
-    moved = [{**entry, "translation": [9.0, 9.0, 9.0]} for entry in facts["static_transforms"]]
-    sequences = {**dataset.metadata["sequences"], name: {**facts, "static_transforms": moved}}
-    dataset.metadata |= {"sequences": sequences}
-    first, second = drives(dataset)
-    assert first.place("lidar")[:3, 3] == pytest.approx(9.0)
-    assert not np.allclose(second.place("lidar")[:3, 3], 9.0)

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import zipfile
 
 import cv2
 import numpy as np
@@ -21,6 +20,7 @@ from mcap.writer import CompressionType, Writer
 from PIL import Image
 from pypcd4 import PointCloud
 from shared_data import dataset
+from written import members
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
@@ -32,11 +32,6 @@ EVERYTHING = {"seconds": 3, "size": (640, 360)}
 
 def digest(path):
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def members(outcome):
-    with zipfile.ZipFile(outcome.paths.container) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def rewritten(source, target, order=lambda chunks: chunks, compression=CompressionType.NONE, group=40, edit=bytes):

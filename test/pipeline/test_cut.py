@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stretch of a recording becomes the samples that the whole recording has there, byte for byte."""
 
-import zipfile
-
-import pyarrow as pa
 import pytest
+from written import members, rows
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import RecordingError
@@ -12,16 +10,6 @@ from edgefirst_ros.sync.cut import Cut
 from edgefirst_ros.synthetic import START
 
 SMALL = {"seconds": 3, "size": (128, 64), "fps": 20.0, "gop": 12, "cube_shape": (1, 8, 2, 8), "lidar_points": 20}
-
-
-def members(outcome):
-    with zipfile.ZipFile(outcome.paths.container) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def rows(path):
-    with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all().to_pylist()
 
 
 def frames_of(outcome):

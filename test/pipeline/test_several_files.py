@@ -3,27 +3,16 @@
 
 import random
 import shutil
-import zipfile
 
-import pyarrow as pa
 import pytest
 from bags import bag, messages, together, write
+from written import members, rows
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
 
 SMALL = {"seconds": 2, "size": (128, 64), "fps": 20.0, "gop": 12, "cube_shape": (1, 8, 2, 8), "lidar_points": 20}
 STILL = {"seconds": 0.5, "size": (128, 64), "fps": 10.0, "codec": "jpeg", "topics": {"camera"}}
-
-
-def members(outcome):
-    with zipfile.ZipFile(outcome.paths.container) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def rows(path):
-    with pa.OSFile(str(path)) as file:
-        return pa.ipc.open_file(file).read_all().to_pylist()
 
 
 def same(one, other):

@@ -67,7 +67,11 @@ def resolve(name: str, folder: Path, **given: str) -> LaunchedNode:
         values[argument.name] = given.get(argument.name) or _substitute(str(argument.default), values)
     environment = {a["name"]: _substitute(a["value"], values) for a in _actions(name, "set_env")}
     (node,) = _actions(name, "node")
-    command = [*_executable(node["pkg"], node["exec"]), *node["args"].split(), "--ros-args"]
+    command = [
+        *_executable(node["pkg"], node["exec"]),
+        *(_substitute(part, values) for part in _parts(node["args"])),
+        "--ros-args",
+    ]
     command += ["-r", f"__node:={_substitute(node['name'], values)}"]
     command += ["-r", f"__ns:={_absolute(_substitute(node['namespace'], values))}"]
     for file in _parameter_files(node["param"], values, folder):
@@ -103,6 +107,11 @@ def _substitute(text: str, values: Mapping[str, str]) -> str:
     if text.count("$") != len(SUBSTITUTION.findall(text)):
         raise LaunchError(f"cannot resolve {text!r}")
     return SUBSTITUTION.sub(one, text)
+
+
+def _parts(text: str) -> list[str]:
+    """The arguments of a command: split at blanks that are written out, never within what is put in for a variable."""
+    return re.findall(r"(?:\$\([^()]*\)|\S)+", text)
 
 
 def _absolute(namespace: str) -> str:

@@ -18,6 +18,7 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 
 import launch_file  # noqa: E402
 from launch_file import LAUNCH, ROOT, LaunchError, arguments_of, resolve  # noqa: E402
+from rclpy.parameter_client import AsyncParameterClient  # noqa: E402
 from rclpy.qos import QoSProfile  # noqa: E402
 from sensor_msgs.msg import Imu  # noqa: E402
 from waiting import spin_until, wait_printed  # noqa: E402
@@ -130,6 +131,19 @@ def test_capture_waits_for_a_camera_and_ends_on_the_signal_of_launch(launch: Cal
     wait_printed(process, "waiting: no camera topic")
     assert "[car.capture]" in process.log
     assert process.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(("given", "found"), [({}, "datasets"), ({"out": "a b"}, "a b")])
+def test_capture_goes_where_it_is_told_before_what_parameters_say(
+    node: Any, launch: Callable[..., Any], given: dict[str, str], found: str
+) -> None:
+    process = launch("capture.launch.yaml", **given)
+    client = AsyncParameterClient(node, "/capture")
+    assert client.wait_for_services(60), process.log
+    answer = client.get_parameters(["out"])
+    spin_until(node, answer.done)
+    assert answer.result().values[0].string_value == found
+    assert process.stop(signal.SIGINT) == 0, process.log
 
 
 def test_replay_converts(launch: Callable[..., Any], recording: Callable[..., Path], tmp_path: Path) -> None:

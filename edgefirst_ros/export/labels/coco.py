@@ -14,11 +14,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.labels.pictures import Picture, check_mode, pictures_of, put_pictures
+from edgefirst_ros.export.labels.pictures import (
+    IMAGES,
+    Picture,
+    check_mode,
+    group_name,
+    pictures_of,
+    put_pictures,
+    report_pictures,
+)
 from edgefirst_ros.export.labels.rle import runs_of
 from edgefirst_ros.export.labels.rows import LabelRows
-from edgefirst_ros.export.limits import check_member_name
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.grayscale import decode_gray
 
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.report import Report
 
-FILE, IMAGES = "instances.json", "images"
+FILE = "instances.json"
 STANDARD = ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints", "num_keypoints")
 """Keys of an annotation that COCO gives a meaning."""
 OWN = {"box2d_score": "score"}
@@ -219,16 +225,6 @@ def _plain(value: Any) -> Any:
     return [float(v) if isinstance(v, float) else v for v in value] if isinstance(value, list | tuple) else value
 
 
-def group_name(group: str) -> str:
-    """Return the name of a group, as a part of a file's name. Raises DatasetError where it cannot be one."""
-    try:
-        if "/" in group:
-            raise ValueError(f"name {group[:80]!r} has a slash")
-        return check_member_name(group)
-    except ValueError as error:
-        raise DatasetError(f"group {group[:80]!r} cannot name a file: {error}") from error
-
-
 def _report(report: Report, dataset: Dataset, rows: LabelRows, writer: _Writer, mode: str) -> None:
     report.add("annotations", "annotations", number=writer.written)
     for what, number in writer.lost.items():
@@ -237,7 +233,4 @@ def _report(report: Report, dataset: Dataset, rows: LabelRows, writer: _Writer, 
     for name in rows.columns:
         own = f"annotations.{OWN.get(name, name)}" if name in writer.further else ""
         report.add(f"column {name}", HOMES.get(name, own), "" if name in HOMES or own else "has no place in COCO")
-    report.add("pictures", f"{IMAGES}/" if mode != "none" else "", "" if mode != "none" else "left in the dataset")
-    kinds = Counter(kind for sample in dataset for kind in sample.inputs)
-    for kind in sorted(kinds.keys() - {"camera"}):
-        report.add(kind, "", "has no place in COCO", kinds[kind])
+    report_pictures(report, dataset, mode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from edgefirst_ros.export.labels.rows import LabelRows
     from edgefirst_ros.export.report import Report
 
+IMAGES = "images"
+"""Folder of the pictures."""
 MODES = ("copy", "link", "none")
 """Pictures written beside the labels; links to the files of a dataset that is a folder; left where they are."""
 
@@ -106,6 +109,26 @@ def put_pictures(
             container = picture.sample.dataset.container
             os.symlink(os.path.abspath(container.path / picture.sample.member("camera")), target)
         tell(number + 1)
+
+
+def report_pictures(report: Report, dataset: Dataset, mode: str) -> None:
+    """Say where the pictures went, and that forms of labels have no place for other sensors and for calibrations."""
+    report.add("pictures", f"{IMAGES}/" if mode != "none" else "", "" if mode != "none" else "left in the dataset")
+    nowhere = f"has no place in {report.system.upper()}"
+    kinds = Counter(kind for sample in dataset for kind in sample.inputs)
+    for kind in sorted(kinds.keys() - {"camera"}):
+        report.add(kind, "", nowhere, kinds[kind])
+    report.add("calibration", "", nowhere)
+
+
+def group_name(group: str) -> str:
+    """Return the name of a group, as a part of a file's name. Raises DatasetError where it cannot be one."""
+    try:
+        if "/" in group:
+            raise ValueError(f"name {group[:80]!r} has a slash")
+        return check_member_name(group)
+    except ValueError as error:
+        raise DatasetError(f"group {group[:80]!r} cannot name a file: {error}") from error
 
 
 def _looked(dataset: Dataset, rows: LabelRows) -> set[Key]:

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgefirst_ros.export.labels.coco import group_name
-from edgefirst_ros.export.labels.pictures import Picture, check_mode, pictures_of, put_pictures
+from edgefirst_ros.export.labels.pictures import (
+    IMAGES,
+    Picture,
+    check_mode,
+    group_name,
+    pictures_of,
+    put_pictures,
+    report_pictures,
+)
 from edgefirst_ros.export.labels.rows import LabelRows
 from edgefirst_ros.progress import Progress
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.report import Report
 
-DATA, IMAGES, LABELS, ALL = "data.yaml", "images", "labels", "all"
+DATA, LABELS, ALL = "data.yaml", "labels", "all"
 INDICES = "label_index"
 """Key of data.yaml, ours: `label_index` of each class, where these are not its places."""
 HOMES = {
@@ -208,7 +215,4 @@ def _report(
     for name in rows.columns:
         where = "" if segment and name == "box2d" and "polygon" in rows.columns else homes.get(name, "")
         report.add(f"column {name}", where, "" if where else "has no place in YOLO")
-    report.add("pictures", f"{IMAGES}/" if mode != "none" else "", "" if mode != "none" else "left in the dataset")
-    kinds = Counter(kind for sample in dataset for kind in sample.inputs)
-    for kind in sorted(kinds.keys() - {"camera"}):
-        report.add(kind, "", "has no place in YOLO", kinds[kind])
+    report_pictures(report, dataset, mode)
