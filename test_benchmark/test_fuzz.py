@@ -13,7 +13,7 @@ from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.sensors.picture_file import check_png
 
 BENCHMARK = Path(__file__).resolve().parents[1] / "benchmark"
-KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml", "left", "meta", "store"]
+KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml", "left", "meta", "store", "place"]
 NUMBERED = """
 
 def _number():

@@ -56,7 +56,7 @@ def stores(container: Path, work: Path) -> Iterator[bytes]:
             with contextlib.suppress(DatasetError):
                 export(container, system, out)
         for path in sorted(out.rglob("*")) if out.exists() else ():
-            if path.suffix in (".json", ".jsonl") or path.name in (".zarray", ".zgroup", ".zattrs"):
+            if path.suffix in (".json", ".jsonl", ".arrow") or path.name in (".zarray", ".zgroup", ".zattrs"):
                 yield packed(system, path.relative_to(out).as_posix(), path.read_bytes())
     yield packed("ncore", "index", json.dumps(INDEX).encode())
 
@@ -93,7 +93,8 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 def changed_file(rng: random.Random, data: bytes, any_bytes: Callable[[random.Random, bytes, bytes], bytes]) -> bytes:
     """A file of a store changed, its name as it was."""
     system, name, content = unpacked(data)
-    return packed(system, name, changed_json(rng, content) if rng.random() < 0.8 else any_bytes(rng, content, content))
+    plain = name.endswith(".arrow") or rng.random() < 0.2
+    return packed(system, name, any_bytes(rng, content, content) if plain else changed_json(rng, content))
 
 
 # ---- targets -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 
-from fuzzing import containers, foreign, leftover, pictures
+from fuzzing import containers, foreign, leftover, pictures, places
 from fuzzing.seeds import packed, unpacked
 
 LENGTHS = (0, 1, 2, 127, 255, 4096, 65535, 65536, (1 << 24) + 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1,
@@ -41,7 +41,7 @@ def hostile(kind: str, number: int, seed: int, seeds: Sequence[bytes]) -> bytes:
     rng = random.Random(f"{seed}/{kind}/{number}")
     data, other = rng.choice(seeds), rng.choice(seeds)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        change = any_bytes if rng.random() < 0.3 and kind not in ("cdr", "left", "store") else MUTATIONS[kind]
+        change = any_bytes if rng.random() < 0.3 and kind not in ("cdr", "left", "store", "place") else MUTATIONS[kind]
         try:
             data = change(rng, data, other)
         except Exception:  # noqa: BLE001  after an earlier change it need no longer be of its format
@@ -211,5 +211,6 @@ MUTATIONS: dict[str, Callable[[random.Random, bytes, bytes], bytes]] = {
     "yaml": _yaml,
     "meta": lambda rng, data, other: foreign.changed_json(rng, data),
     "store": lambda rng, data, other: foreign.changed_file(rng, data, any_bytes),
+    "place": places.changed,
     "left": lambda rng, data, other: leftover.damaged(rng, data, other, any_bytes, length_at),
 }

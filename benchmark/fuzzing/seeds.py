@@ -19,7 +19,7 @@ from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import CAMERA_TYPES, VIDEO
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.recipe import TOPICS
-from fuzzing import foreign, leftover
+from fuzzing import foreign, leftover, places
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -75,6 +75,7 @@ def make(folder: Path) -> None:
     found["png"] = [data for name, data in members if name.endswith(".png")][-6:] + list(_pngs())
     found["pcd"] = [data for path in datasets[:3] for name, data in _members(path) if name.endswith(".pcd")]
     found["meta"] = [foreign.metadata_of(path) for path in datasets]
+    found["place"] = places.seeds()
     found["store"] = list(foreign.stores(datasets[0], work))
     found["left"] = list(leftover.make(folder / "leftover"))
     for kind, seeds in found.items():

@@ -15,9 +15,12 @@ from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.cli.info_recording import recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config_file import load
+from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.dataset.validate.fix import fix
 from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
@@ -32,7 +35,7 @@ from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import pictures_of
 from edgefirst_ros.sensors.video_message import ReferenceParser
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
-from fuzzing import foreign, recovering, seeds
+from fuzzing import foreign, places, recovering, seeds
 from fuzzing.mutate import units
 
 Target = Callable[[bytes], bool]
@@ -67,6 +70,7 @@ def target(kind: str, folder: Path, given: Path) -> Target:
         "left": recovering.target,
         "meta": foreign.metadata_target,
         "store": foreign.store_target,
+        "place": places.target,
         "jpeg": lambda here, seeds_at: _member(here, seeds_at, ("camera.jpeg", "lidar.jpeg"), {"image"}),
         "png": lambda here, seeds_at: _member(
             here, seeds_at, ("camera.png", "radar.png", "lidar.png", "depth.png"), {"image", "cube"}
@@ -249,6 +253,20 @@ def _tables(folder: Path, given: Path) -> Target:
             changed = parquet
         changed.write_bytes(data)
         found = _read(folder / "d")
+        anew = folder / "anew"
+        anew.mkdir()
+        try:
+            accepted(
+                {
+                    "merge": lambda: merge([place], anew / "merged"),
+                    "migrate": lambda: migrate(changed, anew / ("m.json" if len(data) % 2 else "m.parquet")),
+                    "fix": lambda: fix(place),
+                }
+            )
+        finally:
+            shutil.rmtree(anew)
+            for path in folder.rglob("*.before-fix"):
+                path.unlink()
         return ("frames" if changed == frames else "annotations") in found
 
     return feed
