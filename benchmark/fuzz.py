@@ -66,6 +66,8 @@ class Result:
     """s of processor time."""
     largest: int = 0
     """Bytes by which memory grew for one input."""
+    seconds: float = 0.0
+    """Of all batches, from start to end."""
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, other: "Result") -> None:
@@ -75,6 +77,7 @@ class Result:
         self.refused += other.refused
         self.slowest = max(self.slowest, other.slowest)
         self.largest = max(self.largest, other.largest)
+        self.seconds += other.seconds
         self.findings += other.findings
 
 
@@ -140,7 +143,7 @@ class Child:
 
 def run_batch(kind: str, seed: int, numbers: list[int], given: Path, scratch: Path) -> Result:
     """Feed some inputs; behind one that ends the process another takes over."""
-    result, left = Result(kind), list(numbers)
+    result, left, began = Result(kind), list(numbers), time.monotonic()
     while left:
         child = Child(kind, seed, left, given, scratch)
         fault, begun = _watch(child, left, result)
@@ -154,6 +157,7 @@ def run_batch(kind: str, seed: int, numbers: list[int], given: Path, scratch: Pa
             fault = fault or f"the process ended with {child.process.returncode}"
             result.findings.append(Finding(kind, left.pop(0), f"{fault}\n{said}"))
             result.inputs += 1
+    result.seconds = time.monotonic() - began
     return result
 
 
@@ -221,6 +225,8 @@ def fuzz(kinds: list[str], seed: int, numbers: list[int], jobs: int, keep: Path 
                 if keep:
                     data = mutate.hostile(finding.kind, finding.number, seed, seeds.load(given, finding.kind))
                     (keep / f"{finding.kind}-{seed}-{finding.number}").write_bytes(data)
+            done = totals[result.kind]
+            print(f"{done.kind}: {done.inputs} of {len(numbers)}, {len(done.findings)} findings", file=sys.stderr)
     return list(totals.values())
 
 
@@ -241,10 +247,10 @@ def main() -> int:
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
     results = fuzz(given.kind, given.seed, given.only or list(range(given.inputs)), given.jobs, given.keep)
-    print(f"{'kind':6} {'inputs':>8} {'accepted':>9} {'refused':>8} {'findings':>9} {'worst s':>8} {'worst MB':>9}")
+    print(f"{'kind':6} {'inputs':>8} {'accepted':>9} {'refused':>8} {'findings':>9} {'worst s':>8} {'worst MB':>9} {'a second':>9}")
     for one in results:
         print(f"{one.kind:6} {one.inputs:8} {one.accepted:9} {one.refused:8} {len(one.findings):9} "
-              f"{one.slowest:8.2f} {one.largest / 1e6:9.1f}")  # fmt: skip
+              f"{one.slowest:8.2f} {one.largest / 1e6:9.1f} {one.inputs / one.seconds:9.1f}")  # fmt: skip
     return 1 if any(result.findings for result in results) else 0
 
 

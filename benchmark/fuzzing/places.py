@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -60,16 +61,25 @@ def put(path: Path, kind: str, outside: Path) -> None:
         "dangling": lambda: path.symlink_to("nowhere"),
         "loop": lambda: path.symlink_to(path.name),
         "pipe": lambda: os.mkfifo(path),
-        "device": lambda: path.symlink_to("/dev/zero"),
+        "device": lambda: _device(path),
         "folder": path.mkdir,
         "empty": path.touch,
     }
     if kind == "socket":
         here = os.open(path.parent, os.O_PATH)
-        with socket.socket(socket.AF_UNIX) as opened, contextlib.closing(os.fdopen(here, closefd=True)):
-            opened.bind(f"/proc/self/fd/{here}/{path.name}")
+        try:
+            with socket.socket(socket.AF_UNIX) as opened:
+                opened.bind(f"/proc/self/fd/{here}/{path.name}")  # a path of its own may be too long
+        finally:
+            os.close(here)
     elif kind in made:
         made[kind]()
+
+
+def _device(path: Path) -> None:
+    """Endless zeros; nothing where that is not allowed."""
+    with contextlib.suppress(PermissionError):
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))
 
 
 def target(folder: Path, given: Path) -> Callable[[bytes], bool]:
