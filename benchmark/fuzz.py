@@ -33,7 +33,7 @@ from pathlib import Path
 
 from fuzzing import KINDS, mutate, properties, seeds
 
-BATCH = 500
+BATCH = 2500
 LONGEST_CPU = 5.0
 LONGEST_WALL = 60.0
 """s without an end: waiting for something, or a machine that is busy with other things."""
@@ -247,7 +247,10 @@ def main() -> int:
     if given.keep:
         given.keep.mkdir(parents=True, exist_ok=True)
     results = fuzz(given.kind, given.seed, given.only or list(range(given.inputs)), given.jobs, given.keep)
-    print(f"{'kind':6} {'inputs':>8} {'accepted':>9} {'refused':>8} {'findings':>9} {'worst s':>8} {'worst MB':>9} {'a second':>9}")
+    print(
+        f"{'kind':6} {'inputs':>8} {'accepted':>9} {'refused':>8} {'findings':>9} {'worst s':>8} {'worst MB':>9} "
+        f"{'a second':>9}"
+    )
     for one in results:
         print(f"{one.kind:6} {one.inputs:8} {one.accepted:9} {one.refused:8} {len(one.findings):9} "
               f"{one.slowest:8.2f} {one.largest / 1e6:9.1f} {one.inputs / one.seconds:9.1f}")  # fmt: skip

@@ -71,6 +71,10 @@ class DatasetError(EdgeFirstError):
     """A dataset that cannot be read or written."""
 
 
+class TooLargeError(DatasetError):
+    """More rows or bytes than the limits let be read; nothing says that it is broken."""
+
+
 class StorageError(DatasetError):
     """The disk refuses: it is full, broken, read-only or gone. What was written before can still be completed."""
 

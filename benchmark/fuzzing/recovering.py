@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from edgefirst_ros import convert
@@ -150,8 +151,9 @@ def _kept(bundle: Bundle, left: Bundle, name: str) -> bytes:
     """The first bytes of a file that are as they were."""
     name = name if name in left.files else f"{NAME}.partial/{name}"
     first, second = (b.files[name].content if name in b.files else b"" for b in (bundle, left))
-    differing = (n for n, (one, other) in enumerate(zip(first, second, strict=False)) if one != other)
-    return first[: next(differing, min(len(first), len(second)))]
+    shorter = min(len(first), len(second))
+    differing = np.frombuffer(first[:shorter], np.uint8) != np.frombuffer(second[:shorter], np.uint8)
+    return first[: int(differing.argmax()) if differing.any() else shorter]
 
 
 def _before_damage(bundle: Bundle, left: Bundle, name: str) -> tuple[set[Key], bool]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.instead import explained
+from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.text import say, table
 
 if TYPE_CHECKING:
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 
 def recover(
+    context: typer.Context,
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or any of its files.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be kept and lost.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished dataset of that name.")] = False,
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Complete a dataset whose writing was interrupted.
@@ -34,8 +37,9 @@ def recover(
     """
     from edgefirst_ros.dataset.recovery.recover import recover as run
 
+    limits = limits_of(context, assignments)
     with explained(dataset):
-        report = run(dataset, verify=verify, dry_run=dry_run, overwrite=overwrite)
+        report = run(dataset, verify=verify, dry_run=dry_run, overwrite=overwrite, limits=limits)
     if as_json:
         say(json.dumps(_as_json(report), indent=1))
     else:

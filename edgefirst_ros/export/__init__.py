@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress, quiet
@@ -34,7 +35,7 @@ class System:
     export: Callable[..., None]
     """Called with an opened dataset, an empty folder, the report, the progress, and options by keyword."""
     restore: Callable[..., None] | None
-    """Called with the folder or file that is imported, an empty folder, the report, the progress."""
+    """Called with the folder or file that is imported, an empty folder, the limits, the report, the progress."""
     options: Mapping[str, str]
     """What else `export` takes: what it is for by its name."""
     calibrated: bool = True
@@ -134,11 +135,12 @@ def restore(
     system: str,
     out: str | os.PathLike[str],
     *,
+    limits: Limits = DEFAULT_LIMITS,
     progress: Progress | None = None,
 ) -> Exported:
     """Make a dataset in the new folder `out` from `source`, which is in the format of a system in SYSTEMS.
 
-    Of l5kit it is annotations alone. Raises as `export`.
+    Of l5kit it is annotations alone. `limits`: of what comes out of `source`, unpacked or written. Raises as `export`.
     """
     from edgefirst_ros.export.output import refuse_inside, staged
 
@@ -153,7 +155,7 @@ def restore(
         raise DatasetError(f"{given}: does not exist")
     refuse_inside(place, given)
     with staged(place) as folder:
-        read(given, folder, report, progress or quiet)
+        read(given, folder, limits, report, progress or quiet)
         report.write(folder / REPORT)
     return Exported(system, place, report)
 

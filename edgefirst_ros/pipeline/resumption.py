@@ -50,7 +50,7 @@ def finished(
     The recordings are hashed, unless something else tells already that they are others. What a kill behind its last
     step left beside the dataset is removed. Raises RecordingError where a recording cannot be read.
     """
-    table = TableFile(paths.frames)
+    table = TableFile(paths.frames, settings.limits)
     known = frames_metadata(paths.frames, table.metadata)
     sources: Any = known.get("sources")
     what = "it was interrupted, and completed by recover" if "recovered" in known else ""

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
@@ -32,25 +33,31 @@ from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
 from edgefirst_ros.dataset.tables.rows import GROUPING
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, TooLargeError
 
 
 def recover(
-    path: str | os.PathLike[str], *, verify: bool = False, dry_run: bool = False, overwrite: bool = False
+    path: str | os.PathLike[str],
+    *,
+    verify: bool = False,
+    dry_run: bool = False,
+    overwrite: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Recovery:
     """Complete the unfinished dataset that a user names by OUT/NAME or one of its files; a finished one stays as it is.
 
     Every whole member is kept, what is cut or damaged between them is left out. Members that the disk had for certain
     are taken by their headers, unless `verify`. Rows that the journals do not have are made anew: from names, and from
     stamps, positions and sizes of the pictures. `dry_run` only reports. Raises DatasetError when there is nothing
-    that could be completed, or a finished dataset would have to be replaced and not `overwrite`.
+    that could be completed, or a finished dataset would have to be replaced and not `overwrite`; nothing is changed
+    then, nor where a table or ZIP unpacks to more than `limits` let it.
     """
     paths = locate_any(path)
     if paths.unfinished:
         dataset = UnfinishedDataset(paths)
-    elif not is_cut(paths):
+    elif not is_cut(paths, limits):
         report = Recovery(paths, dry_run, complete=True)
-        for entry, error in Archive(paths.container).damaged() if verify and paths.layout == "zip" else ():
+        for entry, error in Archive(paths.container, limits).damaged() if verify and paths.layout == "zip" else ():
             report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
             report.complete = False
         if not dry_run:
@@ -59,12 +66,14 @@ def recover(
     elif dry_run:
         dataset = UnfinishedDataset(paths, paths.container)
     else:
-        recover(paths.container, dry_run=True)  # raises where nothing is whole: what is no archive keeps its name
+        recover(
+            paths.container, dry_run=True, limits=limits
+        )  # raises where nothing is whole: what is no archive keeps its name
         with reporting(paths.container, "rename"):
             os.rename(paths.container, paths.members_partial)
         dataset = UnfinishedDataset(paths)
     try:
-        return _Recoverer(dataset, Recovery(paths, dry_run)).run(verify=verify, overwrite=overwrite)
+        return _Recoverer(dataset, Recovery(paths, dry_run), limits).run(verify=verify, overwrite=overwrite)
     finally:
         dataset.close()
 
@@ -88,8 +97,8 @@ def recover_all(out: Path, say: Callable[[str], None]) -> None:
 
 
 class _Recoverer:
-    def __init__(self, dataset: UnfinishedDataset, report: Recovery) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: UnfinishedDataset, report: Recovery, limits: Limits) -> None:
+        self._dataset, self._limits = dataset, limits
         self._journals = dataset.journals
         self._paths = dataset.paths
         self._report = report
@@ -102,7 +111,7 @@ class _Recoverer:
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
         paths, report = self._paths, self._report
-        if is_sealed(paths):
+        if is_sealed(paths, self._limits):
             report.complete = True
             if not report.dry_run:
                 place(paths)
@@ -251,8 +260,10 @@ class _Recoverer:
         if not self._foreign or not os.path.exists(table):
             return False
         try:
-            for _ in TableFile(table).batches():
+            for _ in TableFile(table, self._limits).batches():
                 pass
+        except TooLargeError:
+            raise
         except DatasetError as error:
             with reporting(table, "rename"):
                 os.rename(table, table.with_name(f"{table.name}.unreadable"))

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
+from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.dataset.publish import remove_tree
 from edgefirst_ros.dataset.storage.access import Archive
@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import remade_path
 from edgefirst_ros.dataset.tables.rowlog import is_plain_file
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, TooLargeError
 
 _LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 _SUFFIXES = (
@@ -57,33 +57,41 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
     raise DatasetError(f"{text}: no dataset here; looked for {', '.join(str(c.members_partial) for c in candidates)}")
 
 
-def is_cut(paths: DatasetPaths) -> bool:
-    """Whether a finished dataset lost the end of its ZIP, or that of a table."""
+def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
+    """Whether a finished dataset lost the end of its ZIP, or that of a table. Raises TooLargeError."""
     if paths.layout == "directory":
         return False
     try:
-        Archive(paths.container)
+        Archive(paths.container, limits)
+    except TooLargeError:
+        raise
     except DatasetError:
         return True
-    return any(os.path.isfile(table) and not _is_table(table) for table in (paths.arrow, paths.frames))
+    return any(os.path.isfile(table) and not _is_table(table, limits) for table in (paths.arrow, paths.frames))
 
 
-def is_sealed(paths: DatasetPaths) -> bool:
-    """Whether all was complete already and only the renaming was interrupted."""
+def is_sealed(paths: DatasetPaths, limits: Limits) -> bool:
+    """Whether all was complete already and only the renaming was interrupted. Raises TooLargeError."""
     if paths.layout == "zip":
-        with suppress(DatasetError):
-            Archive(paths.members_partial)
-            tables = (paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)
-            return all(_is_table(partial if os.path.exists(partial) else final) for partial, final in tables)
-        return False
+        try:
+            Archive(paths.members_partial, limits)
+        except TooLargeError:
+            raise
+        except DatasetError:
+            return False
+        tables = (paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)
+        return all(_is_table(partial if os.path.exists(partial) else final, limits) for partial, final in tables)
     building = paths.folder_partial
-    return _is_table(building / paths.arrow.name) and _is_table(building / paths.frames.name)
+    return _is_table(building / paths.arrow.name, limits) and _is_table(building / paths.frames.name, limits)
 
 
-def _is_table(path: Path) -> bool:
-    with suppress(DatasetError):
-        return is_plain_file(path) and bool(TableFile(path).schema)
-    return False
+def _is_table(path: Path, limits: Limits) -> bool:
+    try:
+        return is_plain_file(path) and bool(TableFile(path, limits).schema)
+    except TooLargeError:
+        raise
+    except DatasetError:
+        return False
 
 
 def tidy(paths: DatasetPaths) -> None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from edgefirst_ros.config import Limits
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, TooLargeError
 
 RATIO = 16
 """A file may unpack to so many times its bytes, whatever the limits: what is there is not made of nothing."""
@@ -15,9 +15,9 @@ BYTES_PER_ROW = 2
 """The rows of a file that may be there whatever the limits: those of a real table take more bytes than this, packed."""
 BYTES_PER_VALUE = 8
 """What a value counts for at least: nulls take no bytes in a file, but they do where they are used."""
-SETTABLE = "{0}; verbs that read datasets take --set {0}=NUMBER"
-IMPORT_RATIO, IMPORT_FREE = 100, 1 << 26
-"""Bytes that may come out of each byte of an import; so many bytes always may."""
+SETTABLE = "{0}; --set {0}=NUMBER takes another"
+IMPORT_RATIO = 100
+"""Bytes that may come out of each byte of an import, whatever the limits."""
 
 
 class Budget:
@@ -36,13 +36,15 @@ class Budget:
         return cls(path, max(limits.unpacked_bytes, RATIO * size), SETTABLE.format("limits.unpacked_bytes"), rows)
 
     @classmethod
-    def of_import(cls, source: Path, size: int) -> Budget:
+    def of_import(cls, source: Path, size: int, limits: Limits) -> Budget:
         """Of a store of another system; `size`: bytes of all its files."""
-        most = max(IMPORT_FREE, IMPORT_RATIO * size)
-        return cls(source, most, f"{IMPORT_RATIO} times the {size} bytes that are read; no drive packs so well")
+        most, because = IMPORT_RATIO * size, f"{IMPORT_RATIO} times the {size} bytes that are read"
+        if most < limits.unpacked_bytes:
+            most, because = limits.unpacked_bytes, SETTABLE.format("limits.unpacked_bytes")
+        return cls(source, most, because)
 
     def take(self, *, rows: int = 0, values: int = 0, unpacked: int = 0) -> None:
-        """Count rows, values in all columns and bytes. Raises DatasetError where they become too many."""
+        """Count rows, values in all columns and bytes. Raises TooLargeError where they become too many."""
         if min(rows, values, unpacked) < 0:
             raise DatasetError(f"{self._path}: a size below 0 is stated in it: it is broken")
         self._spent_rows += rows
@@ -50,9 +52,11 @@ class Budget:
         self._spent_bytes += unpacked
         if self._spent_rows > self._rows:
             because = SETTABLE.format("limits.table_rows")
-            raise DatasetError(f"{self._path}: has {self._spent_rows} rows or more, more than {self._rows} ({because})")
+            raise TooLargeError(
+                f"{self._path}: has {self._spent_rows} rows or more, more than {self._rows} ({because})"
+            )
         spent = max(self._spent_bytes, BYTES_PER_VALUE * self._spent_values)
         if spent > self.unpacked:
-            raise DatasetError(
+            raise TooLargeError(
                 f"{self._path}: unpacks to {spent} bytes or more, more than {self.unpacked} ({self._because})"
             )

@@ -11,11 +11,13 @@ import struct
 from collections.abc import Iterator
 
 from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.errors import TooLargeError
 
 _TAIL = struct.Struct("<i6s")
 _BLOCK = struct.Struct("<qi4xq")
 _PAIR = struct.Struct("<2q")
-_DICTIONARY, _RECORDS = 2, 3
+_MARK = struct.Struct("<4si")
+_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
 _CONTINUED = b"\xff\xff\xff\xff"
 _OLD_COMPRESSION = b"ARROW:experimental_compression"
 
@@ -33,6 +35,26 @@ def count_batches(fd: int, size: int, budget: Budget) -> None:
             _count(fd, size, offset, _pread(fd, head, offset, size), budget)
 
 
+def count_stream(fd: int, size: int, budget: Budget) -> int:
+    """Return where the last message of an Arrow IPC stream ends that is whole, with those before it within `budget`."""
+    place = schemas = 0
+    while True:
+        try:
+            mark, length = _MARK.unpack(_pread(fd, _MARK.size, place, size))
+            head = _pread(fd, _MARK.size + length, place, size) if mark == _CONTINUED and length > 0 else b""
+            message = _Table.root(head[_MARK.size :])
+            end = place + len(head) + _not_negative(message.scalar(3, "<q"))
+            if end > size:
+                return place
+            if message.scalar(1, "<B") == _SCHEMA and not schemas:
+                schemas += 1
+            else:
+                _count(fd, size, place, head, budget)
+        except (ValueError, struct.error, TooLargeError):
+            return place
+        place = end
+
+
 def _count(fd: int, size: int, offset: int, head: bytes, budget: Budget) -> None:
     message = _Table.root(head[8 if head.startswith(_CONTINUED) else 4 :])
     if _OLD_COMPRESSION in head:
@@ -46,14 +68,13 @@ def _count(fd: int, size: int, offset: int, head: bytes, budget: Budget) -> None
         return
     values = sum(_not_negative(length) for length, _ in batch.structs(1, _PAIR))
     rows = _not_negative(batch.scalar(0, "<q"))
-    budget.take(rows=rows if kind == _RECORDS else 0, values=max(values, rows))
-    packed = batch.table(3) is not None
+    packed, unpacked = batch.table(3) is not None, 0
     for place, length in batch.structs(2, _PAIR):
-        unpacked = _not_negative(length)
+        stated = -1
         if packed and length:
             stated = struct.unpack("<q", _pread(fd, 8, offset + len(head) + place, size))[0]
-            unpacked = length if stated == -1 else _not_negative(stated)
-        budget.take(unpacked=unpacked)
+        unpacked += _not_negative(length if stated == -1 else stated)
+    budget.take(rows=rows if kind == _RECORDS else 0, values=max(values, rows), unpacked=unpacked)
 
 
 def _not_negative(number: int) -> int:

@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from isal import isal_zlib
 
+from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
+from edgefirst_ros.dataset.tables.ipc_sizes import count_stream
 from edgefirst_ros.errors import DatasetError, StorageError
 
 if TYPE_CHECKING:
@@ -222,7 +225,8 @@ def read_journal(path: Path) -> Iterator[pa.RecordBatch]:
 def read_checkpoints(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
     """Yield the whole batches, each with the checkpoint that went with it, up to the end, a cut or damage.
 
-    Raises JournalError for what no writer of this version made, and StorageError.
+    A batch that states more rows or bytes than its file can hold is damage. Raises JournalError for what no writer of
+    this version made, and StorageError.
     """
     with _Bounded(path) as file:
         try:
@@ -260,16 +264,18 @@ def _is_cut_in_schema(path: Path) -> bool:
 
 
 class _Bounded(io.FileIO):
-    """A file that is never asked for more than it has: a length that lies must not be allocated."""
+    """A journal up to where its messages are whole: a length that lies, or packed zeros, must not be allocated."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with reporting(path, "read"):
             super().__init__(path)
+            size = os.fstat(self.fileno()).st_size
+            self._end = count_stream(self.fileno(), size, Budget.of_file(path, size, DEFAULT_LIMITS))
 
     def read(self, size: int | None = -1, /) -> bytes:
         with reporting(self._path, "read"):  # Arrow lets its own OSError tell that a file was cut
-            left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+            left = max(0, self._end - self.tell())
             return super().read(left if size is None or size < 0 else min(size, left)) or b""
 
 

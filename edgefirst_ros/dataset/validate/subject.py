@@ -144,10 +144,9 @@ def _rows(table: TableFile | None, columns: Iterable[str], known: Iterable[schem
     """Columns of a type that no version has are left out: that is reported, and their values mean nothing."""
     if table is None:
         return
-    wanted = ("name", "frame", *columns)
-    found = {field.name: field.type for field in table.schema}
-    readable = (c.name for c in known if c.name in found and is_readable(found[c.name], c.type))
-    there = list(dict.fromkeys(name for name in readable if name in wanted))
+    wanted = {"name", "frame", *columns}
+    found = {field.name: field.type for field in table.schema if field.name in wanted}
+    there = list(dict.fromkeys(c.name for c in known if c.name in found and is_readable(found[c.name], c.type)))
     for batch in table.batches():
         for start in range(0, batch.num_rows, 1024):
             yield from batch.select(there).slice(start, 1024).to_pylist()

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.lock import reporting
@@ -67,7 +68,7 @@ class _AgentsRead:
     """Where the last interval of each array ended."""
 
 
-def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
     """Write the annotations in `source` (NAME.zarr, or a folder with scenes.zarr) to NAME.arrow in the folder `out`.
 
     Boxes are in metres in optical axes (x right, y down, z forward) of the sensor they came from, else of base_link.
@@ -76,10 +77,10 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     store = source if (source / ".zgroup").is_file() else source / STORE
     if not (store / ".zgroup").is_file():
         raise DatasetError(f"{source}: is no folder with {STORE}, nor such a store itself")
-    budget = Budget.of_import(store, refuse_links(store.resolve() if store == source else store))
+    budget = Budget.of_import(store, refuse_links(store.resolve() if store == source else store), limits)
     arrays = {name: _opened(store / name, kind) for name, kind in (("scenes", SCENE), ("frames", FRAME))}
     arrays["agents"] = _opened(store / "agents", AGENT)
-    side = _side(store, len(arrays["scenes"]))
+    side = _side(store, len(arrays["scenes"]), limits)
     name = safe_name(str(side.get("dataset") or source.resolve().name.removesuffix(".zarr")))
     journal = Journal(out / f"{name}.arrow.journal", ANNOTATION_JOURNAL)
     tally = _AgentsRead(budget)
@@ -110,7 +111,7 @@ def _opened(path: Path, kind: np.dtype[np.void]) -> Reader:
     return reader
 
 
-def _side(store: Path, scenes: int) -> dict[str, Any]:
+def _side(store: Path, scenes: int, limits: Limits) -> dict[str, Any]:
     """What an export from a dataset left beside the store; empty where it comes from elsewhere."""
     path = store.parent / SIDE
     if store.name != STORE or not path.is_file():
@@ -131,15 +132,15 @@ def _side(store: Path, scenes: int) -> dict[str, Any]:
     if found != scenes:
         raise DatasetError(f"{path}: tells of {found} scenes, {store} has {scenes}; remove it if it belongs to another")
     refuse_links(path.with_name(TRACKS))
-    side["tracks"] = _tracks(path.with_name(TRACKS))
+    side["tracks"] = _tracks(path.with_name(TRACKS), limits)
     return dict(side)
 
 
-def _tracks(path: Path) -> dict[int, dict[int, tuple[str | None, str | None, int]]]:
+def _tracks(path: Path, limits: Limits) -> dict[int, dict[int, tuple[str | None, str | None, int]]]:
     import polars as pl
 
     found: dict[int, dict[int, tuple[str | None, str | None, int]]] = {}
-    file = TableFile(path)
+    file = TableFile(path, limits)
     if file.rows > MOST_TRACKS:
         raise DatasetError(f"{path}: has {file.rows} tracks, up to {MOST_TRACKS} are read")
     try:

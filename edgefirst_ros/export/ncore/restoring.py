@@ -13,6 +13,7 @@ from typing import Any
 
 from isal import isal_zlib
 
+from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import DatasetError
@@ -29,7 +30,7 @@ FIRST, LAST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UT
 """Times that a ZIP can tell."""
 
 
-def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
     """Write the NCore sequences in `source` as a dataset into `out`, an empty folder.
 
     `source` is a folder that holds stores at any depth, or one store. With what `export` put beside them (in the
@@ -40,7 +41,7 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     found = sequences(source, report)
     stores = [store for stores in found for store in stores]
     size = sum(refuse_links(store.resolve() if store == source else store) for store in stores)
-    budget = Budget.of_import(source, size)
+    budget = Budget.of_import(source, size, limits)
     readers = [_opened(stores) for stores in found]
     with reading(f"{source}: the NCore sequence"):
         origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]

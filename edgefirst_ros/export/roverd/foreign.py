@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefirst_ros.config import Limits
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
@@ -63,7 +64,7 @@ class _Companion:
         return near if abs(int(self.stamps[near]) - stamp) <= TOLERANCE else None
 
 
-def restore_foreign(source: Path, out: Path, report: Report, progress: Progress) -> None:
+def restore_foreign(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
     """Make a dataset of the traces below `source`: a sequence each, a sample for each picture of its camera.
 
     camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
@@ -75,7 +76,7 @@ def restore_foreign(source: Path, out: Path, report: Report, progress: Progress)
     if not traces:
         raise DatasetError(f"{source}: holds no trace of roverd, that is a folder with a config.yaml")
     name = safe_name(source.resolve().name)
-    budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces))
+    budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces), limits)
     names = _names(traces)
     said: dict[str, Any] = {
         "sources": [{"file": trace.name} for trace in traces],

@@ -13,6 +13,7 @@ from typing import Any
 
 from isal import isal_zlib
 
+from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.budget import Budget
@@ -37,7 +38,7 @@ LINE, MEMBER, TABLE = 1 << 20, 1 << 30, 1 << 34
 """Bytes of the largest line, member and table that is read."""
 
 
-def restore(source: Path, out: Path, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
     """Make a dataset in `out`, a folder that is there and empty, of traces that `export` wrote, or of others.
 
     `source` is the folder of the traces or a trace. What `export` wrote comes back with the same name, layout and
@@ -45,11 +46,11 @@ def restore(source: Path, out: Path, report: Report, progress: Progress) -> None
     something cannot be read, is not what it was or is a link, StorageError where it cannot be written.
     """
     if (source / SIDE / HEAD).is_file():
-        _Own(source, out, Budget.of_import(source, refuse_links(source.resolve()))).restore(report, progress)
+        _Own(source, out, Budget.of_import(source, refuse_links(source.resolve()), limits)).restore(report, progress)
         return
     if (source.parent / SIDE / HEAD).is_file() and (source / "config.yaml").is_file():
         raise DatasetError(f"{source}: is one of several parts; name {source.parent}, which holds all of the dataset")
-    restore_foreign(source, out, report, progress)
+    restore_foreign(source, out, limits, report, progress)
 
 
 class _Own:

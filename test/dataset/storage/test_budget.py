@@ -5,20 +5,21 @@ import pytest
 
 from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, TooLargeError
 
 FREE = 64 << 20
 
 
 def test_an_import_has_one_budget_for_all_its_files(tmp_path):
-    budget = Budget.of_import(tmp_path, 10)
+    limits = Limits(unpacked_bytes=FREE)
+    budget = Budget.of_import(tmp_path, 10, limits)
     budget.take(unpacked=FREE)
-    with pytest.raises(DatasetError, match=f"unpacks to {FREE + 1} bytes or more, more than {FREE} .100 times the 10"):
+    with pytest.raises(TooLargeError, match=f"unpacks to {FREE + 1} bytes or more, more than {FREE} .limits.unpacked"):
         budget.take(unpacked=1)
-    large = Budget.of_import(tmp_path, FREE)
+    large = Budget.of_import(tmp_path, FREE, limits)
     for _ in range(100):
         large.take(unpacked=FREE)
-    with pytest.raises(DatasetError):
+    with pytest.raises(TooLargeError, match="100 times the"):
         large.take(unpacked=1)
 
 

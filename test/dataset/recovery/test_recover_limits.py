@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is over a limit is not damaged: `recover` says so and changes nothing."""
+
+import pyarrow as pa
+import pytest
+from unfinished_datasets import everything, finish, leave, sample
+
+from edgefirst_ros.config import Limits
+from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.tables import journal
+from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, JournalError, read_checkpoints
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import TooLargeError
+
+SAMPLES = [sample(frame) for frame in range(4)]
+SMALL = Limits(table_rows=1, unpacked_bytes=1 << 20)
+ROWS = 1 << 18
+
+
+def packed_table(path):
+    """Many rows of a column in a few bytes."""
+    batch = pa.record_batch([pa.nulls(ROWS)], names=["name"])
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def test_a_finished_dataset_over_a_limit_is_not_taken_for_a_cut_one(tmp_path):
+    paths = finish(tmp_path, SAMPLES)
+    packed_table(paths.arrow)
+    before = everything(tmp_path)
+    for dry_run in (True, False):
+        with pytest.raises(TooLargeError, match=r"drive\.arrow: has 262144 rows .*--set limits\.table_rows=NUMBER"):
+            recover(paths.container, limits=SMALL, dry_run=dry_run)
+    assert everything(tmp_path) == before
+    assert recover(paths.container, limits=Limits(table_rows=ROWS)).complete
+
+
+def packed_journal(path):
+    """As a journal, with rows that zstd makes small."""
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    batch = pa.RecordBatch.from_pylist([{"name": "a", "frame": 1, "timestamp": 1}] * 4096, schema=ANNOTATION_JOURNAL)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+
+
+def test_a_journal_ends_where_it_unpacks_to_too_much(tmp_path, monkeypatch):
+    """Only damage and malice state more than a file can hold: the samples stay, their annotations are told as lost."""
+    paths = leave(tmp_path, SAMPLES, commits={1})
+    packed_journal(paths.arrow_journal)
+    with pytest.raises(JournalError, match="no checksum"):  # it is unpacked
+        list(read_checkpoints(paths.arrow_journal))
+    monkeypatch.setattr(journal, "DEFAULT_LIMITS", SMALL)
+    assert not list(read_checkpoints(paths.arrow_journal))
+    report = recover(paths.container)
+    assert (report.samples, report.annotations_lost) == (4, 4)
+    assert validate(paths.container).ok
+
+
+def test_a_journal_is_read_up_to_a_message_that_is_not_whole(tmp_path):
+    paths = leave(tmp_path, SAMPLES, commits={1, 2, 3})
+    whole = paths.frames_journal.read_bytes()
+    rows = []
+    for size in range(len(whole) - 2000, len(whole) + 1, 8):
+        paths.frames_journal.write_bytes(whole[:size])
+        rows.append(sum(batch.num_rows for batch, _ in read_checkpoints(paths.frames_journal)))
+    assert rows == sorted(rows)
+    assert set(rows) == {2, 3, 4}
