@@ -135,8 +135,15 @@ def test_properties_are_searched_with_the_seeds_asked_for(monkeypatch):
 
 
 def test_the_same_seed_and_number_give_the_same_input(mutate):
+    from fuzzing import foreign, places
+
     seeds = [bytes(range(200)), b"PK\3\4" + bytes(50)]
-    made = [[mutate.hostile(kind, number, 1, seeds) for number in range(30)] for kind in KINDS for _ in range(2)]
+    own = {"store": [foreign.packed("ncore", "index", b'{"a": [1, 2, 3]}')], "place": places.seeds()}
+    made = [
+        [mutate.hostile(kind, number, 1, own.get(kind, seeds)) for number in range(30)]
+        for kind in KINDS
+        for _ in range(2)
+    ]
     assert made[::2] == made[1::2]
     assert all(len(set(inputs)) > 5 for inputs in made)
     assert mutate.hostile("zip", 3, 2, seeds) != mutate.hostile("zip", 3, 1, seeds)
