@@ -6,6 +6,7 @@ Frames: `rig` is base_link (x forward, y left, z up); the world is ENU at the fi
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,22 +128,21 @@ class Drive:
 
         NaN where one of them is none, as with a quaternion that nobody filled.
         """
-        known = {BASE: np.eye(4)}
-        waiting = self.calibration.static_transforms
+        known, waiting = {BASE: np.eye(4)}, deque([BASE])
+        children: dict[str, list[Mapping[str, Any]]] = {}
         try:
-            waiting = list(waiting)
-            while True:
-                left = []
-                for entry in waiting:
-                    if entry["parent"] in known:
-                        with np.errstate(invalid="ignore"):
-                            step = pose(rotation(entry["rotation"]), np.array(entry["translation"], float))
-                        known.setdefault(entry["child"], known[entry["parent"]] @ step)
-                    else:
-                        left.append(entry)
-                if len(left) == len(waiting):
-                    return known
-                waiting = left
+            for entry in self.calibration.static_transforms:
+                children.setdefault(entry["parent"], []).append(entry)
+            while waiting:
+                parent = waiting.popleft()
+                for entry in children.get(parent, ()):
+                    if entry["child"] in known:
+                        continue
+                    step = pose(rotation(entry["rotation"]), np.array(entry["translation"], float))
+                    with np.errstate(invalid="ignore", over="ignore"):
+                        known[entry["child"]] = known[parent] @ step
+                    waiting.append(entry["child"])
+            return known
         except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"{self.dataset.paths.frames}: the static_transforms in its metadata cannot be read: {error!r}"

@@ -52,9 +52,11 @@ def world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike
 
 
 def rotation(quaternion: ArrayLike) -> Floats:
-    """(N, 3, 3) of quaternions (N, 4) as x, y, z, w, of any length but zero; (3, 3) of one."""
+    """(N, 3, 3) of quaternions (N, 4) as x, y, z, w; (3, 3) of one. NaN for those without a length, or of 1e154 and more."""
     given = np.asarray(quaternion, float)
-    x, y, z, w = np.moveaxis(given / np.linalg.norm(given, axis=-1, keepdims=True), -1, 0)
+    with np.errstate(over="ignore", under="ignore"):
+        length = np.linalg.norm(given, axis=-1, keepdims=True)
+    x, y, z, w = np.moveaxis(given / np.where((length > 0) & np.isfinite(length), length, np.nan), -1, 0)
     rows = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
         [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],

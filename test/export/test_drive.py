@@ -71,7 +71,17 @@ def test_transforms_are_joined_in_any_order(changed):
         drive.place("lidar")
 
 
-@pytest.mark.parametrize("turn", [[0, 0, 0, 0], [0, 0, 0, float("nan")]])
+def test_transforms_in_circles_and_in_a_long_chain(changed):
+    still = {"translation": [0, 0, 1], "rotation": [0, 0, 0, 1]}
+    pairs = [("base_link", "base_link"), ("a", "base_link"), ("base_link", "a"), ("a", "b"), ("b", "a"), ("b", "radar")]
+    chain = [(f"{n}", f"{n + 1}") for n in reversed(range(3000))] + [("base_link", "0"), ("3000", "lidar")]
+    named = [{"parent": parent, "child": child, **still} for parent, child in pairs + chain]
+    (drive,) = drives(changed({"static_transforms": named}))
+    assert (drive.place("radar")[2, 3], drive.place("lidar")[2, 3], drive.statics["base_link"][2, 3]) == (3, 3002, 0)
+
+
+@pytest.mark.parametrize("turn", [[0, 0, 0, 0], [0, 0, 0, float("nan")], [1e308] * 4, [5e-324] * 4])
+@pytest.mark.filterwarnings("error")
 def test_a_transform_that_is_none_is_refused(changed, turn):
     """tf_static whose quaternion nobody filled."""
     chain = [{"parent": "base_link", "child": "lidar", "translation": [1, 0, 0], "rotation": turn}]

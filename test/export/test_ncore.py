@@ -732,7 +732,8 @@ def test_intrinsics(model, d):
     assert {key: again[key] for key in info} == info
     half = calibration.camera_model(info, (320, 180))
     assert tuple(half.principal_point) == (160.375, 90.5)
-    for wrong in ({"distortion_model": "kannala", "d": [1.0]}, {"k": [0.0] * 9}):
+    others = [{key: [number] * 9} for key in ("k", "d") for number in (1e300, float("nan"))]  # NCore has float32
+    for wrong in ({"distortion_model": "kannala", "d": [1.0]}, {"k": [0.0] * 9}, {"k": [5e-324] * 9}, *others):
         with pytest.raises(DatasetError, match="camera_info"):
             calibration.camera_model(info | wrong, (640, 360))
     with pytest.raises(DatasetError, match="640 x 480"):

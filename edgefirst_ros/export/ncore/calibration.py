@@ -6,7 +6,6 @@ NCore counts the centre of the first pixel as (0.5, 0.5), ROS and OpenCV as (0, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +34,9 @@ def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
     if abs(scale[0] / scale[1] - 1) > 0.01:
         raise DatasetError(f"camera_info is of {said[0]} x {said[1]} pixels, the pictures have {size[0]} x {size[1]}")
     k, d = (np.array(info[name], float).tolist() for name in ("k", "d"))  # None is NaN
-    if not all(map(math.isfinite, (*k, *d))) or k[0] <= 0 or k[4] <= 0:
+    with np.errstate(over="ignore", under="ignore"):
+        single = np.array([*k, *d, *(np.array([k[0], k[4]]) * scale)], np.float32)
+    if not np.isfinite(single).all() or min(single[[0, 4, -2, -1]]) <= 0:  # as NCore keeps them
         raise DatasetError(f"camera_info: k {k} and d {d} are not the intrinsics of a camera")
     common = {
         "resolution": np.array(size, np.uint64),
