@@ -52,7 +52,7 @@ def world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike
 
 
 def rotation(quaternion: ArrayLike) -> Floats:
-    """(N, 3, 3) of quaternions (N, 4) as x, y, z, w; (3, 3) of one. NaN for those without a length, or of 1e154 and more."""
+    """(N, 3, 3) of quaternions (N, 4) as x, y, z, w; (3, 3) of one. NaN for a length that is 0 or cannot be told."""
     given = np.asarray(quaternion, float)
     with np.errstate(over="ignore", under="ignore"):
         length = np.linalg.norm(given, axis=-1, keepdims=True)
