@@ -11,6 +11,7 @@ from PIL import Image, PngImagePlugin
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
@@ -375,7 +376,7 @@ def test_defects_are_seen(defect, check, source, tmp_path, monkeypatch):
 def back(nc, out):
     out.mkdir()
     report = Report("ncore")
-    restore(nc, out, report, nothing)
+    restore(nc, out, DEFAULT_LIMITS, report, nothing)
     return report
 
 

@@ -17,6 +17,7 @@ from roverd_checker import axis, faults, points_of, turn
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.report import Report
@@ -44,7 +45,7 @@ def exported(path, out):
 def restored(source, out):
     report = Report("roverd")
     out.mkdir()
-    restore(source, out, report, quiet)
+    restore(source, out, DEFAULT_LIMITS, report, quiet)
     return {line.what: line for line in report.lines}
 
 
