@@ -19,7 +19,7 @@ PLACES = ("members_partial", "arrow_journal", "frames_journal", "row_log", "arro
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_elsewhere_is_written_or_removed(tmp_path, place, layout, overwrite):
     victim, folder = tmp_path / "victim", tmp_path / "folder"
-    for number, target in enumerate((victim, folder, tmp_path / "new", None)):
+    for number, target in enumerate((victim, folder, tmp_path / "new", None, "the same file")):
         folder.mkdir(exist_ok=True)
         for file in (victim, folder / "inner"):
             file.write_text("precious")
@@ -28,7 +28,10 @@ def test_nothing_elsewhere_is_written_or_removed(tmp_path, place, layout, overwr
         if path == out:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.mkfifo(path) if target is None else path.symlink_to(target)
+        if target == "the same file":
+            os.link(victim, path)
+        else:
+            os.mkfifo(path) if target is None else path.symlink_to(target)
         try:
             with DatasetWriter(out, "d", layout=layout, overwrite=overwrite) as writer:
                 writer.write(Sample("s", 0, 10**18, [("lidar.pcd", [b"x"])]))
