@@ -6,8 +6,8 @@
     python benchmark/fleet_runs.py catalogue --recordings 100000
     python benchmark/fleet_runs.py kill --rounds 50
 
-`kill` ends worker, scheduler and driver in turn at a random moment, `--rounds` times each, runs the command once more,
-and compares all objects with what `convert` makes. Exit code 1 where a promise of docs/fleet.md does not hold.
+`kill` ends worker, scheduler and driver in turn at a random moment, `--rounds` times each, runs the same once more, in
+its own process, and compares all objects with what `convert` makes. Exit code 1 where a promise of docs/fleet.md does not hold.
 """
 
 import argparse
@@ -37,6 +37,8 @@ from edgefirst_ros.fleet.converting import Conversion
 from edgefirst_ros.fleet.dask_engine import dask_engine
 from edgefirst_ros.fleet.engine import Driver, Task
 from edgefirst_ros.fleet.layout import Layout
+from edgefirst_ros.fleet.plan import make_plan
+from edgefirst_ros.fleet.sources import Source
 from edgefirst_ros.fleet.state import MemberFile, State
 from edgefirst_ros.synthetic import Recipe, write_recording
 
@@ -148,7 +150,7 @@ def scaling(options, folder):
 
 
 def catalogues(options, folder):
-    """States of a folder to the table, and questions to it, also ten times as many rows."""
+    """States of a folder to the table, and questions to it."""
     layout = Layout(Location.of(folder / "sets"))
     members = tuple(MemberFile(key=f"s/d/d.{end}", bytes=10_000_000, etag="e" * 32) for end in ("arrow", "zip"))
     for n in range(options.recordings):
@@ -169,21 +171,54 @@ def catalogues(options, folder):
         path = layout.state("s", source).path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(state.to_json())
-    began = time.monotonic()
-    table = catalogue.current(layout)
-    catalogue.write_catalogue(layout, table)
-    made = time.monotonic() - began
-    began = time.monotonic()
-    again = catalogue.current(layout)
-    unchanged = time.monotonic() - began
-    assert len(table) == len(again) == options.recordings
-    print(f"{len(table)} states: table made in {made:.1f} s, in {unchanged:.1f} s where nothing changed")
-    large = pl.concat([table] * 10)
-    began = time.monotonic()
-    found = catalogue.choose(large, "label_car > 3 AND samples > 500 AND latitude < 0.05")
-    asked = time.monotonic() - began
-    print(f"{len(large)} rows asked in {asked:.2f} s: {len(found)} found; peak {megabytes():.0f} MB")
-    return asked < 1
+    print(f"{options.recordings} states of {len(state.to_json())} bytes; this process: {megabytes():.0f} MB")
+
+    def timed(what, function):
+        began = time.monotonic()
+        found = function()
+        print(f"{what}: {time.monotonic() - began:.2f} s; peak {megabytes():.0f} MB", flush=True)
+        return time.monotonic() - began, found
+
+    _, made = timed("all states read", lambda: catalogue.current(layout))
+    assert len(made) == options.recordings
+    timed("table written", lambda: catalogue.write_catalogue(layout, made))
+    for n in range(0, options.recordings, 1000):
+        path = layout.state("s", f"s3://drives/2026/{n % 365}/drive{n}.mcap").path
+        path.write_bytes(path.read_bytes().replace(b'"ok"', b'"loss"'))
+    _, again = timed("one in a thousand changed, read", lambda: catalogue.current(layout))
+    assert len(again) == options.recordings
+    assert again.changed
+    timed("table written", lambda: catalogue.write_catalogue(layout, again))
+    _, same = timed("nothing changed, states listed", lambda: catalogue.current(layout))
+    assert not same.changed
+    where = "label_car > 3 AND samples > 500 AND latitude < 0.05"
+    asked, found = timed("table asked", lambda: same.choose(where, "name", "container"))
+    print(f"{len(found)} found; {layout.catalogue.path.stat().st_size / 1e6:.0f} MB of Parquet")
+    stored, _ = timed(
+        "stored table asked by polars",
+        lambda: pl.SQLContext(c=pl.scan_parquet(layout.catalogue.path)).execute(
+            f"SELECT name, container FROM c WHERE {where}", eager=True
+        ),
+    )
+    sources = [Source(f"s3://drives/2026/{n % 365}/drive{n}.mcap", n, f"{n:032x}") for n in range(options.recordings)]
+    timed("what is to be done, told", lambda: make_plan(sources, same.rows, layout, "s", retry_failed=False))
+    return max(asked, stored) < 1
+
+
+class Here:
+    """The engine of the run after a kill: each task at once, in this process."""
+
+    threads = workers = 1
+
+    def __init__(self):
+        self._done = []
+
+    def submit(self, task):
+        self._done.append((task, task.function(task.arguments)))
+
+    def completed(self, timeout):
+        done, self._done = self._done, []
+        return done
 
 
 def kill(options, folder):
@@ -201,7 +236,7 @@ def kill(options, folder):
         to = folder / f"sets{number}"
         killed, code = _killed_run(what, choose, drives, to, folder)
         done = len(list(to.glob("_state/*/*.json")))
-        again = subprocess.call([*COMMAND, drives, "-o", to, "--rate", str(RATE), "--workers", "1"], **QUIET)
+        again = Conversion([str(drives)], str(to), Settings(rate=RATE)).run(Here(), lambda tally: None).exit_code
         made = {
             f"{file.parent.name}/{file.name}": file.read_bytes()
             for file in to.rglob("*")

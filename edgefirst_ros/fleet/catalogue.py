@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
@@ -19,7 +19,8 @@ from edgefirst_ros.fleet.state import LARGEST, State
 
 AT_ONCE = 32
 """States that are read side by side."""
-BATCH = 5000
+BATCH = 10_000
+"""States that are listed and read before they are packed."""
 LABEL, SENSOR = "label_", "samples_"
 """What the columns of numbers of samples by label and by sensor begin with."""
 SENSORS = {sensor.key: f"{SENSOR}{sensor.column}" for sensor in streams.with_column()} | {"model": f"{SENSOR}model"}
@@ -52,61 +53,68 @@ SCHEMA: Mapping[str, Any] = {
 """Columns, besides one for each label."""
 
 
-def read_catalogue(layout: Layout) -> pl.DataFrame:
-    """Return the table as it was written last; no rows where there is none, or none that is understood."""
-    store = open_store(layout.root)
-    found = store.stat(layout.catalogue.key)
-    if found is None:
-        return pl.DataFrame(schema=SCHEMA)
-    try:
-        table = pl.read_parquet(io.BytesIO(b"".join(store.stream(found))))
-        return table if all(table.schema.get(name) == kind for name, kind in SCHEMA.items()) else _empty()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # the states have it all
-        return _empty()
+class Catalogue:
+    """The table as it is now, in order of the keys of the states; compressed, about 200 bytes a row.
+
+    Threads may share it.
+    """
+
+    def __init__(self, rows: pl.LazyFrame, number: int, *, changed: bool) -> None:
+        """`changed`: another one than is stored."""
+        self.rows, self._number, self.changed = rows, number, changed
+
+    def __len__(self) -> int:
+        return self._number
+
+    def choose(self, where: str | None, *columns: str | pl.Expr) -> pl.DataFrame:
+        """Return columns, by default all, of the rows that an SQL condition chooses.
+
+        Raises UsageError where it is no condition, or names no column.
+        """
+        try:
+            query = f"SELECT * FROM catalogue WHERE {where}"  # noqa: S608
+            rows = self.rows if where is None else pl.SQLContext(catalogue=self.rows).execute(query, eager=False)
+            return rows.select(columns or pl.all()).collect()
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            said = str(error).splitlines()[0]
+            names = ", ".join(self.rows.collect_schema().names())
+            raise UsageError(f"--where {where!r}: {said}; columns: {names}") from None
 
 
-def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> pl.DataFrame:
-    """Return the table of all states that there are now, in order of their keys; only changed ones are read.
+def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> Catalogue:
+    """Return the table of all states that there are now; only changed ones are read, some thousand at a time.
 
     A state that cannot be understood is none, and is noted. Raises ObjectStoreError.
     """
     store = open_store(layout.root)
-    there = list(store.objects(layout.states.key))
-    listed = pl.DataFrame(
-        {"state": [layout.relative(o.key) for o in there], "state_etag": [o.etag for o in there]},
-        schema={"state": pl.String, "state_etag": pl.String},
-    )
-    if not there:
-        return _empty()
-    kept = read_catalogue(layout).join(listed, on=["state", "state_etag"], how="semi")
-    known = set(kept["state"])
-    changed = (found for found in there if layout.relative(found.key) not in known)
-    tables = [kept, *_tables(layout, store, changed, note)]
-    table = pl.concat(tables, how="diagonal").sort("state")
-    labels = pl.selectors.starts_with(LABEL)
-    numbers = table.select(labels.fill_null(0))
-    used = sorted(column.name for column in numbers if column.max())
-    return table.select(*SCHEMA).hstack(numbers.select(used))
+    stored = _stored(layout, store)
+    known = stored.select("state", "state_etag").with_row_index().collect()
+    kept = [pl.Series([], dtype=pl.get_index_type())]
+    new: list[pl.LazyFrame] = []
+    number, states = 0, store.objects(layout.states.key)
+    while batch := {layout.relative(found.key): found for found in islice(states, BATCH)}:
+        listed = pl.DataFrame({"state": list(batch), "state_etag": [found.etag for found in batch.values()]})
+        same = known.join(listed, on=["state", "state_etag"], how="semi")
+        kept.append(same["index"])
+        there = set(same["state"])
+        table = _read(layout, store, [found for place, found in batch.items() if place not in there], note)
+        if len(table):
+            new.append(pl.scan_parquet(_packed(table.lazy())))
+        number += len(same) + len(table)
+    gone = known.filter(~pl.col("index").is_in(pl.concat(kept).implode()))["state"]
+    if not new and not len(gone):
+        return Catalogue(stored, number, changed=False)
+    rows = _merged(stored.filter(~pl.col("state").is_in(gone.implode())), new)
+    most = rows.select(pl.selectors.starts_with(LABEL).max()).collect()
+    used = sorted(column.name for column in most if column.item())
+    return Catalogue(rows.select(*SCHEMA, *used), number, changed=True)
 
 
-def write_catalogue(layout: Layout, table: pl.DataFrame) -> None:
+def write_catalogue(layout: Layout, catalogue: Catalogue) -> None:
     """Put the table in place, unless the same is there. Raises ObjectStoreError."""
-    if table.equals(read_catalogue(layout)) and len(table):
-        return
-    buffer = io.BytesIO()
-    table.write_parquet(buffer)
-    open_store(layout.root).write(layout.catalogue.key, buffer.getvalue())
-
-
-def choose(table: pl.DataFrame, where: str | None) -> pl.DataFrame:
-    """Return the rows that an SQL condition chooses. Raises UsageError where it is none, or names no column."""
-    if where is None:
-        return table
-    try:
-        return pl.SQLContext(catalogue=table).execute(f"SELECT * FROM catalogue WHERE {where}", eager=True)  # noqa: S608
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        said = str(error).splitlines()[0]
-        raise UsageError(f"--where {where!r}: {said}; columns: {', '.join(table.columns)}") from None
+    store = open_store(layout.root)
+    if catalogue.changed or store.stat(layout.catalogue.key) is None:
+        store.write(layout.catalogue.key, _packed(catalogue.rows))
 
 
 def row_of(state: State, place: str, etag: str) -> dict[str, Any]:
@@ -120,10 +128,44 @@ def row_of(state: State, place: str, etag: str) -> dict[str, Any]:
     return row | {f"{LABEL}{label}": number for label, number in state.labels.items()}
 
 
-def _tables(
-    layout: Layout, store: Store, changed: Iterable[StoredObject], note: Callable[[str], None]
-) -> Iterator[pl.DataFrame]:
-    """Read states, so many at a time that they take little memory."""
+def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
+    """The table as it was written last; no rows where there is none, or none that is understood."""
+    found = store.stat(layout.catalogue.key)
+    if found is not None:
+        try:
+            table = pl.scan_parquet(b"".join(store.stream(found)))
+            schema = table.collect_schema()
+            table.select(pl.all().count()).collect()  # whether all can be read
+            if all(schema.get(name) == kind for name, kind in SCHEMA.items()):
+                return table
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # the states have it all
+            pass
+    return pl.LazyFrame(schema=SCHEMA)
+
+
+def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
+    """Rows of two tables, each in order, in order; of labels that one has not there are 0."""
+    read = pl.concat(new, how="diagonal") if new else pl.LazyFrame(schema=SCHEMA)
+    schemas = stored.collect_schema(), read.collect_schema()
+    labels = sorted(name for name in schemas[0].keys() | schemas[1].keys() if name.startswith(LABEL))
+    whole = [
+        table.with_columns(pl.lit(None, pl.Int64).alias(label) for label in labels if label not in schema)
+        .select(*SCHEMA, *labels)
+        .with_columns(pl.col(labels).fill_null(0))
+        for table, schema in zip((stored, read), schemas, strict=True)
+    ]
+    return whole[0].merge_sorted(whole[1], "state")
+
+
+def _packed(table: pl.LazyFrame) -> bytes:
+    """The table as Parquet."""
+    buffer = io.BytesIO()
+    table.sink_parquet(buffer, row_group_size=BATCH)
+    return buffer.getvalue()
+
+
+def _read(layout: Layout, store: Store, changed: Sequence[StoredObject], note: Callable[[str], None]) -> pl.DataFrame:
+    """Read states side by side, in order of their keys."""
 
     def read(found: StoredObject) -> dict[str, Any] | str:
         place = layout.relative(found.key)
@@ -136,22 +178,12 @@ def _tables(
         except DatasetError as error:
             return str(error)
 
-    waiting = iter(changed)
+    rows: list[dict[str, Any]] = []
     with ThreadPoolExecutor(1 if layout.root.local else AT_ONCE) as pool:
-        while batch := list(islice(waiting, BATCH)):
-            rows = []
-            for row in pool.map(read, batch):
-                if isinstance(row, str):
-                    note(f"{row}; it counts as not done")
-                else:
-                    rows.append(row)
-            yield _table(rows)
-
-
-def _table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+        for row in pool.map(read, changed):
+            if isinstance(row, str):
+                note(f"{row}; it counts as not done")
+            else:
+                rows.append(row)
     labels = sorted({name for row in rows for name in row if name.startswith(LABEL)})
-    return pl.DataFrame(rows, schema={**SCHEMA, **dict.fromkeys(labels, pl.Int64)})
-
-
-def _empty() -> pl.DataFrame:
-    return pl.DataFrame(schema=SCHEMA)
+    return pl.DataFrame(rows, schema={**SCHEMA, **dict.fromkeys(labels, pl.Int64)}).sort("state")

@@ -82,9 +82,9 @@ class Conversion:
         self._scratch, self._note = scratch, note
         self.sources = find_sources(given, note)
         self._states = current(self.layout, note)
-        self.plan: Plan = make_plan(self.sources, self._states, self.layout, self.hash, retry_failed=retry_failed)
+        self.plan: Plan = make_plan(self.sources, self._states.rows, self.layout, self.hash, retry_failed=retry_failed)
         if (rule := GroupRule.of(self.settings)) is not None:
-            rule.check({*self.plan.names.values(), *self._states["name"]})
+            rule.check({*self.plan.names.values(), *self._states.choose(None, "name")["name"]})
         self.tally = Tally(len(self.sources), Counter(self.plan.done.values()), len(self.plan.done))
         self._list_known()
 
@@ -163,8 +163,8 @@ class Conversion:
     def _list_known(self) -> None:
         """List what is known from before to be not all there."""
         uris = [uri for uri, verdict in self.plan.done.items() if verdict != "ok"][:LISTED]
-        rows = self._states.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
-        for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").iter_rows():
+        rows = self._states.rows.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
+        for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").collect().iter_rows():
             self._list(source, verdict, loss or error or "")
 
 

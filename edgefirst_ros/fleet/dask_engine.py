@@ -29,6 +29,8 @@ RESULT = 30
 """Longest time to get a record from its worker, s."""
 DEATHS = 3
 """Workers of a local cluster that may die of a task before it is given up."""
+STARTS = 3
+"""So many times a cluster of this machine is begun."""
 COUNT_EVERY = 5.0
 """Time after which workers are counted again, s."""
 NO_WORKER = 60.0
@@ -174,7 +176,8 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
     with (
         dask.config.set(settings),
         _interrupts_later() as allow_interrupts,
-        library.LocalCluster(
+        _begun(
+            library.LocalCluster,
             n_workers=number,
             threads_per_worker=1,
             processes=True,
@@ -188,6 +191,22 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
     ):
         allow_interrupts()
         yield from _opened(client, local=True)
+
+
+def _begun(cluster: Any, **options: Any) -> Any:
+    """Begin a cluster of this machine; one of its workers may die before it is there.
+
+    Raises EdgeFirstError where that comes again and again.
+    """
+    for _ in range(STARTS):
+        try:
+            return cluster(**options)
+        except (RuntimeError, OSError) as error:
+            said = error
+    raise EdgeFirstError(
+        f"workers of this machine cannot be begun: {' '.join(str(said).split())} Is there memory for them? "
+        "--workers says how many"
+    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import polars as pl
 from edgefirst_ros.dataset.objects.store import StoredObject, open_store
 from edgefirst_ros.dataset.objects.transfer import download
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.fleet.catalogue import choose, current
+from edgefirst_ros.fleet.catalogue import current
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
 from edgefirst_ros.fleet.state import USABLE
@@ -49,15 +49,17 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
 
     Raises DatasetError where there is none, UsageError where the condition is none.
     """
-    states = current(layout).filter(pl.col("verdict").is_in(USABLE))
-    if not len(states):
+    states = current(layout)
+    usable = pl.col("verdict").is_in(USABLE)
+    number = states.choose(None, usable.sum()).item()
+    if not number:
         raise DatasetError(f"{layout.root}: has no datasets; fleet convert makes them")
-    rows = choose(states, where).sort("name", "settings")
+    sensors = pl.sum_horizontal(pl.selectors.matches("^samples(_|$)")).alias("entries")
+    rows = states.choose(where, "name", "settings", "members", "samples", sensors, usable.alias("usable"))
+    rows = rows.filter("usable").drop("usable").sort("name", "settings")
     if not len(rows):
-        raise DatasetError(f"{layout.root}: none of {len(states)} datasets meets --where {where!r}")
-    sensors = pl.sum_horizontal(pl.selectors.matches("^samples(_|$)"))
-    columns = rows.select("name", "settings", "members", "samples", sensors.alias("entries"))
-    return [FleetDataset(*row) for row in columns.iter_rows()]
+        raise DatasetError(f"{layout.root}: none of {number} datasets meets --where {where!r}")
+    return [FleetDataset(*row) for row in rows.iter_rows()]
 
 
 def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:

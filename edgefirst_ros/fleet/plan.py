@@ -6,6 +6,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
 
 import polars as pl
@@ -13,6 +14,7 @@ import polars as pl
 from edgefirst_ros import __version__
 from edgefirst_ros.dataset.names import MAX_NAME_BYTES, safe_name
 from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.fleet.catalogue import BATCH
 from edgefirst_ros.fleet.layout import Layout, digest
 from edgefirst_ros.fleet.sources import Source
 from edgefirst_ros.fleet.state import KEPT, USABLE
@@ -33,14 +35,14 @@ class Plan:
 
 
 def make_plan(
-    sources: Sequence[Source], states: pl.DataFrame, layout: Layout, settings: str, *, retry_failed: bool
+    sources: Sequence[Source], states: pl.LazyFrame, layout: Layout, settings: str, *, retry_failed: bool
 ) -> Plan:
     """Sort out which sources are done: by URI, size and ETag, settings, software, and members that are all there.
 
     Of those that failed none is done again unless `retry_failed`. Raises ObjectStoreError.
     """
     mine = states.filter(pl.col("settings") == settings)
-    given = pl.DataFrame(
+    given = pl.LazyFrame(
         [(source.uri, source.size, source.etag) for source in sources],
         schema={"source": pl.String, "size": pl.Int64, "etag": pl.String},
         orient="row",
@@ -48,20 +50,21 @@ def make_plan(
     same = mine.filter(pl.col("software") == __version__).join(given, on=["source", "size", "etag"], how="semi")
     whole = _whole(same.filter(pl.col("verdict").is_in(USABLE)), layout, settings)
     kept = same.filter(pl.col("verdict").is_in(() if retry_failed else KEPT))
-    done = dict(pl.concat([whole, kept]).select("source", "verdict").iter_rows())
-    names = _names([source.uri for source in sources], dict(mine.select("source", "name").iter_rows()))
+    done = dict(pl.concat([whole, kept.select("source", "verdict")]).collect().iter_rows())
+    names = _names([source.uri for source in sources], dict(mine.select("source", "name").collect().iter_rows()))
     return Plan([source for source in sources if source.uri not in done], names, done)
 
 
-def _whole(states: pl.DataFrame, layout: Layout, settings: str) -> pl.DataFrame:
-    """The states all of whose members are there with their ETags."""
-    if not len(states):
-        return states
-    there = [(layout.relative(o.key), o.etag) for o in open_store(layout.root).objects(layout.datasets(settings).key)]
-    listed = pl.DataFrame(there, schema={"key": pl.String, "etag": pl.String}, orient="row")
+def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
+    """Source and verdict of the states all of whose members are there with their ETags."""
+    objects = open_store(layout.root).objects(layout.datasets(settings).key)
+    listed = [pl.DataFrame(schema={"key": pl.String, "etag": pl.String})]
+    while batch := [(layout.relative(found.key), found.etag) for found in islice(objects, BATCH)]:
+        listed.append(pl.DataFrame(batch, schema=listed[0].schema, orient="row"))
     members = states.select("source", "members").explode("members").unnest("members")
-    missing = members.join(listed, on=["key", "etag"], how="anti")
-    return states.filter(pl.col("members").list.len() > 0).join(missing, on="source", how="anti")
+    missing = members.join(pl.concat(listed).lazy(), on=["key", "etag"], how="anti").select("source")
+    whole = states.filter(pl.col("members").list.len() > 0).select("source", "verdict")
+    return whole.join(missing, on="source", how="anti")
 
 
 def _names(uris: Collection[str], known: Mapping[str, str]) -> dict[str, str]:

@@ -136,6 +136,20 @@ def test_workers_that_do_not_come_back_end_it_on_a_cluster_of_its_own(monkeypatc
             _ = dask_engine_module.DaskEngine(client, local=True).threads
 
 
+def test_a_cluster_whose_worker_dies_as_it_begins_is_begun_again():
+    said = [RuntimeError("Nanny failed to start.")]
+
+    def cluster(size):
+        if said:
+            raise said.pop()
+        return size
+
+    assert dask_engine_module._begun(cluster, size=3) == 3
+    said += [RuntimeError("Nanny failed to start.")] * dask_engine_module.STARTS
+    with pytest.raises(EdgeFirstError, match=r"cannot be begun: Nanny failed to start\. Is there memory"):
+        dask_engine_module._begun(cluster, size=3)
+
+
 def test_a_scheduler_that_goes_ends_it_and_what_is_done_is_kept(drives, tmp_path):
     script = "from distributed.cli.dask_scheduler import main; main()"
     scheduler = subprocess.Popen(

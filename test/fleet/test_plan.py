@@ -2,6 +2,7 @@
 """Sources, what is done of them, names, and the catalogue of all states."""
 
 import hashlib
+import io
 import json
 import os
 
@@ -111,7 +112,7 @@ def layout(request, tmp_path):
 
 
 def plan_of(sources, layout, retry_failed=False):
-    return make_plan(sources, catalogue.current(layout), layout, HASH, retry_failed=retry_failed)
+    return make_plan(sources, catalogue.current(layout).rows, layout, HASH, retry_failed=retry_failed)
 
 
 def test_what_is_done_is_left_and_anything_else_is_done(layout):
@@ -127,7 +128,7 @@ def test_what_is_done_is_left_and_anything_else_is_done(layout):
     assert plan_of(sources, layout, retry_failed=True).todo == [bad, dead, gone, new]
     replaced = Source(one.uri, 5, "other")
     assert plan_of([replaced, two], layout).todo == [replaced]
-    assert make_plan([one], catalogue.current(layout), layout, "another", retry_failed=False).todo == [one]
+    assert make_plan([one], catalogue.current(layout).rows, layout, "another", retry_failed=False).todo == [one]
 
 
 def test_a_member_that_is_gone_or_another_makes_it_undone(layout):
@@ -170,7 +171,8 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     catalogue.write_catalogue(layout, table)
     place = layout.catalogue
     stored = pl.read_parquet(open_store(place).read(place.key))
-    assert stored.equals(table)
+    assert stored.equals(table.rows.collect())
+    assert (table.changed, catalogue.current(layout).changed, len(table)) == (True, False, 2)
     row = stored.row(by_predicate=pl.col("verdict") == "ok", named=True)
     assert (row["samples"], row["samples_radar_cube"], row["label_car"], row["first"]) == (7, 3, 2, 1)
     assert (row["container"], row["bytes"], row["latitude"]) == (f"{HASH}/1/1.zip", 3, 1.5)
@@ -184,12 +186,30 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     monkeypatch.setattr(State, "of_json", lambda data, place: read.append(place) or real(data, place))
     again = catalogue.current(layout)
     assert len(read) == 2
-    catalogue.write_catalogue(layout, pl.DataFrame({"broken": [1]}))
-    assert catalogue.current(layout).sort("source").equals(again.sort("source"), null_equal=True)
-    assert catalogue.choose(again, '"label_a b" = 1')["source"].to_list() == ["/d/3.mcap"]
-    assert catalogue.choose(again, "verdict = 'failed'")["error"].to_list() == ["no radar at all"]
+    assert again.rows.collect()["state"].is_sorted()
+    assert again.choose('"label_a b" = 1')["source"].to_list() == ["/d/3.mcap"]
+    assert again.choose("verdict = 'failed'", "error").rows() == [("no radar at all",)]
+    assert again.choose("label_car = 0")["source"].to_list() == sorted(["/d/2.mcap", "/d/3.mcap"], key=state_key)
     with pytest.raises(UsageError, match="columns: source, size"):
-        catalogue.choose(again, "verdit = 'failed'")
+        again.choose("verdit = 'failed'")
+    with pytest.raises(UsageError, match="columns: source, size"):
+        again.choose("samples > 'many'")
+    whole = open_store(place).read(place.key)
+    other = io.BytesIO()
+    pl.DataFrame({"broken": [1]}).write_parquet(other)
+    for broken in (other.getvalue(), whole[:-9], whole[:200] + bytes(500) + whole[700:], b""):
+        open_store(place).write(place.key, broken)
+        assert catalogue.current(layout).rows.collect().equals(again.rows.collect(), null_equal=True)
+    catalogue.write_catalogue(layout, again)
+    state_of(sources[0], layout)
+    open_store(place).delete(layout.state(HASH, sources[2].uri).key)
+    last = catalogue.current(layout)
+    assert len(last) == 2
+    assert not [name for name in last.rows.collect_schema().names() if name.startswith("label_")]
+
+
+def state_key(uri):
+    return hashlib.sha256(uri.encode()).hexdigest()
 
 
 def test_a_state_that_is_none_is_noted_and_not_done(layout):

@@ -30,7 +30,7 @@ def status(
     import polars as pl
 
     from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.fleet.catalogue import choose, current, write_catalogue
+    from edgefirst_ros.fleet.catalogue import current, write_catalogue
     from edgefirst_ros.fleet.layout import Layout
     from edgefirst_ros.fleet.state import USABLE
 
@@ -42,11 +42,12 @@ def status(
         write_catalogue(layout, states)
     except ObjectStoreError as error:  # to look at it no right to write is needed
         print(one_line(f"the catalogue stays as it is: {error}"), file=sys.stderr)
-    rows = choose(states, where)
+    shown = ("settings", "software", "verdict", "samples", "bytes", "source", "error", "loss")
+    rows = states.choose(where, *([pl.exclude("members", "counts")] if as_json else shown))
     usable = int(rows["verdict"].is_in(USABLE).sum())
     code = 0 if (rows["verdict"] == "ok").all() else 3 if usable else 1
     if as_json:
-        plain: list[dict[str, Any]] = rows.drop("members", "counts").to_dicts()
+        plain: list[dict[str, Any]] = rows.to_dicts()
         say(json.dumps({"out": str(layout.root), "recordings": plain, "exit_code": code}, indent=1))
         raise typer.Exit(code)
     summed = rows.group_by("settings", "software", "verdict").agg(
