@@ -129,7 +129,7 @@ def test_workers_that_do_not_come_back_end_it_on_a_cluster_of_its_own(monkeypatc
     """A cluster of the user's may be without any for as long as it likes."""
     monkeypatch.setattr(dask_engine_module, "COUNT_EVERY", 0.0)
     monkeypatch.setattr(dask_engine_module, "NO_WORKER", 0.0)
-    options = {"n_workers": 0, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 0, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         assert dask_engine_module.DaskEngine(client, local=False).threads == 0
         with pytest.raises(EdgeFirstError, match="all workers are gone and none can be begun again"):
