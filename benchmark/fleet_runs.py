@@ -49,8 +49,8 @@ SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 8, 2, 16), "lidar_po
 RATE = 5
 COMMAND = [sys.executable, "-m", "edgefirst_ros", "fleet", "convert"]
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
-DRIVES, AT_WORK, WHOLE_RUN = 10, 2.0, 6.0
-"""Recordings of a run that is killed; how long they take, and how long it takes from its start, s."""
+DRIVES, ONE, WHOLE_RUN = 6, 0.3, 6.0
+"""Recordings of a run that is killed; how long one of them takes, and all from the start of the command, s."""
 
 
 def nothing(plain):
@@ -263,7 +263,7 @@ def kill(options, folder):
 
 
 def _killed_run(what, choose, drives, to, folder):
-    """Run until something is killed, in every second round while recordings are converted, else at any moment.
+    """Run until something is killed: in most rounds when some number of recordings is done, else at any moment.
 
     Returns whether there was something to kill, and the exit code.
     """
@@ -271,10 +271,11 @@ def _killed_run(what, choose, drives, to, folder):
     if what == "scheduler":
         command, helpers = _with_cluster(command[:-2], folder)
     driver = subprocess.Popen(command, **QUIET)
-    if choose.random() < 0.5:
-        while not (to / "catalogue.parquet").exists() and driver.poll() is None:  # from then on it is at work
-            time.sleep(0.02)
-        time.sleep(choose.uniform(0, AT_WORK))
+    if choose.random() < 0.7:
+        number = choose.randrange(DRIVES)
+        while len(list(to.glob("_state/*/*.json"))) < number and driver.poll() is None:
+            time.sleep(0.01)
+        time.sleep(choose.uniform(0, ONE))
     else:
         time.sleep(choose.uniform(0, WHOLE_RUN))
     victims = {"driver": [driver.pid], "scheduler": [helper.pid for helper in helpers[:1]], "worker": _workers(driver)}

@@ -128,6 +128,7 @@ class Conversion:
                 str(self.layout.root),
                 plain,
                 self.hash,
+                parts=tuple((part.key, part.size, part.etag) for part in source.parts),
                 scratch=self._scratch,
             )
             yield Task(work, asdict(job), memory_of(source))

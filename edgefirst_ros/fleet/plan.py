@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import PurePosixPath
 
 import polars as pl
 
@@ -51,7 +50,9 @@ def make_plan(
     whole = _whole(same.filter(pl.col("verdict").is_in(USABLE)), layout, settings)
     kept = same.filter(pl.col("verdict").is_in(() if retry_failed else KEPT))
     done = dict(pl.concat([whole, kept.select("source", "verdict")]).collect().iter_rows())
-    names = _names([source.uri for source in sources], dict(mine.select("source", "name").collect().iter_rows()))
+    names = _names(
+        {source.uri: source.name for source in sources}, dict(mine.select("source", "name").collect().iter_rows())
+    )
     return Plan([source for source in sources if source.uri not in done], names, done)
 
 
@@ -67,12 +68,12 @@ def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
     return whole.join(missing, on="source", how="anti")
 
 
-def _names(uris: Collection[str], known: Mapping[str, str]) -> dict[str, str]:
+def _names(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
     """The name of each source: the one it has by its state, else that of its file, with a hash where it is taken."""
     taken = {_folded(name) for name in known.values()}
-    names = {uri: known[uri] for uri in uris if uri in known}
-    for uri in sorted(set(uris) - names.keys()):
-        name = safe_name(PurePosixPath(uri).stem)
+    names = {uri: known[uri] for uri in given if uri in known}
+    for uri in sorted(given.keys() - names.keys()):
+        name = safe_name(given[uri])
         if _folded(name) in taken:
             mark = f"_{digest(uri)[:MARK]}"
             name = safe_name(name.encode()[: MAX_NAME_BYTES - len(mark)].decode("utf-8", "ignore") + mark)

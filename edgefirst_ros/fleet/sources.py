@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which recordings a user means: files, folders, globs, prefixes of buckets, lists of these."""
+"""Which recordings a user means: files, rosbag2 folders, folders, globs, prefixes of buckets, lists of these."""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from edgefirst_ros.dataset.objects.location import Location, is_remote
 from edgefirst_ros.dataset.objects.store import StoredObject, open_store
 from edgefirst_ros.errors import UsageError
+from edgefirst_ros.sources.inputs import METADATA
 
 SUFFIX, MAGIC = ".mcap", b"\x89MCAP"
 LARGEST_LIST = 1 << 28
 """Bytes of a list of recordings."""
-LISTED = 5
+LISTED, DIGITS = 5, 32
 _GLOB = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[(!?)([^]]+)\]|.", re.DOTALL)
 _ESCAPED_DASH = re.escape("-")
@@ -24,11 +27,28 @@ _ESCAPED_DASH = re.escape("-")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A recording as it was listed."""
+    """A recording as it was listed: a file, or a rosbag2 folder."""
 
     uri: str
     size: int
+    """Bytes of all its files."""
     etag: str
+    """Changes when one of them is replaced."""
+    parts: tuple[StoredObject, ...] = ()
+    """The metadata and the recordings of a rosbag2 folder."""
+
+    @classmethod
+    def of_folder(cls, place: Location, parts: Sequence[StoredObject]) -> Source:
+        """Return a rosbag2 folder by what was listed in it."""
+        listed = "\n".join(f"{part.size} {part.etag} {part.key}" for part in parts)
+        digest = hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
+        return cls(str(place), sum(part.size for part in parts), digest[:DIGITS], tuple(parts))
+
+    @property
+    def name(self) -> str:
+        """What `convert` calls it."""
+        path = PurePosixPath(self.uri)
+        return path.name if self.parts else path.stem
 
 
 def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Source]:
@@ -39,17 +59,17 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Sour
     found: dict[str, Source] = {}
     for text in given:
         for one in _listed(text) if _is_list(text) else [text]:
-            for place, stored in _objects(one, note):
-                if (uri := str(place)) != uri.encode("utf-8", "replace").decode():
-                    note(f"{uri!a}: left out: its name is no UTF-8")
+            for source in _sources(one, note):
+                if source.uri != source.uri.encode("utf-8", "replace").decode():
+                    note(f"{source.uri!a}: left out: its name is no UTF-8")
                     continue
-                found[uri] = Source(uri, stored.size, stored.etag)
+                found[source.uri] = source
     return [found[uri] for uri in sorted(found)]
 
 
 def _is_list(text: str) -> bool:
-    """Whether it is a file that does not begin as a recording, nor is called as one."""
-    if is_remote(text) or not os.path.isfile(text) or text.endswith(SUFFIX):
+    """Whether it is a file that does not begin as a recording, nor is called as one or as a part of one."""
+    if is_remote(text) or not os.path.isfile(text) or text.endswith((SUFFIX, METADATA)):
         return False
     with open(text, "rb") as file:
         return file.read(len(MAGIC)) != MAGIC
@@ -67,38 +87,61 @@ def _listed(path: str) -> Iterator[str]:
         raise UsageError(f"{path}: neither a recording nor a list of recordings: {error}") from error
 
 
-def _objects(text: str, note: Callable[[str], None]) -> Iterator[tuple[Location, StoredObject]]:
+def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
     place = Location.of(text)
     store = open_store(place)
     if place.key and (stored := store.stat(place.key)) is not None:
-        yield place, stored
-        return
+        if place.name != METADATA:
+            yield Source(str(place), stored.size, stored.etag)
+            return
+        place = place.parent
     match: re.Pattern[str] | None = None
-    below = place
     if _GLOB.search(place.key):
         parts = place.key.split("/")
         fixed = next(n for n, part in enumerate(parts) if _GLOB.search(part))
-        below, match = Location(place.root, "/".join(parts[:fixed])), _pattern(parts)
+        place, match = Location(place.root, "/".join(parts[:fixed])), _pattern(parts)
     elif place.local and not place.path.is_dir():
         raise UsageError(f"{text}: there is no such file or folder{_near(place)}")
-    number, hidden, others = 0, 0, []
-    for stored in store.objects(below.key):
-        name = stored.key.rpartition("/")[2]
-        if match is not None and not match.fullmatch(stored.key):
+    files: list[StoredObject] = []
+    folders: dict[str, list[StoredObject]] = {}
+    hidden, others = 0, []
+    for stored in store.objects(place.key):
+        folder, _, name = stored.key.rpartition("/")
+        named = match is None or match.fullmatch(stored.key) is not None
+        if any(part.startswith(".") for part in stored.key[len(place.key) :].split("/")):
+            hidden += named and name.endswith(SUFFIX)
+        elif name == METADATA and (named or (match is not None and match.fullmatch(folder))):
+            folders[folder] = [stored]
+        elif not named:
             continue
-        if not name.endswith(SUFFIX):
+        elif not name.endswith(SUFFIX):
             others.append(name)
             del others[LISTED:]
-        elif name.startswith("."):
-            hidden += 1
         else:
-            number += 1
-            yield Location(place.root, stored.key), stored
+            files.append(stored)
     if hidden:
         note(f"{text}: {hidden} hidden files (.*{SUFFIX}) are left out")
-    if not number:
+    if not files and not folders:
         there = f"; there are {', '.join(others)}" if others else "; there is nothing"
         raise UsageError(f"{text}: no recording (*{SUFFIX}) here{there}")
+    for folder in [folder for folder in folders if _around(folder, folders) != folder]:
+        del folders[folder]  # it is in another one
+    for stored in files:
+        around = _around(stored.key.rpartition("/")[0], folders)
+        if around is None:
+            yield Source(str(Location(place.root, stored.key)), stored.size, stored.etag)
+        elif match is None:
+            folders[around].append(stored)
+    for folder, listed in folders.items():
+        if match is not None:  # what is in it need not meet the expression
+            listed += [one for one in store.objects(folder) if one.key.endswith(SUFFIX)]
+        yield Source.of_folder(Location(place.root, folder), listed)
+
+
+def _around(folder: str, folders: Container[str]) -> str | None:
+    """The outermost of some folders that a folder is, or is in."""
+    parts = folder.split("/")
+    return next((one for n in range(len(parts)) if (one := "/".join(parts[: n + 1])) in folders), None)
 
 
 def _pattern(parts: Sequence[str]) -> re.Pattern[str]:

@@ -6,9 +6,10 @@ Nothing here knows of an engine. What is done twice, also at the same time, give
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from edgefirst_ros.dataset.objects.transfer import dataset_files, download
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
+from edgefirst_ros.fleet.sources import SUFFIX
 from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, State, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 
@@ -41,6 +43,8 @@ class Job:
     """DST."""
     settings: dict[str, Any]
     settings_hash: str
+    parts: tuple[tuple[str, int, str], ...] = ()
+    """Key, size and ETag of the files of a rosbag2 folder."""
     software: str = __version__
     scratch: str | None = None
 
@@ -115,25 +119,32 @@ def _converted(job: Job, layout: Layout, folder: Path) -> State:
     if outcome.refused is not None:  # what there was room for is no dataset of the recording
         raise outcome.refused
     members = _published(outcome, layout, job)
-    known, (source, *_) = facts(outcome.paths)
-    loss = _loss(outcome, source)
+    known, sources = facts(outcome.paths)
+    loss = _loss(outcome, sources)
     verdict: Verdict = "ok" if loss is None else "loss"
     counts = outcome.counts.plain()
-    return job.state(verdict, sha256=source["sha256"], members=members, counts=counts, loss=loss, **known)
+    return job.state(verdict, sha256=_sha256(sources), members=members, counts=counts, loss=loss, **known)
 
 
 def _fetched(job: Job, folder: Path) -> Path:
-    """The recording as a local file, whose name gives the sequence its name."""
+    """The recording as a local file or rosbag2 folder, whose name gives the sequence its name."""
     source = Location.of(job.source)
-    plain = job.name == safe_name(Path(source.name).stem) and len(os.fsencode(source.name)) <= LONGEST_FILE_NAME
-    path = folder / (source.name if plain else f"{job.name}.mcap")
+    name, end = (source.name, "") if job.parts else (Path(source.name).stem, SUFFIX)
+    plain = job.name == safe_name(name) and len(os.fsencode(source.name)) <= LONGEST_FILE_NAME
+    path = folder / (source.name if plain else f"{job.name}{end}")
     store = open_store(source)
-    found = StoredObject(source.key, job.size, job.etag)
+    found = [StoredObject(*part) for part in job.parts] or [StoredObject(source.key, job.size, job.etag)]
     if not source.local:
-        download(store, found, path)
+        for one in found:
+            inside = one.key[len(source.key) :].strip("/")
+            if ".." in inside.split("/"):
+                raise ObjectStoreError(f"{source.root}/{one.key}: no path of a file below {source}")
+            (path / inside).parent.mkdir(parents=True, exist_ok=True)
+            download(store, one, path / inside if inside else path)
         return path
-    if store.stat(source.key) != found:
-        raise ObjectStoreError(f"{source}: was replaced, or is gone, since it was listed")
+    for one in found:
+        if store.stat(one.key) != one:
+            raise ObjectStoreError(f"{Location(source.root, one.key)}: was replaced, or is gone, since it was listed")
     if plain:
         return source.path
     path.symlink_to(source.path)
@@ -150,7 +161,13 @@ def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, 
     return tuple(found)
 
 
-def _loss(outcome: Outcome, source: Mapping[str, Any]) -> str | None:
+def _sha256(sources: Sequence[Mapping[str, Any]]) -> str:
+    """SHA-256 of the file; of several that of their digests as hex digits, one after the other."""
+    digests = [source["sha256"] for source in sources]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def _loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:
     """What was lost, in words; None where nothing was."""
     if not outcome.loss:
         return None
@@ -158,5 +175,11 @@ def _loss(outcome: Outcome, source: Mapping[str, Any]) -> str | None:
         f"{topic}: {', '.join(f'{number} {reason}' for reason, number in sorted(reasons.items()))}"
         for topic, reasons in sorted(outcome.counts.lost.items())
     ]
-    damage = [f"at byte {d['offset']}: {d['what']}" for d in source.get("damage", ())]
+    several = len(sources) > 1
+    damage = [
+        f"{source['file']}: {told}" if several else told
+        for source in sources
+        for d in source.get("damage", ())
+        for told in [f"at byte {d['offset']}: {d['what']}"]
+    ]
     return "; ".join([*damage, *parts])[:LONGEST_ERROR] or "see the notes of convert"

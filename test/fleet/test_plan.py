@@ -47,6 +47,25 @@ def test_folders_globs_files_and_lists_give_each_recording_once(tmp_path):
     assert found(tmp_path / "list")[0] == [every[0], *every[2:]]
 
 
+def test_a_rosbag2_folder_is_one_recording(tmp_path):
+    touch(tmp_path, "day/run.1/run_0.mcap", "day/run.1/run_1.mcap", "day/run.1/metadata.yaml", "day/one.mcap")
+    touch(tmp_path, "day/run.1/deeper/metadata.yaml", "day/.old/metadata.yaml", "day/.old/run_0.mcap", "other/x.mcap")
+    day = tmp_path / "day"
+    folder, one, parts = str(day / "run.1"), str(day / "one.mcap"), [f"{day}/run.1/run_{n}.mcap" for n in (0, 1)]
+    assert found(day) == ([one, folder], [f"{day}: 1 hidden files (.*.mcap) are left out"])
+    for text in (folder, f"{folder}/metadata.yaml", f"{day}/run?1", f"{tmp_path}/*/*1/metadata.yaml"):
+        assert found(text)[0] == [folder]
+    assert found(f"{day}/**")[0] == [one, folder]
+    assert found(f"{day}/**/*.mcap")[0] == [one, *parts]
+    assert found(parts[0])[0] == parts[:1]
+    (bag,) = find_sources([folder], print)
+    assert (bag.name, bag.size) == ("run.1", 3 * 8)
+    assert [f"/{part.key}" for part in bag.parts] == [f"{folder}/metadata.yaml", *parts]
+    assert plan_of([bag], Layout(Location.of(tmp_path / "sets"))).names == {folder: "run.1"}
+    (day / "run.1" / "run_1.mcap").write_bytes(b"\x89MCAP1\r\n")
+    assert find_sources([folder], print)[0].etag != bag.etag
+
+
 def test_a_name_that_is_no_text_is_left_out_and_noted(tmp_path):
     touch(tmp_path, "a.mcap")
     with open(os.fsencode(tmp_path) + b"/\xff.mcap", "wb"):

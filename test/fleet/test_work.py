@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import asdict
 
+import bags
 import pytest
 
 import edgefirst_ros
@@ -17,10 +18,11 @@ from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.fleet import scratch, work
 from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
+from edgefirst_ros.fleet.sources import find_sources
 from edgefirst_ros.fleet.work import Job
 
 SETTINGS = fleet_settings(Settings(split={"train": 0.5, "val": 0.5}, rate=5))
-HASH = settings_hash(SETTINGS)
+HASH, PLAIN = settings_hash(SETTINGS), SETTINGS.model_dump(mode="json")
 
 
 def job_of(source, to, tmp_path, name=None, settings=SETTINGS, **changes):
@@ -88,6 +90,36 @@ def test_the_objects_are_the_files_of_convert_and_the_state_tells_of_them(ends, 
     assert state["labels"] == with_label
     assert state["group"] in ("train", "val")
     assert not [path for path in (tmp_path / "s").rglob("*") if path.is_file() and path.name != scratch.LOCK]
+
+
+def test_a_rosbag2_folder_is_converted_as_one_recording(ends, drives, tmp_path, s3):
+    _, to = ends
+    found = bags.messages(drives / "day1.mcap")
+    folder = bags.bag(tmp_path / "run.1", found, [len(found) // 2])
+    place = folder
+    if str(to).startswith("s3:"):
+        place = f"s3://drives/{tmp_path.name}/run.1"
+        for path in folder.iterdir():
+            s3.put_file(f"{tmp_path.name}/run.1/{path.name}", path)
+    (bag,) = find_sources([str(place)], print)
+    parts = [(part.key, part.size, part.etag) for part in bag.parts]
+    job = asdict(Job(bag.uri, bag.size, bag.etag, "run.1", str(to), PLAIN, HASH, parts, scratch=str(tmp_path / "s")))
+    record = work.work(job)
+    assert (record["verdict"], record["error"]) == ("ok", None)
+    options = {"split": {"train": 0.5, "val": 0.5}, "rate": 5, "stable": True}
+    edgefirst_ros.convert(folder, tmp_path / "by-hand", **options)
+    kept = stored(to)
+    assert {k.rpartition("/")[2]: v for k, v in kept.items() if k.startswith(f"{HASH}/run.1/")} == {
+        path.name: path.read_bytes() for path in (tmp_path / "by-hand").iterdir()
+    }
+    (state,) = (json.loads(data) for key, data in kept.items() if key.startswith("_state"))
+    digests = [hashlib.sha256((folder / f"run.1_{n}.mcap").read_bytes()).hexdigest() for n in (0, 1)]
+    assert (state["source"], state["size"]) == (str(place), bag.size)
+    assert state["sha256"] == hashlib.sha256("".join(digests).encode()).hexdigest()
+    assert work.work(job | {"name": "other"})["verdict"] == "ok"
+    assert edgefirst_ros.Dataset(str(Location.of(str(to)) / HASH / "other" / "other.zip")).sequences == ["other"]
+    changed = [(key, size, "another") for key, size, _ in parts]
+    assert "replaced" in work.work(job | {"parts": changed})["error"]
 
 
 def test_a_name_that_is_taken_gives_the_sequence_another(drives, tmp_path):
