@@ -29,7 +29,7 @@ from edgefirst_ros.cli import (
     view,
 )
 from edgefirst_ros.cli.fleet.app import app as fleet
-from edgefirst_ros.cli.options import GroupCommand, ReadingCommand, SettingsCommand
+from edgefirst_ros.cli.options import GroupCommand, LookingCommand, ReadingCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.cli.text import say
 from edgefirst_ros.cli.zenoh import ZenohCommand
@@ -50,8 +50,8 @@ app.command("recover", cls=ReadingCommand)(recover.recover)
 app.command("merge", cls=GroupCommand)(merge.merge)
 app.command("split", cls=GroupCommand)(split.split)
 app.command("validate", cls=ReadingCommand)(validate.validate)
-app.command("report", cls=ReadingCommand)(report.report)
-app.command("view", cls=ReadingCommand)(view.view)
+app.command("report", cls=LookingCommand)(report.report)
+app.command("view", cls=LookingCommand)(view.view)
 app.command("export", cls=ReadingCommand)(export.export)
 app.command("import", cls=ReadingCommand)(restore.restore)
 app.command("label", cls=ReadingCommand)(label.label)

@@ -73,10 +73,9 @@ def convert(
 
     keep_buffers()
     if with_report:
-        from edgefirst_ros.report.extras import need
-        from edgefirst_ros.report.run import EXTRA
+        from edgefirst_ros.report.extras import REPORT, need
 
-        need(*EXTRA)
+        need(*REPORT)
     notes: list[str] = []
     named = dict(_named(text) for text in sequence or ())
     if len(named) < len(sequence or ()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
@@ -18,7 +19,7 @@ from typer.core import TyperCommand
 from edgefirst_ros.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgefirst_ros.config import Limits
+    from edgefirst_ros.config import Limits, Settings
 
 
 class Option(NamedTuple):
@@ -59,7 +60,7 @@ SET_LIMITS = typer.Option("--set", metavar="NAME=VALUE", help=f"{' or '.join(LIM
 SET_GROUPING = typer.Option(
     "--set", metavar="NAME=VALUE", help=f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs."
 )
-CHOSEN, SETTABLE = "edgefirst_ros.settings", "edgefirst_ros.settable"
+CHOSEN, SETTABLE, UNUSED = "edgefirst_ros.settings", "edgefirst_ros.settable", "edgefirst_ros.unused"
 
 
 class SettingsCommand(TyperCommand):
@@ -69,6 +70,8 @@ class SettingsCommand(TyperCommand):
     """Settings with an option of their own."""
     settable: ClassVar[Collection[str] | None] = None
     """Settings that the verb has use for; None: all."""
+    unused: ClassVar[Collection[str]] = ()
+    """Of all, those that it has no use for."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its own parameters and those of the settings."""
@@ -90,7 +93,7 @@ class SettingsCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the verb without the settings; it gets them by `texts_of`."""
         ctx.meta[CHOSEN] = {name: ctx.params.pop(name) for name in self.options}
-        ctx.meta[SETTABLE] = self.settable
+        ctx.meta[SETTABLE], ctx.meta[UNUSED] = self.settable, self.unused
         return super().invoke(ctx)
 
 
@@ -114,11 +117,31 @@ class ReadingCommand(SettingsCommand):
     settable = LIMITS
 
 
+class LookingCommand(SettingsCommand):
+    """A verb that shows recordings as a conversion would see them, and writes no dataset."""
+
+    options = ("start", "end", "rate", "keyframes", "sensors", "require", "tolerance", "time_base", "reference_topic")
+    unused = (
+        *("jpeg_quality", "camera_format", "pcd", "layout", "schema_version", "radar_fields", "lidar_images"),
+        *("split", "split_block", "split_gap", "stable", "group", "polygons", "jobs"),
+    )
+
+
 def limits_of(context: typer.Context, assignments: Sequence[str] | None) -> Limits:
     """Return the limits that --set gives, the defaults else. Raises UsageError."""
     from edgefirst_ros.config_file import load
 
     return load(None, texts=texts_of(context, assignments or ())).limits
+
+
+def looking_settings(context: typer.Context, config: Path | None, assignments: Sequence[str] | None) -> Settings:
+    """Return how recordings become samples, by a file and by options. Raises UsageError."""
+    from edgefirst_ros.config_file import load
+    from edgefirst_ros.sensors.picture_hook import prepare_hook
+
+    settings = load(config, texts=texts_of(context, assignments or ()))
+    prepare_hook(settings.picture_hook, config)
+    return settings
 
 
 def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, str]:
@@ -139,6 +162,8 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
         if context.meta[SETTABLE] is not None and name not in context.meta[SETTABLE]:
             raise UsageError(f"--set: expected one of {', '.join(context.meta[SETTABLE])}, got {name!r}")
+        if name in context.meta[UNUSED]:
+            raise UsageError(f"--set {name}: says how a dataset is written, and none is written here")
         if name in own:
             raise UsageError(f"{_flag(name)} and --set {name} exclude each other: give one of them")
         texts[name] = text

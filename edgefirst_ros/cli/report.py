@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
+from edgefirst_ros.cli.options import SET, looking_settings
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, say, table
 
@@ -18,7 +18,7 @@ def report(
     context: typer.Context,
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH", readable=False, help="Datasets and recordings, or a folder with such."),
+        typer.Argument(metavar="PATH", readable=False, help="Datasets and recordings, or folders with such."),
     ],
     out: Annotated[
         Path | None,
@@ -34,12 +34,16 @@ def report(
         typer.Option("--assume-forward", help="Where transforms are a placeholder: the camera looks along x."),
     ] = False,
     table_only: Annotated[bool, typer.Option("--table-only", help="Of several only the table, no pages.")] = False,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
+    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options go before it.")
+    ] = None,
+    assignments: Annotated[list[str] | None, SET] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
 ) -> None:
     """Write a page that shows whether a drive is good.
 
-    One HTML file, from which no request leaves.
+    One HTML file, from which no request leaves. Recordings are shown as a conversion with the same settings sees them.
 
     Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 something in a folder could not be read.
     """
@@ -54,7 +58,8 @@ def report(
             overwrite=overwrite,
             assume_forward=assume_forward,
             table_only=table_only,
-            limits=limits_of(context, assignments),
+            join=join,
+            settings=looking_settings(context, config, assignments),
             progress=tell,
         )
     if as_json:

@@ -10,14 +10,17 @@ from typing import Annotated
 import typer
 
 from edgefirst_ros.cli.instead import explained
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
+from edgefirst_ros.cli.options import SET, looking_settings
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import counted, one_line, say
 
 
 def view(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="PATH", readable=False, help="A dataset or a recording.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH", readable=False, help="A dataset or a recording; several with --join."),
+    ],
     frame: Annotated[int | None, typer.Option(metavar="N", min=0, help="This sample alone.")] = None,
     save: Annotated[
         Path | None, typer.Option(metavar="X.rrd", readable=False, help="Write it for the viewer; no window opens.")
@@ -27,7 +30,11 @@ def view(
         str | None, typer.Option(metavar="SENSORS", help="These alone: camera,lidar.points,radar.targets,...")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --save.")] = False,
-    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
+    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options go before it.")
+    ] = None,
+    assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:
     """Move through a dataset or a recording in rerun's viewer.
 
@@ -36,15 +43,16 @@ def view(
     from edgefirst_ros.report.view.run import view as run
 
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else []
-    with explained(path), progress(quiet=False) as tell:
+    with explained(*paths), progress(quiet=False) as tell:
         done = run(
-            path,
+            paths,
             frame=frame,
             save=save,
             web=web,
             only=names,
             overwrite=overwrite,
-            limits=limits_of(context, assignments),
+            join=join,
+            settings=looking_settings(context, config, assignments),
             progress=tell,
             say=say,
         )

@@ -51,10 +51,14 @@ def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) ->
     container = open_container(paths.members, limits)
     if isinstance(container, Archive):
         container.refuse_overlaps()
+    return DatasetFiles(paths, container, *open_tables(paths, limits))
+
+
+def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[TableFile | None, TableFile | None]:
+    """Open the annotations and the frames of a dataset, None where there are none. Raises DatasetError."""
     found = annotation_path(paths.arrow)
     annotations = open_annotations(found, limits) if found else None
-    frames = TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
-    return DatasetFiles(paths, container, annotations, frames)
+    return annotations, TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
 
 
 def _open_objects(place: Location, limits: Limits) -> DatasetFiles:

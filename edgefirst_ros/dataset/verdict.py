@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
-
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.timeline import MODEL, Pace, Timeline
@@ -168,12 +166,18 @@ def clock(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
             "clock", threshold.level(steps), f"set, or stood still, {steps} {'time' if steps == 1 else 'times'}"
         )
     base = metadata.get("time_base") or {}
+    others = list(replaced_clocks(base))
+    yield from others
+    if not steps and not others:
+        yield Check("clock", Level.GREEN, f"one clock ({base.get('base') or 'not said'}), never set")
+
+
+def replaced_clocks(base: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield the topics whose stamps were replaced, which keep another clock; `base`: the metadata `time_base`."""
     bases = base.get("sequences") or {"": base}
     replaced = {topic: str(what) for one in bases.values() for topic, what in ((one or {}).get("topics") or {}).items()}
     for topic, what in replaced.items():
-        yield Check("clock", threshold.level(1), what, topic)
-    if not steps and not replaced:
-        yield Check("clock", Level.GREEN, f"one clock ({base.get('base') or 'not said'}), never set")
+        yield Check("clock", THRESHOLDS["clock"].level(1), what, topic)
 
 
 def gaps(timeline: Timeline) -> Iterator[Check]:
@@ -204,20 +208,25 @@ def coverage(timeline: Timeline) -> Iterator[Check]:
     """Yield in how many samples each sensor is."""
     for name, one in timeline.companions.items():
         if name != MODEL:
-            there = float(one.has.mean())
-            level = THRESHOLDS["coverage"].level(1 - there)
-            yield Check("coverage", level, f"in {there:.1%} of the samples", name)
+            yield coverage_of(name, float(one.has.mean()))
+
+
+def coverage_of(name: str, there: float) -> Check:
+    """Judge in which share of the samples a sensor is."""
+    return Check("coverage", THRESHOLDS["coverage"].level(1 - there), f"in {there:.1%} of the samples", name)
 
 
 def skews(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
     """Yield how far off companions were, against their tolerance."""
     for name, one in timeline.companions.items():
         if name != MODEL:
-            allowed = tolerance(metadata, name)
-            far = float(np.percentile(np.abs(one.skew[one.has]), 95)) / SECOND
-            share = far / allowed if allowed else 0.0
-            level = THRESHOLDS["skew"].level(share)
-            yield Check("skew", level, f"95 % within {far * 1e3:.1f} ms of {allowed * 1e3:.0f} ms", name)
+            yield skew_of(name, one.within(0.95) / SECOND, tolerance(metadata, name))
+
+
+def skew_of(name: str, far: float, allowed: float) -> Check:
+    """Judge how far off 95 % of a sensor's messages are, against their tolerance, both in s."""
+    level = THRESHOLDS["skew"].level(far / allowed if allowed else 0.0)
+    return Check("skew", level, f"95 % within {far * 1e3:.1f} ms of {allowed * 1e3:.0f} ms", name)
 
 
 def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:

@@ -76,9 +76,12 @@ def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
 
 
 @contextmanager
-def local_copy(layout: Layout, dataset: FleetDataset, scratch: str | None) -> Iterator[Path]:
+def local_copy(
+    layout: Layout, dataset: FleetDataset, scratch: str | None, *, only_tables: bool = False
+) -> Iterator[Path]:
     """Give the container beside its tables on this machine: as they lie, or fetched and removed behind it.
 
+    `only_tables`: a container that does not lie on this machine is not fetched; its place is given all the same.
     Raises DatasetError where one is not what its state says, ObjectStoreError, StorageError.
     """
     store = open_store(layout.root)
@@ -93,6 +96,6 @@ def local_copy(layout: Layout, dataset: FleetDataset, scratch: str | None) -> It
         return
     with scratch_of(scratch).folder() as folder:
         paths = [folder / one.key.rpartition("/")[2] for one in found]
-        for one, path in zip(found, paths, strict=True):
+        for one, path in zip(found[:-1] if only_tables else found, paths, strict=False):
             download(store, one, path)
         yield paths[-1]

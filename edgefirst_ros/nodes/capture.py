@@ -34,8 +34,7 @@ from edgefirst_ros.nodes.reports import Reports
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
 from edgefirst_ros.pipeline.health import Health, Status
 from edgefirst_ros.pipeline.memory import keep_buffers
-from edgefirst_ros.report.extras import need
-from edgefirst_ros.report.run import EXTRA
+from edgefirst_ros.report.extras import REPORT, need
 from edgefirst_ros.sources.ros import RosTransport
 
 MODELS = (Settings, LiveSettings)
@@ -152,7 +151,7 @@ class CaptureNode(LifecycleNode):
             except UsageError as error:
                 raise UsageError(f"{self.get_fully_qualified_name()}: sequence: {error}") from None
         if live.report:
-            need(*EXTRA)
+            need(*REPORT)
         return settings, live
 
     def _changed(self, parameters: Sequence[Parameter]) -> None:

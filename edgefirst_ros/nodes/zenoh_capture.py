@@ -23,8 +23,7 @@ from edgefirst_ros.nodes.systemd import ServiceManager
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
 from edgefirst_ros.pipeline.health import Health
 from edgefirst_ros.pipeline.memory import keep_buffers
-from edgefirst_ros.report.extras import need
-from edgefirst_ros.report.run import EXTRA
+from edgefirst_ros.report.extras import REPORT, need
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
 
@@ -187,7 +186,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     keep_buffers()
     own_key(namespace, "")
     if live.report:
-        need(*EXTRA)
+        need(*REPORT)
     with session(endpoint) as bus:
         service = _Service(bus, settings, live, namespace)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

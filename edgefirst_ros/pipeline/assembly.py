@@ -36,11 +36,11 @@ def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) ->
     _add_navigation(frame, row, common)
     if frame.result is not None:
         row[MODEL_TIMESTAMP] = frame.result.stamp
-    if frame.own is not None and frame.own[1].encoded is not None:
+    if frame.own is not None and frame.own[1].encoded is not None and parts.part.has(frame.own[0]):
         members.append((streams.of_key(frame.own[0]).kind, frame.own[1].encoded.result()))
     for sensor, (stamp, message) in frame.companions.items():
         known = streams.of_key(sensor)
-        if message.encoded is not None:
+        if message.encoded is not None and parts.part.has(sensor):
             members.append((known.kind, message.encoded.result()))
         if known.column is not None:
             row.update({f"{known.column}_timestamp": stamp, f"{known.column}_skew": stamp - frame.stamp})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.counts import BY_STAMPS, ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.errors import describe_error
@@ -59,6 +59,7 @@ class CaptureDataset:
         self.base = base
         self.began = time.monotonic()
         self._decoder = settings.decoder
+        self._tolerances = {sensor: settings.stream(sensor)[0] for sensor in roles.companions}
         calibration = Calibration()
         calibration.merge(known)
         self._counts = Counts()
@@ -93,6 +94,14 @@ class CaptureDataset:
             "decoder": output.note or self._decoder,
             "worst_skew_ns": {
                 f"{streams.of_key(sensor).column}_skew": skews.largest for sensor, skews in dict(output.skews).items()
+            },
+            "companions": {
+                sensor: {
+                    "coverage": min(1.0, skews.samples / max(1, writer.samples)),
+                    "p95_skew_s": skews.percentile(95) / SECOND,
+                    "tolerance_s": self._tolerances[sensor] / SECOND,
+                }
+                for sensor, skews in dict(output.skews).items()
             },
             "counts": self._counts.plain(),
             "time_base": output.facts.time_base,

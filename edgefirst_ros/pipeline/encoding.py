@@ -14,6 +14,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
+from edgefirst_ros.pipeline.part import WHOLE, Part
 from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.pictures import Picture
@@ -27,6 +28,8 @@ class EncodingSample:
     frame: Frame
     picture: Picture | None
     keyframe: bool
+    part: Part
+    """What of it is wanted: a companion's message that other samples share may be encoded and no member of this."""
     image: Callable[[], tuple[bytes, str | None]] | None
     """Gives the bytes of the picture, and how degraded it is where that is asked for."""
     rows: Future[Rows] | None
@@ -41,15 +44,16 @@ class SampleEncoder:
     def __init__(self, settings: Settings, facts: SequenceFacts, already_written: int) -> None:
         """`already_written`: so many of the first samples need no members."""
         self._settings = settings
+        self._without_masks = settings.model_copy(update={"masks": False, "polygons": False})
         self._facts = facts
         self._already_written = already_written
         threads = workers(settings.jobs)
         self._pool = ThreadPoolExecutor(threads, "encode")
         self._slots = threading.BoundedSemaphore(2 * threads)
 
-    def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool, members: bool = True) -> EncodingSample:
-        """Begin to encode the parts of the next sample; without `members` only its rows."""
-        wanted = members and self._already_written == 0
+    def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool, part: Part = WHOLE) -> EncodingSample:
+        """Begin to encode the parts of the next sample that are wanted."""
+        wanted = self._already_written == 0
         self._already_written = max(0, self._already_written - 1)
         image = None
         if wanted:
@@ -57,11 +61,12 @@ class SampleEncoder:
                 of_picture = functools.partial(self._image, picture)
                 ready = picture.ready and not self._settings.degradation
                 image = of_picture if ready else self._submit(of_picture).result
-            if frame.own is not None:
+            if frame.own is not None and part.has(frame.own[0]):
                 self._encode(*frame.own)
             for sensor, (_, message) in frame.companions.items():
-                self._encode(sensor, message)
-        return EncodingSample(frame, picture, keyframe, image, self._rows(frame, picture, masks=members))
+                if part.has(sensor):
+                    self._encode(sensor, message)
+        return EncodingSample(frame, picture, keyframe, part, image, self._rows(frame, picture, masks=part.masks))
 
     def close(self) -> None:
         """End all threads; what has not begun is not encoded."""
@@ -75,7 +80,7 @@ class SampleEncoder:
     def _rows(self, frame: Frame, picture: Picture | None, *, masks: bool) -> Future[Rows] | None:
         if not frame.results:
             return None
-        settings = self._settings if masks else self._settings.model_copy(update={"masks": False, "polygons": False})
+        settings = self._settings if masks else self._without_masks
         facts = self._facts
         size = picture.size if picture is not None else facts.calibration.size if masks else None
         context = context_of(settings, facts.roles, facts.calibration, facts.name, frame.number, size)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -15,7 +15,15 @@ from typing import Any
 
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.storage.space import free_bytes
-from edgefirst_ros.dataset.verdict import GAP_PERIODS, SILENT, THRESHOLDS
+from edgefirst_ros.dataset.verdict import (
+    GAP_PERIODS,
+    SILENT,
+    THRESHOLDS,
+    Check,
+    coverage_of,
+    replaced_clocks,
+    skew_of,
+)
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession
@@ -24,6 +32,8 @@ from edgefirst_ros.sources.topics import STATICS
 
 RATES_KEPT = 60
 """Looks at the rate, one a second, of which the median is what a topic is expected to have."""
+FEWEST = 100
+"""Samples from which on shares of them are judged."""
 STEADY = 5
 """Seconds with messages after which their rate is believed."""
 
@@ -149,10 +159,13 @@ class Health:
                 Level.WARN,
                 f"nothing was written for {facts['standstill_s']:.1f} s: is the disk slow?",
             )
-        elif facts.get("upload", {}).get("failure"):
-            level, text = Level.WARN, f"{text}; upload: {facts['upload']['failure']}"
-        elif troubled:
-            level, text = Level.WARN, f"{text}; something is wrong with {', '.join(troubled)}"
+        else:
+            failure = facts.get("upload", {}).get("failure")
+            faults = [f"upload: {failure}"] if failure else []
+            faults += [f"something is wrong with {', '.join(troubled)}"] if troubled else []
+            faults += [f"{one.key} of {one.place}: {one.found}" for one in drive_of(facts) if one.level]
+            if faults:
+                level, text = Level.WARN, "; ".join([text, *faults])
         values = {
             "dataset": facts.get("sequence", ""),
             "samples": facts.get("samples", 0),
@@ -172,6 +185,15 @@ class Health:
             "clock": facts.get("time_base", {}).get("base", ""),
         }
         return Status(level, f"{self._node}: dataset", text, values)
+
+
+def drive_of(facts: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield what the verdict of the dataset so far is, where it is known before the dataset is finished."""
+    yield from replaced_clocks(facts.get("time_base", {}))
+    if facts.get("samples", 0) >= FEWEST:
+        for sensor, one in facts.get("companions", {}).items():
+            yield coverage_of(sensor, one["coverage"])
+            yield skew_of(sensor, one["p95_skew_s"], one["tolerance_s"])
 
 
 def _tells(lost: int, state: TopicState) -> bool:

@@ -21,7 +21,8 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.outside import OutsideTolerance
-from edgefirst_ros.pipeline.samples import Chosen, SampleBuilder
+from edgefirst_ros.pipeline.part import Chosen
+from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage
 from edgefirst_ros.sources.topics import Roles

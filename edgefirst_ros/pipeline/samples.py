@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
@@ -17,6 +16,7 @@ from edgefirst_ros.pipeline.encoding import EncodingSample, SampleEncoder
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import CameraMessage, Frame
 from edgefirst_ros.pipeline.pace import Pace
+from edgefirst_ros.pipeline.part import WHOLE, Chosen, Part
 from edgefirst_ros.pipeline.sampling import Bucket, Sampling
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.pipeline.worker import Worker
@@ -27,26 +27,13 @@ from edgefirst_ros.sensors.processors import workers
 from edgefirst_ros.streams import TILED, VIDEO
 
 
-class Part(Enum):
-    """How much of a frame is wanted."""
-
-    ROWS = "rows"
-    """Only what the tables say of it."""
-    COMPANIONS = "companions"
-    """That, and the members of its companions."""
-    ALL = "all"
-
-
-Chosen = Callable[[Frame, bool], Part]
-"""Tells how much of a frame is wanted, which may be a keyframe; it may be asked more than once."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A clean frame with all that is needed to make a sample of it."""
 
     frame: Frame
     picture: Picture | None
+    part: Part
     bucket: Bucket | None
     missing: str | None
     """The first required sensor that it lacks."""
@@ -194,30 +181,26 @@ class SampleBuilder:
         missing = self._sampling.missing(frame)
         if missing is not None and bucket is None:
             return self._skip(frame, lacks(missing))
-        part = Part.ALL if self._chosen is None else self._chosen(frame, keyframe)
+        part = WHOLE if self._chosen is None else self._chosen(frame, keyframe)
+        picture: Picture | MessageError | None = None
         if self._pictures is None:
             if self._facts.roles.sensor is not None and frame.own is None:
                 return self._drop(CANNOT_BE_STORED)
             if self._facts.roles.sensor is None and not frame.companions:
                 return self._drop(EMPTY)
-            if part is not Part.ALL:
-                return self._list(frame, None, part, keyframe=keyframe)
-            return self._select(frame, None, bucket, missing, keyframe=keyframe)
-        if part is not Part.ALL:
-            return self._list(frame, self._pictures.skip(frame.number), part, keyframe=keyframe)
-        picture = self._pictures.take(frame.number, last=last)
-        if picture is None:
-            return False
+        elif part.picture:
+            picture = self._pictures.take(frame.number, last=last)
+            if picture is None:
+                return False
+        else:
+            picture = self._pictures.skip(frame.number)
         if isinstance(picture, MessageError):
             return self._drop(picture.reason, picture)
-        return self._select(frame, picture, bucket, missing, keyframe=keyframe)
+        return self._select(_Candidate(frame, picture, part, bucket, missing, keyframe))
 
-    def _select(
-        self, frame: Frame, picture: Picture | None, bucket: Bucket | None, missing: str | None, *, keyframe: bool
-    ) -> bool:
+    def _select(self, found: _Candidate) -> bool:
         """Make a sample of a clean frame, unless it lacks a sensor or another one may go before it."""
-        found = _Candidate(frame, picture, bucket, missing, keyframe)
-        if self._sampling.is_second_choice(frame):
+        if self._sampling.is_second_choice(found.frame):
             self._fallback = found
             return True
         if self._fallback is not None:
@@ -238,16 +221,7 @@ class SampleBuilder:
             return self._drop(lacks(missing))
         self._facts.counts.write(self._facts.roles.reference)
         self._usage.observe(frame)
-        self._writing.put(self._encoder.begin(frame, found.picture, keyframe=found.keyframe))
-        return True
-
-    def _list(self, frame: Frame, fault: MessageError | None, part: Part, *, keyframe: bool) -> bool:
-        """Make a sample of a frame without its picture."""
-        if fault is not None:
-            return self._drop(fault.reason, fault)
-        self._facts.counts.write(self._facts.roles.reference)
-        self._usage.observe(frame)
-        self._writing.put(self._encoder.begin(frame, None, keyframe=keyframe, members=part is Part.COMPANIONS))
+        self._writing.put(self._encoder.begin(frame, found.picture, keyframe=found.keyframe, part=found.part))
         return True
 
     def _skip(self, frame: Frame, reason: str) -> bool:

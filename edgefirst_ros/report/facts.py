@@ -15,14 +15,15 @@ from edgefirst_ros.dataset.verdict import Check, checks_of, paces, tolerance, wo
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.geodesy import ecef, world_to_ecef
 from edgefirst_ros.report.subject import Floats, Subject
+from edgefirst_ros.report.tables import Told
 
 
-def quick(subject: Subject) -> dict[str, Any]:
+def quick(subject: Told) -> dict[str, Any]:
     """Return what the tables alone tell, without reading members: a line of the table over several."""
-    words = {name: one.calibration for name, one in subject.calibrations.items()}
+    words = subject.words
     checks = checks_of(subject.timeline, subject.metadata, words)
-    if not len(subject.timeline) and len(subject.dataset):
-        checks[0] = Check("samples", worst(()), f"{len(subject.dataset)} samples; there is no table of frames")
+    if not len(subject.timeline) and subject.samples:
+        checks[0] = Check("samples", worst(()), f"{subject.samples} samples; there is no table of frames")
     return {
         "name": subject.name,
         "path": str(subject.path),
@@ -32,7 +33,7 @@ def quick(subject: Subject) -> dict[str, Any]:
         "duration_s": round(subject.timeline.duration, 3),
         "start": _start(subject),
         "sequences": {
-            name: {"samples": number, "calibration": words[name]} for name, number in _by_sequence(subject).items()
+            name: {"samples": number, "calibration": words[name]} for name, number in subject.by_sequence.items()
         },
         "topics": topics(subject),
         "time": {"paces": {name: _pace(pace) for name, pace in paces(subject.timeline).items()}},
@@ -60,7 +61,7 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
     }
 
 
-def topics(subject: Subject) -> list[dict[str, Any]]:
+def topics(subject: Told) -> list[dict[str, Any]]:
     """Messages of each topic: seen, used, dropped by reason."""
     counts = subject.metadata.get("counts") or {}
     found = [
@@ -72,24 +73,20 @@ def topics(subject: Subject) -> list[dict[str, Any]]:
         }
         for topic, count in counts.items()
     ]
-    if subject.recorded is not None:
-        others = subject.recorded.keys() - counts.keys()
-        found += [
-            {"topic": topic, "seen": len(subject.recorded[topic].times), "used": 0, "dropped": {}} for topic in others
-        ]
+    others = subject.messages.keys() - counts.keys()
+    found += [{"topic": topic, "seen": subject.messages[topic], "used": 0, "dropped": {}} for topic in others]
     return sorted(found, key=lambda one: str(one["topic"]))
 
 
-def skew(subject: Subject) -> dict[str, dict[str, float]]:
+def skew(subject: Told) -> dict[str, dict[str, float]]:
     """|skew| of each sensor in ms, and its tolerance."""
     found = {}
     for name, one in subject.timeline.companions.items():
         if name != MODEL:
-            far = np.abs(one.skew[one.has]) / 1e6
             found[name] = {
-                "p50_ms": round(float(np.percentile(far, 50)), 3),
-                "p95_ms": round(float(np.percentile(far, 95)), 3),
-                "max_ms": round(float(far.max()), 3),
+                "p50_ms": round(one.within(0.5) / 1e6, 3),
+                "p95_ms": round(one.within(0.95) / 1e6, 3),
+                "max_ms": round(float(one.off[-1]) / 1e6, 3),
                 "tolerance_ms": round(1e3 * tolerance(subject.metadata, name), 3),
                 "samples": int(one.has.sum()),
             }
@@ -160,12 +157,6 @@ def inputs(subject: Subject) -> dict[str, int]:
     return dict(sorted(counted.items()))
 
 
-def _by_sequence(subject: Subject) -> dict[str, int]:
-    if len(subject.timeline):
-        return {name: int((subject.timeline.sequence == n).sum()) for n, name in enumerate(subject.timeline.names)}
-    return dict(Counter(place.sample.name for place in subject.places))
-
-
 def _pace(pace: Pace) -> dict[str, Any]:
     return {
         "messages": pace.messages,
@@ -177,7 +168,7 @@ def _pace(pace: Pace) -> dict[str, Any]:
     }
 
 
-def _start(subject: Subject) -> str | None:
+def _start(subject: Told) -> str | None:
     if not len(subject.timeline):
         return None
     try:

@@ -17,8 +17,6 @@ from edgefirst_ros.report.look import Unreadable, exposure, lidar, radar
 from edgefirst_ros.report.sheet import Shown, sheet
 from edgefirst_ros.report.subject import Subject
 
-SAMPLES = 12
-
 
 @dataclass
 class Gathered:
@@ -32,15 +30,14 @@ class Gathered:
     """(name, s of drive, s)."""
 
 
-def gather(subject: Subject, samples: int = SAMPLES) -> Gathered:
+def gather(subject: Subject, samples: int) -> Gathered:
     """Look at everything; raises DatasetError where the tables cannot be read."""
     unreadable = Unreadable()
     found = facts.quick(subject)
-    words = {name: one.calibration for name, one in subject.calibrations.items()}
     bright, fits = exposure(subject, unreadable), alignment(subject, unreadable)
     seen, (ranges, clouds) = radar(subject, unreadable), lidar(subject, unreadable)
     shown = sheet(subject, samples, unreadable)
-    checks = checks_of(subject.timeline, subject.metadata, words)
+    checks = checks_of(subject.timeline, subject.metadata, subject.words)
     if found["verdict"]["level"] != "red" and not len(subject.timeline):
         checks = checks[1:]
     track, flat, seconds = facts.track(subject)

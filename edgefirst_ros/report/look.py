@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -125,35 +125,48 @@ def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
     places = [p for p in subject.places if "radar.cube" in p.sample.inputs and "radar.cube" not in p.sample.repeats]
     middle = max(0, (len(places) - CUBES) // 2)
     columns: list[Any] = []
-    seconds, loudest, kept = [], -1.0, None
+    seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
     for place in places[middle : middle + CUBES]:
         try:
             cube = place.sample.cube()
         except EdgeFirstError as error:
             unreadable.add("radar cube", error)
             continue
-        magnitude = np.abs(cube.values.astype(np.int32)).reshape(*cube.values.shape[:4], -1).max(4)
-        column = magnitude.max(axis=(0, 2, 3))
+        column = _loudest(cube.values.reshape(*cube.values.shape[:2], -1), (0, 2))
         if columns and len(column) != len(columns[0]):
             unreadable.add("radar cube", DatasetError(f"{len(column)} range bins, those before have {len(columns[0])}"))
             continue
         columns.append(column)
         seconds.append(place.seconds)
         if column.mean() > loudest:
-            loudest, kept = float(column.mean()), (cube, magnitude.max(axis=(0, 2)))
-    by_speed = decibels(kept[1]) if kept else np.zeros((0, 0))
-    one: Cube | None = kept[0] if kept else None
+            loudest, kept = float(column.mean()), cube
+    by_speed = np.zeros((0, 0))
+    if kept is not None:
+        by_speed = decibels(_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4)))
     targets, clouds = _targets(subject.with_input("radar.pcd", TARGETS), unreadable)
     return RadarLook(
         np.array(seconds),
         decibels(np.array(columns).T) if columns else np.zeros((0, 0)),
         by_speed,
-        one.metres_per_range_bin if one else None,
-        one.speed_per_doppler_bin if one else None,
-        len(places) <= CUBES,
+        kept.metres_per_range_bin if kept else None,
+        kept.speed_per_doppler_bin if kept else None,
+        len(columns) >= _cubes(subject, len(places)),
         targets,
         clouds,
     )
+
+
+def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
+    """Largest magnitude over some axes; of 16 bits, so that no copy of a cube is made."""
+    high, low = values.max(axis=axes).astype(np.int32), values.min(axis=axes).astype(np.int32)
+    found: Floats = np.maximum(high, -low).astype(float)
+    return found
+
+
+def _cubes(subject: Subject, there: int) -> int:
+    """How many cubes the drive has; of a recording only some are `there`."""
+    timeline = subject.timeline
+    return sum(map(len, timeline.messages("radar.cube"))) if "radar.cube" in timeline.companions else there
 
 
 def decibels(values: Any) -> Floats:

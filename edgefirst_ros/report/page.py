@@ -12,16 +12,19 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from edgefirst_ros import __version__
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.verdict import Level
-from edgefirst_ros.report.figures import Figure
-from edgefirst_ros.report.gather import Gathered
 from edgefirst_ros.sensors.calibration import WORDS
+
+if TYPE_CHECKING:
+    from edgefirst_ros.report.figures import Figure
+    from edgefirst_ros.report.gather import Gathered
 
 TEMPLATES = Path(__file__).with_name("templates")
 SECTIONS = {
@@ -43,9 +46,8 @@ POLICY = "default-src 'none'; {scripts}style-src 'unsafe-inline'; img-src data:;
 def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None = None) -> bytes:
     """Return the page of one subject; `back`: a relative link to the table over all."""
     from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
 
-    facts, plotly, draw = found.facts, get_plotlyjs(), _text("draw.js")
+    facts, plotly, draw = found.facts, _plotly(), _text("draw.js")
     words = [one["calibration"] for one in facts["sequences"].values()]
     assumed = assumed and "identity" in words
     text = _environment().get_template("page.html.jinja").render(
@@ -147,6 +149,7 @@ def _data(picture: bytes | None, kind: str) -> str | None:
     return None if picture is None else f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
+@cache
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
@@ -154,6 +157,14 @@ def _hash(script: str) -> str:
 def _encoded(text: str) -> bytes:
     """UTF-8, with what is none (names of files may hold anything) as character references."""
     return text.encode("utf-8", "backslashreplace")
+
+
+@cache
+def _plotly() -> str:
+    """The library's JavaScript, as its get_plotlyjs gives it, which takes longer to load than all else here."""
+    spec = find_spec("plotly")
+    (folder, *_) = (spec and spec.submodule_search_locations) or [""]
+    return Path(folder, "package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 
 @cache

@@ -19,26 +19,31 @@ from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import Message, header_stamp
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
-from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.pipeline.samples import Chosen, Part
+from edgefirst_ros.pipeline.part import ROWS, Chosen
 from edgefirst_ros.progress import Progress, quiet
+from edgefirst_ros.report.choosing import Chooser
 from edgefirst_ros.report.subject import Subject, TopicTimes
+from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sync.clock import JUMP_BACK, JUMP_FORWARD
 
-PICTURES, LABELS, SKEWS, CLOUDS = 16, 6, 4, 120
-"""Frames whose pictures are made, spread evenly, for their labels, for their skew; those for companions alone."""
-PATIENCE = 2
-"""Slots without a cheap picture after which any is taken."""
-WINDOW = 3 * SECOND
-"""ns on both sides of the middle in which all companions are kept, so that cubes follow each other."""
-MOST_IN_WINDOW = 48
-"""Frames with another radar cube that are kept in there."""
-QUALITY = 85
+WRITTEN = {
+    "jpeg_quality": 85,
+    "camera_format": "jpeg",
+    "pcd": "binary",
+    "layout": "zip",
+    "schema_version": Settings.model_fields["schema_version"].default,
+    "split": {},
+    "group": {},
+    "stable": False,
+    "lidar_images": False,
+    "polygons": False,
+}
+"""Settings that say how a dataset is written: those of the one that goes again."""
 
 
 @dataclass
@@ -84,111 +89,45 @@ class _Watch:
         return found
 
 
-class _Chooser:
-    """Chooses frames as they come: the first of each label, every larger skew, keyframes spread evenly."""
-
-    def __init__(self, span: tuple[int, int], settings: Settings) -> None:
-        self._settings = settings
-        self._length = max(span[1] - span[0], 1)
-        self._first: int | None = None
-        self._parts: dict[int, Part] = {}
-        """By frame number, of those that have more than rows."""
-        self._labels: dict[str, int] = {}
-        self._skews: dict[str, int] = {}
-        self._picked = {"label": 0, "skew": 0}
-        self._slots = {"picture": -1, "companions": -1}
-        self._in_window = 0
-        self._cube: int | None = None
-
-    def __call__(self, frame: Frame, keyframe: bool) -> Part:
-        """Tell how much of a frame is wanted."""
-        if frame.number not in self._parts and (part := self._part(frame, keyframe)) is not Part.ROWS:
-            self._parts[frame.number] = part
-        return self._parts.get(frame.number, Part.ROWS)
-
-    def _part(self, frame: Frame, keyframe: bool) -> Part:
-        self._first = frame.stamp if self._first is None else self._first
-        at = frame.stamp - self._first
-        looked = frame.result is not None
-        if self._is_new(frame) or self._is_due("picture", at, PICTURES, cheap=keyframe or looked):
-            return Part.ALL
-        if self._in_middle(frame, at) or self._is_due("companions", at, CLOUDS, cheap=looked):
-            return Part.COMPANIONS
-        return Part.ROWS
-
-    def _is_new(self, frame: Frame) -> bool:
-        """Whether it shows more of a label, or a larger skew, than all frames before."""
-        new = False
-        boxes = getattr(frame.result.content, "boxes", ()) if frame.result is not None else ()
-        counted: dict[str, int] = {}
-        for box in boxes:
-            counted[box.label] = counted.get(box.label, 0) + 1
-        for label, number in counted.items():
-            if label not in self._labels and self._picked["label"] < LABELS:
-                self._labels[label] = number
-                self._picked["label"] += not new
-                new = True
-        for sensor, (stamp, _) in frame.companions.items():
-            far, tolerance = abs(stamp - frame.stamp), self._settings.stream(sensor)[0]
-            if far > max(1.25 * self._skews.get(sensor, 0), tolerance / 4) and self._picked["skew"] < SKEWS:
-                self._skews[sensor] = far
-                self._picked["skew"] += not new
-                new = True
-        return new
-
-    def _is_due(self, what: str, at: int, number: int, *, cheap: bool) -> bool:
-        """Whether it is the one of its slot, of `number` over the recording: the first `cheap` one, else any late one.
-
-        A keyframe costs one picture, and boxes are to be seen where the model looked.
-        """
-        slot, within = divmod(at * number, self._length)
-        late = slot - self._slots[what] > PATIENCE or (what == "companions" and 2 * within >= self._length)
-        due = slot > self._slots[what] and (cheap or late)
-        if due:
-            self._slots[what] = slot
-        return due
-
-    def _in_middle(self, frame: Frame, at: int) -> bool:
-        """Whether it has another cube than the frame before, near the middle."""
-        cube = frame.companions.get("radar.cube")
-        if cube is None or abs(at - self._length // 2) > WINDOW or self._in_window >= MOST_IN_WINDOW:
-            return False
-        new = cube[0] != self._cube
-        self._cube = cube[0]
-        self._in_window += new
-        return new
-
-
 @contextmanager
-def preview(path: Path, *, members: bool = True, progress: Progress = quiet) -> Iterator[Subject]:
+def preview(
+    given: RecordingInput, settings: Settings, *, members: bool = True, progress: Progress = quiet
+) -> Iterator[Subject]:
     """Give a recording as samples, with the members that a report needs; without `members` only their rows.
 
     Raises RecordingError where there is no sample.
     """
-    with recorded(path, _some if members else _rows, progress) as (subject, _):
+
+    def some(found: FirstPass) -> Chosen:
+        return Chooser(found.span[1] - found.span[0], found.cut, settings)
+
+    def rows(found: FirstPass) -> Chosen:
+        return lambda frame, keyframe: ROWS
+
+    with recorded(given, settings, some if members else rows, progress) as (subject, _):
         yield subject
-
-
-def _some(found: FirstPass) -> Chosen:
-    return _Chooser(found.span, Settings())
-
-
-def _rows(found: FirstPass) -> Chosen:
-    return lambda frame, keyframe: Part.ROWS
 
 
 @contextmanager
 def recorded(
-    path: Path, choose: Callable[[FirstPass], Chosen], progress: Progress = quiet
+    given: RecordingInput, settings: Settings, choose: Callable[[FirstPass], Chosen], progress: Progress = quiet
 ) -> Iterator[tuple[Subject, FirstPass]]:
-    """Give a recording as samples, with the members that `choose` wants. Raises RecordingError where there is none."""
-    settings, watch = Settings(jpeg_quality=QUALITY), _Watch()
-    walked = walk(path, settings, lambda done, of: progress(f"reading {path.name}", done, of), watch.take, hashed=True)
-    found = walked.conclude(settings)
-    name = safe_name(path.stem)
+    """Give a recording as samples, with the members that `choose` wants. Raises RecordingError where there is none.
+
+    Raises UsageError where several topics are to make samples: a page shows one camera.
+    """
+    if len(settings.references) > 1:
+        raise UsageError(f"reference_topic: one is shown at a time, got {', '.join(map(str, settings.references))}")
+    used, watch = settings.model_copy(update=WRITTEN), _Watch()
+    first, *more = given.files
+
+    def told(done: int, of: int) -> None:
+        progress(f"reading {given.label}", done, of)
+
+    found = walk(first, used, told, watch.take, hashed=True, more=more).conclude(used)
     with tempfile.TemporaryDirectory(prefix="edgefirst-report-") as folder:
-        notes, place = _convert(found, name, Path(folder), settings, choose(found), progress)
-        yield Subject(path.stem, path, Dataset(place), watch.found(), notes), found
+        notes, place = _convert(found, safe_name(given.name), Path(folder), used, choose(found), progress)
+        yield Subject(given.name, given.path, Dataset(place), watch.found(), notes), found
 
 
 def _convert(
@@ -210,9 +149,12 @@ def _convert(
             overlapping=found.overlapping,
             preceded=found.preceded,
             numbered=found.numbered,
+            cut=found.cut,
             chosen=chosen,
         ) as output:
             for done, message in enumerate(recording.iter_messages(streamed)):
+                if output.is_through:
+                    break
                 output.push(message)
                 progress(f"looking at {name}", done, found.wanted)
             output.finish()
@@ -224,6 +166,12 @@ def _convert(
             )
         whole.end()
         paths = writer.finish(whole.metadata(), whole.labels)
-    notes = [f"at byte {damage.offset}: {damage.what}" for damage in recording.damage]
-    notes += [*found.roles.notes, *found.calibration.notes]
+    many = len(recording.files) > 1
+    notes = [
+        f"{file.path.name + ', ' if many else ''}at byte {damage.offset}: {damage.what}"
+        for file in recording.files
+        for damage in file.damage
+    ]
+    notes += [*found.roles.notes, *found.calibration.notes, *([found.unknown_labels] if found.unknown_labels else [])]
+    notes += [found.cut.note] if found.cut is not None and found.cut.note else []
     return notes, paths.container

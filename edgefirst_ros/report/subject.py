@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -82,6 +83,21 @@ class Subject:
     def calibrations(self) -> dict[str, SequenceCalibration]:
         """Of each sequence."""
         return {name: self.dataset.calibration(name) for name in self.sequences}
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the calibration of each sequence is worth."""
+        return {name: one.calibration for name, one in self.calibrations.items()}
+
+    @property
+    def by_sequence(self) -> dict[str, int]:
+        """How many samples each sequence has."""
+        return self.timeline.by_sequence or dict(Counter(place.sample.name for place in self.places))
+
+    @property
+    def messages(self) -> dict[str, int]:
+        """Of a recording how many messages each topic has; nothing of a dataset."""
+        return {topic: len(one.times) for topic, one in (self.recorded or {}).items()}
 
     @cached_property
     def sequences(self) -> list[str]:

@@ -17,6 +17,11 @@ class Skews:
         """ns."""
         self._bins: Counter[int] = Counter()
 
+    @property
+    def samples(self) -> int:
+        """How many were taken."""
+        return self._bins.total()
+
     def add(self, skew: int) -> None:
         """Take the skew of a sample, ns."""
         self._bins[abs(skew) // BIN] += 1

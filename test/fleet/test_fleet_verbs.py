@@ -261,8 +261,9 @@ def test_a_report_has_a_row_for_each_dataset(command, fleet, tmp_path):
     assert "3 rows" in done.stdout
     assert all(name in page.read_text() for name in ("day1", "day2", "night1"))
     one = run(command, "report", fleet.layout.root, "-o", tmp_path / "o.html", "--where", "name = 'day2'", code=0)
-    assert "samples" in one.stdout
-    assert "day2" in (tmp_path / "o.html").read_text()
+    assert "1 row, 1 page beside it" in one.stdout
+    assert 'href="day2.html"' in (tmp_path / "o.html").read_text()
+    assert (tmp_path / "day2.html").stat().st_size > 1_000_000
 
 
 def test_a_single_conversion_is_uploaded_and_goes_on_with_resume(command, drives, tmp_path, s3):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from edgefirst_ros.pipeline.health import SILENT, STEADY, Health, Level, Status
+from edgefirst_ros.pipeline.health import FEWEST, SILENT, STEADY, Health, Level, Status
 from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.streams import IMU
 
@@ -70,3 +70,22 @@ def test_of_a_slow_topic_five_messages_time_is_silence(second: Second) -> None:
     for _ in range(STEADY):
         second.passes(1)
     assert [bool(second.passes(0).message) for _ in range(6)] == [False] * 5 + [True]
+
+
+def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) -> None:
+    good = {"coverage": 0.96, "p95_skew_s": 0.074, "tolerance_s": 0.1}
+    facts = {"active": True, "topics": {}, "recording": True, "samples": FEWEST, "companions": {"lidar.points": good}}
+
+    def told(**change: object) -> tuple[Level, str]:
+        one = Health("/capture").dataset({**facts, **change}, [], "nowhere")
+        return one.level, one.message
+
+    assert told() == (Level.OK, "recording")
+    far = {"lidar.points": {**good, "p95_skew_s": 0.075}}
+    rare = {"lidar.points": {**good, "coverage": 0.95}}
+    assert told(companions=far) == (Level.WARN, "recording; skew of lidar.points: 95 % within 75.0 ms of 100 ms")
+    assert told(companions=rare) == (Level.WARN, "recording; coverage of lidar.points: in 95.0% of the samples")
+    assert told(companions=rare, samples=FEWEST - 1) == (Level.OK, "recording")
+    other = {"base": "header", "topics": {"/lidar/points": "log_time in place of header stamps"}}
+    assert told(time_base=other)[1] == "recording; clock of /lidar/points: log_time in place of header stamps"
+    assert "skew of lidar.points" in told(companions=far, upload={"failure": "refused"})[1]

@@ -21,6 +21,9 @@ from edgefirst_ros.synthetic.scene import TRANSFORMS
 SECONDS = 30
 LATE = (5.0, 15.0)
 """s in which the stamps of the radar's targets are 200 ms late."""
+DELIVERED_LATE = (3.0, 8.0)
+"""s in which these come 200 ms late, in a drive of its own."""
+LATER = 200_000_000
 LOST = (18.0, 19.0)
 """s without lidar."""
 STEP, BACK = 24.0, -3_000_000_000
@@ -61,29 +64,41 @@ def write(path):
     raw = Path(path).with_suffix(".raw")
     with mock.patch.object(Painter, "picture", picture), mock.patch.object(recording, "TRANSFORMS", wrong):
         write_recording(raw, recipe)
-    late(raw, path, recipe)
+    late(raw, path, recipe.start, LATE)
     raw.unlink()
 
 
-def late(source, path, recipe):
-    """Copy a recording, with the stamps of the targets late for a while."""
-    low, high = (recipe.start + round(at * 1e9) for at in LATE)
+def write_delivered_late(path):
+    """Write a short drive of camera and radar, whose targets come 200 ms late to the recorder for a while."""
+    recipe = Recipe(**{**RECIPE, "seconds": 10.0, "topics": {"camera", "radar/targets"}})
+    raw = Path(path).with_suffix(".raw")
+    write_recording(raw, recipe)
+    late(raw, path, recipe.start, DELIVERED_LATE, stamps=False)
+    raw.unlink()
+
+
+def late(source, path, start, span, *, stamps=True):
+    """Copy a recording, with the stamps of the targets late for a while, or else their delivery."""
+    low, high = (start + round(at * 1e9) for at in span)
     with source.open("rb") as read, Path(path).open("wb") as file:
         reader, writer = make_reader(read), Writer(file)
         writer.start(profile="", library="planted")
-        known = {}
+        known, messages = {}, []
         for schema, channel, message in reader.iter_messages(log_time_order=False):
             if channel.topic not in known:
                 number = writer.register_schema(schema.name, schema.encoding, schema.data)
                 known[channel.topic] = writer.register_channel(channel.topic, channel.message_encoding, number)
-            data = message.data
+            data, came = message.data, message.log_time
             if channel.topic == "/radar/targets":
                 seconds, rest = struct.unpack_from("<iI", data, 4)
                 stamp = seconds * 10**9 + rest
-                if low <= stamp < high:
-                    stamp += 200_000_000
-                    data = data[:4] + struct.pack("<iI", *divmod(stamp, 10**9)) + data[12:]
-            writer.add_message(known[channel.topic], message.log_time, data, message.publish_time, message.sequence)
+                if low <= stamp < high and stamps:
+                    data = data[:4] + struct.pack("<iI", *divmod(stamp + LATER, 10**9)) + data[12:]
+                elif low <= stamp < high:
+                    came += LATER
+            messages.append((known[channel.topic], came, data, message.publish_time, message.sequence))
+        for message in messages if stamps else sorted(messages, key=lambda one: one[1]):
+            writer.add_message(*message)
         writer.finish()
 
 

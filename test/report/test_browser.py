@@ -6,7 +6,9 @@ import time
 
 import numpy as np
 import polars as pl
+import pyarrow.ipc
 import pytest
+from shared_data import REAL
 
 import edgefirst_ros
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
@@ -21,6 +23,7 @@ EVIL = (
     "<b onmouseover=window.evil=2>car</b>",
     "{{ 7*7 }}&lt;\u202e\u2028'\"",
 )
+WIDTHS = (320, 768, 1600)
 FITS = """() => ({
   sideways: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   figures: [...document.querySelectorAll('.plot')].map(p => [p.id, (p.data || []).length,
@@ -47,38 +50,42 @@ CONTRAST = """() => {
   return found.slice(0, 5); }"""
 
 
+SETTLED = """() => [...document.querySelectorAll('.plot')].every(
+  p => Math.abs(p.querySelector('.main-svg').getBoundingClientRect().width - p.clientWidth) < 2)"""
+
+
 @pytest.fixture(scope="module")
 def shown(browser):
-    """Function that opens a page at several widths and returns what was found; its faults fail the test."""
+    """Function that opens a page, makes it wider, then dark, and returns what was found; its faults fail the test."""
 
-    def show(path, widths=(320, 768, 1600), dark=False):
-        context = browser.new_context(color_scheme="dark" if dark else "light")
+    def show(path):
+        context = browser.new_context(color_scheme="light", viewport={"width": WIDTHS[0], "height": 600})
         page, wrong, asked = context.new_page(), [], []
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: asked.append(request.url))
-        found = []
-        for width in widths:
-            page.set_viewport_size({"width": width, "height": 900})
-            began = time.monotonic()
-            page.goto(path.as_uri())
-            took = time.monotonic() - began
+        began = time.monotonic()
+        page.goto(path.as_uri())
+        took = time.monotonic() - began
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 600})
+            page.wait_for_function(SETTLED)
             state = page.evaluate(FITS)
             assert state["sideways"] <= 0, f"{width} px wide"
-            found.append(state)
-        contrast = page.evaluate(CONTRAST)
-        context.close()
-        assert wrong == []
-        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-        assert contrast == []
-        for state in found:
             assert "not supported" not in state["text"]
             assert all(traces and svgs and drawn for _, traces, svgs, drawn in state["figures"]), state["figures"]
             assert all(state["pictures"])
             assert state["evil"] is None
-        size, figures = path.stat().st_size / 1e6, len(found[0]["figures"])
+        assert page.evaluate(CONTRAST) == []
+        page.emulate_media(color_scheme="dark")
+        assert page.evaluate(CONTRAST) == []
+        context.close()
+        assert wrong == []
+        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+        size, figures = path.stat().st_size / 1e6, len(state["figures"])
+        assert size < 7
         print(f"{path.name}: {size:.2f} MB, {figures} figures, {took:.2f} s")
-        return found[-1]
+        return state
 
     return show
 
@@ -89,18 +96,26 @@ def made(folder, name, **options):
     return path
 
 
-def test_a_dataset_of_all_sensors(shown, tmp_path):
-    dataset = edgefirst_ros.convert(made(tmp_path, "all"), tmp_path).paths.container
-    page = report([dataset], samples=6).pages[0]
-    state = shown(page)
+def test_the_demo_has_everything(shown, run, tmp_path):
+    assert run("demo", "-o", "demo", "--seconds", "2").returncode == 0
+    (dataset,) = (tmp_path / "demo").glob("*.zip")
+    state = shown(report([dataset], samples=6).pages[0])
     assert len(state["figures"]) >= 13
     assert len(state["pictures"]) == 12
-    shown(page, widths=(1024,), dark=True)
 
 
-def test_a_recording_of_only_a_camera(shown, tmp_path):
-    page = report([made(tmp_path, "camera", topics=ONLY_CAMERA)], samples=3).pages[0]
-    state = shown(page, widths=(320, 1600))
+def test_a_real_recording(shown, tmp_path):
+    found = [path for path in REAL if path.name.startswith("verdin")]
+    if not found:
+        pytest.skip("no real recordings are at hand")
+    state = shown(report(found, tmp_path / "verdin.html", samples=4).pages[0])
+    assert len(state["pictures"]) == 8
+    assert "identity" in state["text"]
+
+
+def test_a_dataset_of_only_a_camera(shown, tmp_path):
+    dataset = edgefirst_ros.convert(made(tmp_path, "camera", topics=ONLY_CAMERA), tmp_path).paths.container
+    state = shown(report([dataset], samples=3).pages[0])
     assert len(state["pictures"]) == 3
     for said in ("No companion sensors", "No positions", "No radar and no lidar"):
         assert said in state["text"]
@@ -109,9 +124,31 @@ def test_a_recording_of_only_a_camera(shown, tmp_path):
 def test_a_dataset_without_camera(shown, tmp_path):
     path = made(tmp_path, "radar", topics=NO_CAMERA)
     dataset = edgefirst_ros.convert(path, tmp_path, reference_topic="radar/targets").paths.container
-    state = shown(report([dataset], samples=3).pages[0], widths=(320, 1600))
+    state = shown(report([dataset], samples=3).pages[0])
     assert "there is no camera_info" in state["text"]
     assert len(state["pictures"]) == 3  # from above
+
+
+def test_an_hour(shown, tmp_path):
+    """Stamps of an hour at 30 Hz; members are those of two seconds."""
+    topics = {"camera", "radar/targets", "model/output", "model/info", "gps"}
+    paths = edgefirst_ros.convert(made(tmp_path, "hour", topics=topics), tmp_path).paths
+    frames = pyarrow.ipc.open_file(paths.frames).read_all()
+    metadata, table = frames.schema.metadata, pl.from_arrow(frames)
+    turns = pl.DataFrame({"turn": range(1800)}, schema={"turn": pl.Int64})
+    stamps = [name for name in table.columns if name.endswith("timestamp")]
+    hour = turns.join(table, how="cross").with_columns(
+        pl.col("frame") + (pl.col("turn") * len(table)).cast(pl.UInt32),
+        *(pl.col(name) + pl.col("turn") * 2_000_000_000 for name in stamps),
+        latitude=pl.col("latitude") + pl.col("turn") * 1e-4,
+    )
+    whole = hour.drop("turn").to_arrow().cast(frames.schema).replace_schema_metadata(metadata)
+    with pyarrow.ipc.new_file(paths.frames, whole.schema) as writer:
+        writer.write_table(whole)
+    done = report([paths.container], samples=3)
+    assert (done.facts[0]["samples"], round(done.facts[0]["duration_s"])) == (108_000, 3600)
+    state = shown(done.pages[0])
+    assert "Thinned: of 1" in state["text"]
 
 
 def test_hostile_names_do_nothing(shown, tmp_path):
@@ -140,13 +177,13 @@ def test_hostile_names_do_nothing(shown, tmp_path):
             labels,
         )
     page = report([tmp_path / "evil.zip"], title=EVIL[0], samples=2).pages[0]
-    state = shown(page, widths=(320, 1600))
+    state = shown(page)
     assert EVIL[0] in state["text"]
     shown_labels = pl.read_ipc(tmp_path / "evil.arrow")["label"].cast(str).unique().to_list()
     assert sorted(shown_labels) == sorted(labels)
     assert EVIL[1] in state["text"] or "<b onmouseover" in state["text"]  # as it reads, in an axis
     table = report([tmp_path], tmp_path / "table.html", title=EVIL[0], overwrite=True, table_only=True).table
-    shown(table, widths=(320, 1600))
+    shown(table)
 
 
 def picture(rng):

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 from planted import write as write_planted
+from planted import write_delivered_late
 
 import edgefirst_ros
 from edgefirst_ros.dataset import Dataset
@@ -278,22 +279,40 @@ def test_planted_faults_are_in_the_verdict_and_in_their_sections(tmp_path):
     """A sensor 200 ms late, a lost second, a clock set back, a wrong transform, a model that stops, night."""
     path = tmp_path / "planted.mcap"
     write_planted(path)
-    facts = report([path], tmp_path / "planted.html").facts[0]
-    found = {(one["check"], one["place"]): one for one in facts["verdict"]["checks"] if one["level"] != "green"}
-    for check, place, said, section in (
-        ("delay", "/radar/targets", "-199 ms from the usual for 10 s, from 5 s on", "time"),
+    dataset = edgefirst_ros.convert(path, tmp_path, name="dataset").paths.container
+    everywhere = (
         ("gaps", "lidar.points", "longest 1.1 s, at 17.", "time"),
+        ("gaps", "radar.targets", "longest 0.3 s, at 4.9 s", "time"),  # where the stamps begin to be late
         ("clock", "", "set, or stood still, 1 time", "time"),
         ("alignment", "radar", " boxes have a target in them", "pictures"),
         ("gaps", "model", "longest 5.9 s, at 24.0 s", "time"),
         ("exposure", "", " pictures looked at are dark", "pictures"),
-    ):
-        one = found.pop((check, place))
-        assert said in one["found"], one
-        assert one["section"] == section
+    )
+    only_recorded = ("delay", "/radar/targets", "-199 ms from the usual for 10 s, from 5 s on", "time")
+    for source, expected in ((path, (only_recorded, *everywhere)), (dataset, everywhere)):
+        facts = report([source], tmp_path / f"{source.stem}.html").facts[0]
+        found = {(one["check"], one["place"]): one for one in facts["verdict"]["checks"] if one["level"] != "green"}
+        for check, place, said, section in expected:
+            one = found.pop((check, place))
+            assert said in one["found"], one
+            assert one["section"] == section
+        assert facts["verdict"]["level"] == "red"
+        assert all(check == "gaps" for check, _ in found), found  # what the step leaves between messages
+        gaps = (tmp_path / f"{source.stem}.html").read_text().partition("The longest gaps")[2]
+        assert re.search(r"<td>lidar.points</td><td class=\"n\">17\.\d+</td><td class=\"n\">1\.100</td>", gaps)
+        assert re.search(r"<td>radar.targets</td><td class=\"n\">4\.9\d*</td><td class=\"n\">0\.300</td>", gaps)
     page = (tmp_path / "planted.html").read_text()
-    assert facts["verdict"]["level"] == "red"
     assert '<a href="#time">delay</a></td><td>/radar/targets' in page
-    gaps = page.partition("The longest gaps")[2]
-    assert re.search(r"<td>lidar.points</td><td class=\"n\">17\.\d+</td><td class=\"n\">1\.100</td>", gaps)
-    assert all(check == "gaps" for check, _ in found), found  # what the late sensor and the step leave between messages
+
+
+def test_a_sensor_that_comes_late_is_seen_in_the_recording_alone(tmp_path):
+    """Its stamps are right, so that the samples are as they should be."""
+    path = tmp_path / "late.mcap"
+    write_delivered_late(path)
+    facts = report([path], tmp_path / "late.html", samples=0).facts[0]
+    (delay,) = checks(facts, "delay")
+    assert (delay["place"], delay["level"], delay["section"]) == ("/radar/targets", "amber", "time")
+    assert "+200 ms from the usual for 5 s, from 3 s on" in delay["found"]
+    dataset = edgefirst_ros.convert(path, tmp_path, name="dataset").paths.container
+    assert report([dataset], samples=0).facts[0]["skew"] == facts["skew"]
+    assert facts["skew"]["radar.targets"]["max_ms"] <= 50

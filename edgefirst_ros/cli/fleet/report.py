@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -31,16 +30,28 @@ def report(
 
     Exit codes: as of report.
     """
+    from functools import partial
+
     from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.errors import UsageError
     from edgefirst_ros.fleet.datasets import finished_datasets, local_copy
     from edgefirst_ros.fleet.layout import Layout
-    from edgefirst_ros.report.run import report as run
+    from edgefirst_ros.report.run import report_all
+    from edgefirst_ros.report.wanted import Wanted
 
+    if out is None:
+        raise UsageError("-o X.html says where the table goes; the pages lie beside it")
     layout = Layout(Location.of(place))
-    datasets = finished_datasets(layout, where)
-    with ExitStack() as stack, progress(quiet=as_json) as tell:
-        paths = [stack.enter_context(local_copy(layout, dataset, scratch)) for dataset in datasets]
-        done = run(paths, out, overwrite=overwrite, table_only=table_only, progress=tell)
+    wanted = [
+        Wanted(
+            Path(dataset.container),
+            dataset.name,
+            fetch=partial(local_copy, layout, dataset, scratch, only_tables=table_only),
+        )
+        for dataset in finished_datasets(layout, where)
+    ]
+    with progress(quiet=as_json) as tell:
+        done = report_all(wanted, out, overwrite=overwrite, table_only=table_only, progress=tell)
     if as_json:
         say(json.dumps(reported_as_json(done), indent=1))
     else:

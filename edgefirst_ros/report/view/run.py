@@ -12,28 +12,29 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, MessageError, UsageError
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import FirstPass
-from edgefirst_ros.pipeline.samples import Chosen, Part
+from edgefirst_ros.pipeline.part import WHOLE, Chosen, Part
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.extras import need
 from edgefirst_ros.report.recording import recorded
-from edgefirst_ros.report.run import is_recording
 from edgefirst_ros.report.subject import Subject
 from edgefirst_ros.report.view.blueprint import blueprint
 from edgefirst_ros.report.view.log import INPUTS, Logger, Packet
 from edgefirst_ros.report.view.viewer import show
+from edgefirst_ros.report.wanted import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.sensors.tracker import Tracker
 from edgefirst_ros.sensors.video_message import codec_of
 from edgefirst_ros.streams import VIDEO
 
 SENSORS = (*INPUTS, "model")
 """What `--only` takes."""
+MOST_LISTED = 5
 LOOKED_AT = 100
 """Messages of the camera in which it is looked whether pictures come in another order than they are shown."""
 
@@ -49,23 +50,27 @@ class Viewed:
 
 
 def view(
-    path: str | os.PathLike[str],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     frame: int | None = None,
     save: str | os.PathLike[str] | None = None,
     web: bool = False,
     only: Sequence[str] = (),
     overwrite: bool = False,
-    limits: Limits = DEFAULT_LIMITS,
+    join: bool = False,
+    settings: Settings | None = None,
     progress: Progress = quiet,
     say: Callable[[str], None] = lambda line: None,
 ) -> Viewed:
     """Show a dataset or recording; returns when the viewer ends, or at once with `save`.
 
     `frame`: that sample of each sequence alone; `web`: in a browser, served to this machine alone; `only`: names of
-    `SENSORS`. Raises DatasetError, RecordingError or UsageError; then nothing was written.
+    `SENSORS`; `join`: all are files of one recording; `settings`: how a recording becomes samples, as of a conversion,
+    and the limits of a dataset. Raises DatasetError, RecordingError or UsageError; then nothing was written.
     """
     need("view", ("rerun",))
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    settings = settings or Settings()
     for name in only:
         if name not in SENSORS:
             raise UsageError(f"--only: unknown sensor {name!r}; known: {', '.join(SENSORS)}")
@@ -76,10 +81,12 @@ def view(
         if os.path.lexists(save) and not overwrite:
             raise DatasetError(f"{os.fspath(save)}: exists already; --overwrite replaces it")
     place = Path(save) if save is not None else None
+    one = _only([Path(path) for path in paths], join=join)
+    refuse_settings([one], settings)
     with tempfile.TemporaryDirectory(prefix="edgefirst-view-") as folder:
         target = Path(folder) / "view.rrd" if place is None else place.with_name(f".{place.name}.{os.getpid()}.partial")
         try:
-            with _opened(Path(path), limits, progress) as (subject, packets):
+            with _opened(one, settings, progress) as (subject, packets):
                 done = _logged(subject, packets, target, frame, only or SENSORS, progress)
             if place is not None:
                 target.replace(place)
@@ -108,10 +115,12 @@ def _logged(
         if not samples:
             span = f"there are {min(numbers)} to {max(numbers)}" if numbers else "there are none with a number"
             raise UsageError(f"--frame: {subject.path} has no frame {frame}; {span}")
-        packets = None if packets is None else _needed(packets, frame)
     target.parent.mkdir(parents=True, exist_ok=True)
     recording = rr.RecordingStream("edgefirst_ros", recording_id=subject.name)
-    video = packets if "camera" in only else None
+    video = None
+    if packets is not None and "camera" in only:
+        numbers = [sample.frame for sample in samples if sample.frame is not None]
+        video = _needed(packets, min(numbers, default=0), max(numbers, default=0))
     logger = Logger(recording, subject, only, video, repeats=frame is not None)
     recording.save(str(target))
     number = logger.run(samples, progress, len(samples))
@@ -124,29 +133,45 @@ def _logged(
     return Viewed(number, sorted(logger.entities), [*subject.notes, *logger.notes.values()], None)
 
 
-def _needed(packets: Iterator[Packet], frame: int) -> list[Packet]:
-    """The packets that a decoder needs for one frame: from the keyframe before it on, all shown at the frame."""
-    found: list[Packet] = []
+def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet]:
+    """The packets that a decoder needs for some frames: from the keyframe before the first of them on."""
+    before: list[Packet] = []
     for packet in packets:
-        if packet.frame > frame:
-            break
-        found = [packet] if packet.keyframe else [*found, packet]
-    return found
+        if packet.frame > last:
+            return
+        if packet.keyframe:
+            before = []
+        if packet.frame < first:
+            before.append(packet)
+        else:
+            yield from before
+            before = []
+            yield packet
+
+
+def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
+    """The one thing that paths name. Raises UsageError where there are several."""
+    wanted, _ = wanted_of(paths, join=join)
+    if len(wanted) != 1:
+        listed = ", ".join(str(one.path) for one in wanted[:MOST_LISTED])
+        more = f" and {len(wanted) - MOST_LISTED} more" if len(wanted) > MOST_LISTED else ""
+        raise UsageError(f"one dataset or recording is shown at a time; give one of {listed}{more}")
+    return wanted[0]
 
 
 @contextmanager
-def _opened(path: Path, limits: Limits, progress: Progress) -> Iterator[tuple[Subject, Iterator[Packet] | None]]:
-    """Open what a path names, with the video of a recording where it goes as it is."""
-    if not is_recording(path):
-        yield Subject(path.stem, path, Dataset(path, limits=limits)), None
+def _opened(one: Wanted, settings: Settings, progress: Progress) -> Iterator[tuple[Subject, Iterator[Packet] | None]]:
+    """Open what is wanted, with the video of a recording where it goes as it is."""
+    if one.recording is None:
+        yield Subject(one.name, one.path, Dataset(one.path, limits=settings.limits)), None
         return
-    with recorded(path, _parts, progress) as (subject, found):
+    with recorded(one.recording, settings, _parts, progress) as (subject, found):
         yield subject, _packets(found, subject) if _is_streamed(found) else None
 
 
 def _parts(found: FirstPass) -> Chosen:
     """H.264 is not decoded: its frames have everything but pictures."""
-    part = Part.COMPANIONS if _is_streamed(found) else Part.ALL
+    part = Part(picture=False) if _is_streamed(found) else WHOLE
     return lambda frame, keyframe: part
 
 

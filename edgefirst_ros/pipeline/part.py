@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a frame becomes members: all of it in a dataset, of most frames next to nothing where they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from edgefirst_ros.pipeline.frame import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a frame is wanted besides its rows in the tables."""
+
+    picture: bool = True
+    sensors: Collection[str] | None = None
+    """Companions whose members are made, and of the reference where it is no camera; None: all."""
+    masks: bool = True
+    """Whether its annotations have masks and outlines."""
+
+    def has(self, sensor: str) -> bool:
+        """Whether the member of a sensor is made."""
+        return self.sensors is None or sensor in self.sensors
+
+
+WHOLE = Part()
+ROWS = Part(picture=False, sensors=(), masks=False)
+
+Chosen = Callable[[Frame, bool], Part]
+"""Tells how much of a frame is wanted, which may be a keyframe; it may be asked more than once."""

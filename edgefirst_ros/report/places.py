@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where pages go: beside what they are about or their table, never over something unasked, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from edgefirst_ros.errors import DatasetError
+
+
+def beside_table(table: Path, names: Sequence[str]) -> list[Path]:
+    """A page for each name beside the table; equal names are told apart."""
+    taken = {table.name.casefold()}
+    found = []
+    for plain in names:
+        name, number = f"{plain}.html", 2
+        while name.casefold() in taken:
+            name, number = f"{plain}-{number}.html", number + 1
+        taken.add(name.casefold())
+        found.append(table.parent / name)
+    return found
+
+
+def refuse(place: Path, *, overwrite: bool) -> None:
+    """Raise DatasetError where a page cannot be put."""
+    if os.path.lexists(place):
+        if not overwrite:
+            raise DatasetError(f"{place}: exists already; --overwrite replaces it, -o names another place")
+        if not os.path.isfile(place) or os.path.islink(place):
+            raise DatasetError(f"{place}: is no regular file; -o names another place")
+    if os.path.lexists(place.parent) and not os.path.isdir(place.parent):
+        raise DatasetError(f"{place.parent}: is no folder; -o names another place")
+
+
+def write(place: Path, content: bytes) -> None:
+    """Put a page in its place, whole or not at all; raises DatasetError."""
+    partial = place.with_name(f".{place.name[:150]}.{os.getpid()}.partial")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("xb") as file:
+            file.write(content)
+        partial.replace(place)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise DatasetError(f"{place}: cannot be written: {error.strerror or error}") from error

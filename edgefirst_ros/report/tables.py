@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tables of a dataset tell, without its container: enough for a row of the table over thousands."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.dataset.frames_metadata import frames_metadata
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.opening import open_tables
+from edgefirst_ros.dataset.sequences import SEQUENCES
+from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.timeline import COLUMNS, Timeline
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.sensors.calibration import WORDS
+
+
+class Told(Protocol):
+    """What a row of the table needs to know of a dataset or recording."""
+
+    name: str
+    path: Path
+    notes: list[str]
+
+    @property
+    def kind(self) -> str:
+        """`dataset` or `recording`."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """Its times."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Those of the frames, at least."""
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """What the calibration of each sequence is worth: `given`, `identity` or `missing`."""
+
+    @property
+    def samples(self) -> int:
+        """How many samples it has."""
+
+    @property
+    def by_sequence(self) -> Mapping[str, int]:
+        """How many samples each sequence has."""
+
+    @property
+    def messages(self) -> Mapping[str, int]:
+        """Of a recording how many messages each topic has; nothing of a dataset."""
+
+
+@dataclass
+class Tables:
+    """A dataset of which only the tables are read."""
+
+    name: str
+    path: Path
+    timeline: Timeline
+    metadata: Mapping[str, Any]
+    words: Mapping[str, str]
+    kind: str = "dataset"
+    notes: list[str] = field(default_factory=list)
+    messages: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """Rows of the frames."""
+        return len(self.timeline)
+
+    @property
+    def by_sequence(self) -> Mapping[str, int]:
+        """Rows of each sequence."""
+        return self.timeline.by_sequence
+
+
+def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAULT_LIMITS) -> Tables | None:
+    """Read the tables of a dataset; None where they do not tell enough, so that its members must be looked at.
+
+    Raises DatasetError where a table cannot be read.
+    """
+    _, frames = open_tables(paths, limits)
+    if frames is None:
+        return None
+    metadata, timeline = frames_metadata(paths.frames, frames.metadata), Timeline(frames.frame(COLUMNS))
+    known = metadata.get(SEQUENCES)
+    known = known if isinstance(known, dict) else {}
+    words = {one: known[one].get("calibration") for one in timeline.names if isinstance(known.get(one), dict)}
+    told = {one: word for one, word in words.items() if isinstance(word, str) and word in WORDS}
+    return Tables(name, path, timeline, metadata, told) if told and len(told) == len(timeline.names) else None
+
+
+def check_container(paths: DatasetPaths) -> None:
+    """Raise DatasetError where a dataset has no container, or a ZIP that ends early; its members are not looked at."""
+    if not os.path.lexists(paths.members):
+        raise DatasetError(f"{paths.members}: not there; the tables alone are no dataset")
+    if paths.layout == "zip":
+        with os.fdopen(open_file(paths.members), "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DatasetError(f"{paths.members}: no readable ZIP archive: it has no directory at its end")
