@@ -17,7 +17,7 @@ from pathlib import Path
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 LENGTHS = (10, 600, 3600)
-DATASETS = 1000
+DATASETS, PAGES = 1000, 20
 RECIPE = {
     "codec": "jpeg",
     "fps": 10.0,
@@ -80,8 +80,10 @@ def main() -> None:
             target = many / f"drive-{number:04}{ending}"
             if not target.exists():
                 os.link(folder / f"{first}{ending}", target)
-    page = many / "report.html"
-    line(f"table over {DATASETS}", *measured("report", many, "--table-only", "--overwrite"), page)
+    page = folder / "pages" / "table.html"
+    line(f"table over {DATASETS}", *measured("report", many, "--table-only", "-o", page, "--overwrite"), page)
+    some = sorted(many.glob("*.zip"))[:PAGES]
+    line(f"table and pages of {len(some)}", *measured("report", *some, "-o", page, "--overwrite"), page)
 
 
 if __name__ == "__main__":

@@ -81,9 +81,9 @@ def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) 
         return one.level, one.message
 
     assert told() == (Level.OK, "recording")
-    far = {"lidar.points": {**good, "p95_skew_s": 0.075}}
+    far = {"lidar.points": {**good, "p95_skew_s": 0.076}}
     rare = {"lidar.points": {**good, "coverage": 0.95}}
-    assert told(companions=far) == (Level.WARN, "recording; skew of lidar.points: 95 % within 75.0 ms of 100 ms")
+    assert told(companions=far) == (Level.WARN, "recording; skew of lidar.points: 95 % within 76.0 ms of 100 ms")
     assert told(companions=rare) == (Level.WARN, "recording; coverage of lidar.points: in 95.0% of the samples")
     assert told(companions=rare, samples=FEWEST - 1) == (Level.OK, "recording")
     other = {"base": "header", "topics": {"/lidar/points": "log_time in place of header stamps"}}

@@ -21,7 +21,7 @@ from edgefirst_ros.synthetic.scene import TRANSFORMS
 SECONDS = 30
 LATE = (5.0, 15.0)
 """s in which the stamps of the radar's targets are 200 ms late."""
-DELIVERED_LATE = (3.0, 8.0)
+DELIVERED_LATE = (3.0, 6.0)
 """s in which these come 200 ms late, in a drive of its own."""
 LATER = 200_000_000
 LOST = (18.0, 19.0)

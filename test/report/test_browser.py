@@ -31,6 +31,8 @@ FITS = """() => ({
     p.querySelectorAll('.trace, .bars, .heatmaplayer image, .hm image').length]),
   pictures: [...document.images].map(i => i.naturalWidth),
   text: document.body.innerText, evil: window.evil === undefined ? null : window.evil})"""
+DARK = """() => [...document.querySelectorAll('.plot .xtitle')].every(
+  t => getComputedStyle(t).fill === getComputedStyle(document.body).color)"""
 CONTRAST = """() => {
   const rgb = c => (c.match(/[\\d.]+/g) || []).map(Number);
   const lin = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
@@ -78,6 +80,7 @@ def shown(browser):
             assert state["evil"] is None
         assert page.evaluate(CONTRAST) == []
         page.emulate_media(color_scheme="dark")
+        page.wait_for_function(DARK)
         assert page.evaluate(CONTRAST) == []
         context.close()
         assert wrong == []
