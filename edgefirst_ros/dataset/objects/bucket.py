@@ -69,7 +69,7 @@ class BucketStore:
                 },
             )
         except self._errors as error:
-            raise UsageError(f"{root}: {describe(error)}") from None
+            raise UsageError(f"{root}: {describe(error, root)}") from None
 
     def __reduce__(self) -> tuple[type[BucketStore], tuple[str, float, int]]:
         return BucketStore, (self._root, self._seconds, self._rate)
@@ -103,7 +103,10 @@ class BucketStore:
         return self._ask(key, lambda: bytes(self._obstore.get(self._store, key, options=options).bytes()))
 
     def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
-        """Return an object and at most `size` of its last bytes, by one request."""
+        """Return an object and at most `size` of its last bytes, by one request; by two on Azure."""
+        if self._root.startswith("az://"):  # which has no ranges from the end
+            there = self.stat(key)
+            return there and (there, self.read(key, max(0, there.size - size), there.size, etag=there.etag))
 
         def ask() -> tuple[StoredObject, bytes]:
             found = self._obstore.get(self._store, key, options={"range": {"suffix": size}})

@@ -34,7 +34,13 @@ _CAUSES = (
 )
 """What stands in an error of the library, and what that means."""
 _SECRET = re.compile(r"SECRET|TOKEN|PASSWORD|KEY|SAS|CREDENTIAL|SIGNATURE", re.IGNORECASE)
-_METADATA_SERVICE = "169.254.169.254"
+_NO_CREDENTIALS = "169.254.169.254", "metadata.google.internal", "Account must be specified"
+"""What stands in an error where the machine itself was asked for them, or nobody."""
+_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a file of them, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_SKIP_SIGNATURE=true for a public one",
+}
 
 
 class Patience:
@@ -62,9 +68,9 @@ class Patience:
         passed = self._clock() - self._began
         pause = self._pause * random.uniform(0.5, 1)  # noqa: S311  workers must not all come back at once
         if is_final(error):
-            raise ObjectStoreError(f"{what}: {describe(error)}") from None
+            raise ObjectStoreError(f"{what}: {describe(error, what)}") from None
         if passed + pause + self._seconds / SHARE > self._seconds:
-            raise ObjectStoreError(f"{what}: given up after {passed:.0f} s: {describe(error)}") from None
+            raise ObjectStoreError(f"{what}: given up after {passed:.0f} s: {describe(error, what)}") from None
         self._sleep(pause)
         self._pause = min(2 * self._pause, PAUSES[1])
 
@@ -90,16 +96,13 @@ def is_final(error: Exception) -> bool:
     )
 
 
-def describe(error: Exception) -> str:
-    """Return one line for what storage answered, with what to do; no address with parameters, nothing secret."""
+def describe(error: Exception, what: str) -> str:
+    """Return one line for what storage answered about a URI, with what to do; no parameters of URLs, nothing secret."""
     text = str(error)
     said, _, details = text.partition("\n\nDebug source")
     status = _STATUS.search(said)
-    if _METADATA_SERVICE in said:
-        found = (
-            "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-            "or AWS_SKIP_SIGNATURE=true for a public bucket"
-        )
+    if any(sign in said for sign in _NO_CREDENTIALS):
+        found = f"there are no credentials: {_CREDENTIALS[what.partition('://')[0]]}"
     elif type(error).__name__ == "PreconditionError":
         found = "was replaced meanwhile"
     elif status is not None:
