@@ -8,7 +8,7 @@ from edgefirst_ros.synthetic import Recipe, write_recording
 
 __all__ = ["line"]
 
-TINY = {"seconds": 1, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
+TINY = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 8, 2, 16), "lidar_points": 10}
 
 
 @pytest.fixture(scope="package")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real workers of Dask: they die, take too much memory, lose their scheduler; what is left is whole."""
 
-import json
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import time
 
 import fleet_tasks
 import pytest
+from fleet_tasks import Here
 
 import edgefirst_ros
 from edgefirst_ros.config import Settings
@@ -53,12 +53,13 @@ def files(to):
     return {k.removeprefix(f"{place.key}/"): store.read(k) for k in keys if k.endswith((".zip", ".arrow"))}
 
 
-def convert_by_hand(drives, tmp_path, names=("day1", "day2", "night1")):
+@pytest.fixture(scope="module")
+def by_hand(drives, tmp_path_factory):
     """What `convert` makes of the drives, one by one, under the keys that a fleet gives them."""
     found = {}
-    for name in names:
-        out = tmp_path / "by-hand" / name
-        edgefirst_ros.convert(drives / f"{name}.mcap", out, rate=5, split=SETTINGS.split, stable=True, overwrite=True)
+    for name in ("day1", "day2", "night1"):
+        out = tmp_path_factory.mktemp(name)
+        edgefirst_ros.convert(drives / f"{name}.mcap", out, rate=5, split=SETTINGS.split, stable=True)
         found |= {f"{name}/{path.name}": path.read_bytes() for path in out.iterdir()}
     return found
 
@@ -72,43 +73,43 @@ def run(cluster, drives, to, tmp_path, **options):
 
 
 @pytest.mark.parametrize("place", ["folder", "s3"])
-def test_objects_are_those_of_convert_and_a_second_run_does_nothing(cluster, drives, tmp_path, place):
+def test_objects_are_those_of_convert_and_a_second_run_does_nothing(cluster, drives, by_hand, tmp_path, place):
     to = tmp_path / "sets"
     if place == "s3":
         to = f"s3://drives/{tmp_path.name}"
     tally, made = run(cluster, drives, to, tmp_path)
     assert (tally.verdicts, tally.exit_code, tally.now) == ({"ok": 3}, 0, 3)
-    assert made == convert_by_hand(drives, tmp_path)
+    assert made == by_hand
     again = Conversion([str(drives)], str(to), SETTINGS)
     assert (again.plan.todo, again.tally.exit_code) == ([], 0)
     assert not [path for path in (tmp_path / "scratch").rglob("*.mcap") if path.is_file()]
 
 
-def test_a_worker_killed_in_the_middle_costs_one_more_try(cluster, drives, tmp_path, monkeypatch):
+def test_a_worker_killed_in_the_middle_costs_one_more_try(cluster, drives, by_hand, tmp_path, monkeypatch):
     (tmp_path / "marks").mkdir()
     (tmp_path / "marks" / "day2").touch()
     monkeypatch.setattr(converting, "work", fleet_tasks.kill_once)
     tally, made = run(cluster, drives, tmp_path / "sets", tmp_path)
     assert not (tmp_path / "marks" / "day2").exists()
     assert tally.verdicts == {"ok": 3}
-    assert made == convert_by_hand(drives, tmp_path)
+    assert made == by_hand
 
 
 def test_what_kills_workers_or_takes_their_memory_is_crashed_and_nothing_else_suffers(
-    cluster, drives, tmp_path, monkeypatch
+    cluster, drives, by_hand, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(converting, "work", fleet_tasks.poison)
     tally, made = run(cluster, drives, tmp_path / "sets", tmp_path)
     assert tally.verdicts == {"ok": 1, "crashed": 2}
     assert tally.exit_code == 3
-    assert made == convert_by_hand(drives, tmp_path, ["night1"])
+    assert made == {key: data for key, data in by_hand.items() if key.startswith("night1/")}
     monkeypatch.undo()
     kept = Conversion([str(drives)], str(tmp_path / "sets"), SETTINGS)
     assert kept.plan.todo == []
     assert {verdict for _, verdict, _ in kept.tally.failures} == {"crashed"}
     tally, made = run(cluster, drives, tmp_path / "sets", tmp_path, retry_failed=True)
     assert (tally.verdicts, tally.before) == ({"ok": 3}, 1)
-    assert made == convert_by_hand(drives, tmp_path)
+    assert made == by_hand
 
 
 def test_a_missing_engine_is_said_with_what_to_install(monkeypatch):
@@ -221,9 +222,8 @@ def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path,
 
     before = Conversion([str(many)], str(to), Settings(rate=5)).tally.before
     assert NUMBER > before >= _states(to) - 1  # one more may have been put in place at the end
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
-    told = json.loads(again.stdout)
-    assert (told["done_before"], told["done_now"], told["verdicts"]) == (before, NUMBER - before, {"ok": NUMBER})
+    told = Conversion([str(many)], str(to), Settings(rate=5)).run(Here(), lambda tally: None)
+    assert (told.before, told.now, told.verdicts) == (before, NUMBER - before, {"ok": NUMBER})
     assert len(list(to.rglob("*.zip"))) == NUMBER
 
 
