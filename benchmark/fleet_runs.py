@@ -246,7 +246,7 @@ def kill(options, folder):
         }
         whole = again == 0 and made == hand and not list(to.rglob("*.partial"))
         # a dead worker is made good for in the same run; what another death leaves is for the next one
-        expected = code == 0 if what == "worker" or not killed else code != 0
+        expected = code == 0 if what == "worker" or not killed else code != 0 or done == DRIVES
         bad += not (whole and expected)
         told[what] += killed
         told[f"{what} with some but not all done"] += killed and 0 < done < DRIVES

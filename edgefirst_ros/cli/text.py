@@ -41,6 +41,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def size_of(number: float) -> str:
+    """`1.2 MB`, `3.45 GB` of so many bytes."""
+    return f"{number / 1e9:.2f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns: the first and the last one from the left, numbers from the right."""
     cleaned = [[one_line(cell) for cell in row] for row in (head, *rows)]

@@ -2,6 +2,7 @@
 """`edgefirst-ros fleet` at a terminal, and what is done with the datasets of a fleet."""
 
 import json
+import re
 import subprocess
 from collections import Counter
 
@@ -206,12 +207,13 @@ def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, t
     (folder / "cut.mcap").write_bytes(data[: len(data) * 7 // 10])
     (folder / "empty.mcap").touch()
     plan = run(command, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", "--dry-run", code=0)
-    assert "4 to do" in plan.stdout
+    assert re.search(r"^4 to do \(0\.\d MB\), 0 done before; nothing was written$", plan.stdout, re.MULTILINE)
     assert not (tmp_path / "sets").exists()
     Conversion([str(folder)], str(tmp_path / "sets"), Settings(rate=5)).run(Here(), lambda tally: None)
     done = run(command, "convert", folder, "-o", tmp_path / "sets", "--rate", "5", code=3)
     assert "4 recordings: 1 failed, 1 loss, 2 ok (4 of them done before)" in done.stdout
     assert f"{folder}/empty.mcap" in done.stdout
+    assert "failed before, and not tried again: 1 recording; --retry-failed does" in done.stdout
     run(command, "convert", folder / "day1.mcap", "-o", tmp_path / "sets", "--rate", "5", code=0)
     run(command, "convert", folder / "empty.mcap", "-o", tmp_path / "sets", "--rate", "5", code=1)
     status = run(command, "status", tmp_path / "sets", code=3)

@@ -14,7 +14,7 @@ import typer
 from edgefirst_ros.cli.fleet.live import live
 from edgefirst_ros.cli.fleet.options import CLUSTER, SCRATCH, WORKERS
 from edgefirst_ros.cli.options import SET, texts_of
-from edgefirst_ros.cli.text import counted, one_line, say, table
+from edgefirst_ros.cli.text import counted, one_line, say, size_of, table
 from edgefirst_ros.errors import UsageError, printable
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ def _as_json(conversion: Conversion) -> dict[str, Any]:
 
 
 def _print(conversion: Conversion) -> None:
+    from edgefirst_ros.fleet.state import KEPT
+
     tally = conversion.tally
     if tally.failures:
         table(
@@ -116,12 +118,14 @@ def _print(conversion: Conversion) -> None:
         if more > 0:
             say(f"and {more} more: edgefirst-ros fleet status {conversion.layout.root}")
         say("")
+    if kept := sum(verdict in KEPT for verdict in conversion.plan.done.values()):
+        say(f"failed before, and not tried again: {counted(kept, 'recording')}; --retry-failed does")
     verdicts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(tally.verdicts.items()) if number)
     say(f"{counted(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)")
     say(f"datasets: {conversion.layout.datasets(conversion.hash)}")
     say(f"catalogue: {conversion.layout.catalogue}")
     if tally.now and tally.seconds:
-        say(f"{tally.now} in {tally.seconds:.1f} s, {tally.bytes / tally.seconds / 1e6:.1f} MB of recordings a second")
+        say(f"{tally.now} in {tally.seconds:.1f} s, {size_of(tally.bytes / tally.seconds)} of recordings a second")
 
 
 def _print_plan(conversion: Conversion, *, as_json: bool) -> None:
@@ -140,4 +144,4 @@ def _print_plan(conversion: Conversion, *, as_json: bool) -> None:
         ]
         table(("to do", "MB", "becomes"), rows)
     size = sum(source.size for source in plan.todo)
-    say(f"{len(plan.todo)} to do ({size / 1e9:.2f} GB), {conversion.tally.before} done before; nothing was written")
+    say(f"{len(plan.todo)} to do ({size_of(size)}), {conversion.tally.before} done before; nothing was written")

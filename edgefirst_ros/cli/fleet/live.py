@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.cli.progress import EVERY, LINE_EVERY
+from edgefirst_ros.cli.text import size_of
 
 if TYPE_CHECKING:
     from edgefirst_ros.fleet.converting import Tally
@@ -53,7 +54,7 @@ def describe(tally: Tally) -> str:
     if tally.now and tally.seconds:
         rate = tally.now / tally.seconds
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
-        parts.append(f"{tally.bytes / 1e9:.2f} GB")
+        parts.append(size_of(tally.bytes))
         parts.append(f"{_duration((tally.total - done) / rate)} left")
     return ", ".join(parts)
 
