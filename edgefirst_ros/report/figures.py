@@ -22,6 +22,8 @@ from edgefirst_ros.report.subject import Subject
 COLOURS = ("#3b82c4", "#d9772b", "#2f9e68", "#b05cc0", "#cf4a5a", "#7f8792", "#a88a12", "#1fa0a8")
 LEAST_INTERVAL_SPAN = 1.0
 """ms; an axis of intervals shows at least so much, so that a perfect rate is a line and no zigzag."""
+DASHES = ("solid", "dash", "dot")
+"""Lines beyond the number of colours are told apart by these."""
 VIRIDIS = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"], [1, "#fde725"]]
 RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0.7, "#3b82c4"], [1, "#7b4fb5"]]
 """Nothing, little, the usual number, more."""
@@ -59,7 +61,7 @@ def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str,
         "x": rounded(x, 3),
         "y": rounded(y, 3),
         "name": text(name),
-        "line": {"width": 1.2, "color": colour},
+        "line": {"width": 1.2, "color": colour, "dash": DASHES[number // len(COLOURS) % len(DASHES)]},
         **more,
     }
 

@@ -40,7 +40,7 @@ RECIPE = {
     "size": (320, 180),
     "cube_shape": (1, 32, 2, 32),
     "lidar_points": 500,
-    "rates": {"radar/cube": 10.0},
+    "rates": {"radar/cube": 10.0, "imu": 20.0},
 }
 
 

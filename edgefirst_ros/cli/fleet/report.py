@@ -31,8 +31,10 @@ def report(
     Exit codes: as of report.
     """
     from functools import partial
+    from typing import cast
 
     from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.dataset.opening import ObjectPath
     from edgefirst_ros.errors import UsageError
     from edgefirst_ros.fleet.datasets import finished_datasets, local_copy
     from edgefirst_ros.fleet.layout import Layout
@@ -44,7 +46,7 @@ def report(
     layout = Layout(Location.of(place))
     wanted = [
         Wanted(
-            Path(dataset.container),
+            cast("Path", ObjectPath(str(layout.root / dataset.container))),
             dataset.name,
             fetch=partial(local_copy, layout, dataset, scratch, only_tables=table_only),
         )
