@@ -34,10 +34,16 @@ def _report(error: BaseException) -> int:
         traceback.print_exception(error)
     told = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
     with suppress(OSError):  # nobody may read it any more
-        print(printable(f"edgefirst-ros: {told}"), file=sys.stderr, flush=True)
+        print(f"{_in_red('edgefirst-ros:')} {printable(told)}", file=sys.stderr, flush=True)
     if is_out_of_memory(error):
         os._exit(1)  # libraries that are half loaded may crash at the end
     return error.exit_code if isinstance(error, EdgeFirstError) else 1
+
+
+def _in_red(text: str) -> str:
+    """On a terminal that has colours, unless the user wants none (https://no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty()
+    return text if plain else f"\x1b[1;31m{text}\x1b[0m"
 
 
 def _open_closed_streams() -> None:

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line as a user meets it: what it prints, its exit codes, and never a traceback."""
 
+import fcntl
 import json
 import os
 import pty
 import re
+import struct
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -246,14 +249,12 @@ def test_demo(run, tmp_path):
     assert len(list((tmp_path / "here").iterdir())) == 4
 
 
-def test_progress_on_a_terminal(command, recording, tmp_path):
+def on_a_terminal(command, **environment):
+    """Exit code and what a command prints to standard error, which is a terminal."""
     master, slave = pty.openpty()
-    path = recording(seconds=10, size=(320, 180))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
-        [*command, "convert", path, "-o", tmp_path / "out"],
-        stdout=subprocess.DEVNULL,
-        stderr=slave,
-        env=os.environ | {"TERM": "xterm"},
+        command, stdout=subprocess.DEVNULL, stderr=slave, env=os.environ | {"TERM": "xterm"} | environment
     )
     os.close(slave)
     shown = b""
@@ -265,6 +266,23 @@ def test_progress_on_a_terminal(command, recording, tmp_path):
         if not piece:
             break
         shown += piece
-    assert process.wait() == 0
+    os.close(master)
+    return process.wait(), shown
+
+
+def test_progress_on_a_terminal(command, recording, tmp_path):
+    path = recording(seconds=10, size=(320, 180))
+    code, shown = on_a_terminal([*command, "convert", path, "-o", tmp_path / "out"])
+    assert code == 0
     assert b"converting" in shown
     assert b"%" in shown
+
+
+@pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_errors_on_a_terminal_are_red_and_break_no_path(command, tmp_path, environment):
+    path = tmp_path / "a rather long name of a folder" / "and of one in it" / "drive.mcap"
+    code, shown = on_a_terminal([*command, "info", path], **environment)
+    assert code == 1
+    begin = b"edgefirst-ros:" if environment else b"\x1b[1;31medgefirst-ros:\x1b[0m"
+    assert begin + b" " in shown
+    assert str(path).encode() in shown
