@@ -6,6 +6,7 @@ and outputs to that process, and ends with the exit code of the fork. With `serv
 """
 
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -30,11 +31,13 @@ def serve(path):
     import pyarrow.parquet  # noqa: F401
 
     from edgefirst_ros import export  # noqa: F401
-    from edgefirst_ros.cli import app  # noqa: F401
+    from edgefirst_ros.cli.app import VERBS
     from edgefirst_ros.dataset import merge, migrate, validate  # noqa: F401
     from edgefirst_ros.dataset.recovery import recover  # noqa: F401
     from edgefirst_ros.pipeline import conversion  # noqa: F401
 
+    for verb in VERBS.values():
+        importlib.import_module(f"edgefirst_ros.cli.{verb.module}")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()

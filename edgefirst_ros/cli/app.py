@@ -4,63 +4,97 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from edgefirst_ros import __version__
-from edgefirst_ros.cli import (
-    capture,
-    control,
-    convert,
-    demo,
-    export,
-    info,
-    label,
-    merge,
-    migrate,
-    play,
-    recover,
-    replay,
-    report,
-    restore,
-    split,
-    validate,
-    view,
-)
-from edgefirst_ros.cli.fleet.app import app as fleet
 from edgefirst_ros.cli.options import GroupCommand, LookingCommand, ReadingCommand, SettingsCommand
 from edgefirst_ros.cli.ros import NODE
 from edgefirst_ros.cli.text import say
 from edgefirst_ros.cli.zenoh import ZenohCommand
 from edgefirst_ros.errors import TRACEBACK
 
+
+class Verb(NamedTuple):
+    """Where the function of a verb is, and what kind of command it becomes."""
+
+    module: str
+    """In `edgefirst_ros.cli`; the function has its name."""
+    kind: type[TyperCommand] = TyperCommand
+    context: dict[str, Any] | None = None
+
+
+VERBS: Mapping[str, Verb] = {
+    "convert": Verb("convert", SettingsCommand),
+    "info": Verb("info", ReadingCommand),
+    "migrate": Verb("migrate", ReadingCommand),
+    "recover": Verb("recover", ReadingCommand),
+    "merge": Verb("merge", GroupCommand),
+    "split": Verb("split", GroupCommand),
+    "validate": Verb("validate", ReadingCommand),
+    "report": Verb("report", LookingCommand),
+    "view": Verb("view", LookingCommand),
+    "export": Verb("export", ReadingCommand),
+    "import": Verb("restore", ReadingCommand),
+    "label": Verb("label", ReadingCommand),
+    "fleet": Verb("fleet.app"),
+    "demo": Verb("demo"),
+    "capture": Verb("capture", ZenohCommand, NODE),
+    "control": Verb("control", ZenohCommand),
+    "replay": Verb("replay", context=NODE),
+    "play": Verb("play", ZenohCommand, NODE),
+}
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands, each made when it is first asked for: a verb need not load the others."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = _command(name, VERBS[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+def _command(name: str, verb: Verb) -> Any:
+    found = getattr(import_module(f"edgefirst_ros.cli.{verb.module}"), verb.module.rpartition(".")[2])
+    if isinstance(found, typer.Typer):
+        return typer.main.get_command(found)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    single.command(name, cls=verb.kind, context_settings=verb.context)(found)
+    return typer.main.get_command(single)
+
+
+class Verbs(TyperGroup):
+    """The command without a verb."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = cast("Any", _Commands())
+
+
 app = typer.Typer(
     name="edgefirst-ros",
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("convert", cls=SettingsCommand)(convert.convert)
-app.command("info", cls=ReadingCommand)(info.info)
-app.command("migrate", cls=ReadingCommand)(migrate.migrate)
-app.command("recover", cls=ReadingCommand)(recover.recover)
-app.command("merge", cls=GroupCommand)(merge.merge)
-app.command("split", cls=GroupCommand)(split.split)
-app.command("validate", cls=ReadingCommand)(validate.validate)
-app.command("report", cls=LookingCommand)(report.report)
-app.command("view", cls=LookingCommand)(view.view)
-app.command("export", cls=ReadingCommand)(export.export)
-app.command("import", cls=ReadingCommand)(restore.restore)
-app.command("label", cls=ReadingCommand)(label.label)
-app.add_typer(fleet)
-app.command("demo")(demo.demo)
-app.command("capture", cls=ZenohCommand, context_settings=NODE)(capture.capture)
-app.command("control", cls=ZenohCommand)(control.control)
-app.command("replay", context_settings=NODE)(replay.replay)
-app.command("play", cls=ZenohCommand, context_settings=NODE)(play.play)
 
 
 def _version(wanted: bool) -> None:

@@ -15,6 +15,7 @@ def main() -> None:
     try:
         _open_closed_streams()
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it looks for them in every installed package
         from edgefirst_ros.cli.app import app
 
         app()

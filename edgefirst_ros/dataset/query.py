@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
@@ -15,6 +17,8 @@ from edgefirst_ros.errors import DatasetError, UsageError, nearest_first
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
 KEY = ["name", "frame"]
 
@@ -43,11 +47,28 @@ def first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
     return found
 
 
+def rows_by_key(file: TableFile) -> dict[Key, int]:
+    """Return the first row of each sample, as `first_rows` does, of a file of frames. Raises DatasetError naming it."""
+    fields = {field.name: field.type for field in file.schema if field.name in KEY}
+    for name, fits in (("name", _is_text), ("frame", pa.types.is_integer)):
+        if name in fields and not (fits(fields[name]) or pa.types.is_null(fields[name])):
+            must = "text" if name == "name" else "whole numbers"
+            raise DatasetError(f"{file.path}: column {name!r} is {fields[name]}, must be {must}")
+    if "name" not in fields:
+        raise DatasetError(f"{file.path}: has no column 'name'")
+    values = file.values(list(fields))
+    frames = values.get("frame") or itertools.repeat(None)
+    found: dict[Key, int] = {}
+    for number, (name, frame) in enumerate(zip(values["name"], frames, strict=False)):
+        found.setdefault(Key(name, frame), number)
+    return found
+
+
 def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
     """Return the table sorted by sample, rows of one in their order, and the (first row, rows) of each."""
     order = keys_of(table, path).with_row_index().sort("name", "frame", maintain_order=True)
     runs = order.group_by("name", "frame", maintain_order=True).len()
-    spans = zip(runs.rows(), accumulate(runs["len"].to_list(), initial=0), strict=False)
+    spans = zip(runs.rows(), itertools.accumulate(runs["len"].to_list(), initial=0), strict=False)
     return table[order["index"]], {Key(name, frame): (start, count) for (name, frame, count), start in spans}
 
 
@@ -138,6 +159,12 @@ def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: D
     other = keys_of(frames, paths.frames).with_columns(frames.select(further)).unique(KEY, keep="first")
     joined = own.join(other, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     return annotations.with_columns(joined.select(further))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _values(table: pl.DataFrame, column: str) -> list[str]:

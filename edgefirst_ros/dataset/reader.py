@@ -19,8 +19,8 @@ from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key, member_of
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
-from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns, without_broken_rings
-from edgefirst_ros.dataset.repeats import repeats_of
+from edgefirst_ros.dataset.query import annotating, rows_by_key, sorted_rows, with_all_columns, without_broken_rings
+from edgefirst_ros.dataset.repeats import repeats_of, stamp_columns
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.selection import Samples, select
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
@@ -206,7 +206,7 @@ class Dataset(Sequence[Sample]):
     @cached_property
     def frame_rows(self) -> dict[Key, int]:
         """Row in `frames` by sample; the first of several."""
-        return first_rows(self._frames_file.frame(("name", "frame")), self.paths.frames) if self._frames_file else {}
+        return rows_by_key(self._frames_file) if self._frames_file else {}
 
     @cached_property
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
@@ -216,7 +216,11 @@ class Dataset(Sequence[Sample]):
     @cached_property
     def repeats(self) -> dict[Key, frozenset[str]]:
         """Inputs by sample whose message the sample before has too; only samples that have such."""
-        return repeats_of(self.frames, self._order, self.frame_rows)
+        if self._frames_file is None:
+            return {}
+        there = {name: column for name, column in stamp_columns().items() if column in self._frames_file.schema.names}
+        values = self._frames_file.values(list(there.values()))
+        return repeats_of({name: values[column] for name, column in there.items()}, self._order, self.frame_rows)
 
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))

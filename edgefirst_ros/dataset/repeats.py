@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.streams import with_column
 
-if TYPE_CHECKING:
-    import polars as pl
+
+def stamp_columns() -> dict[str, str]:
+    """Columns of the frames with the stamps of companions, by input."""
+    return {sensor.input: f"{sensor.column}_timestamp" for sensor in with_column()}
 
 
-def repeats_of(frames: pl.DataFrame | None, keys: Iterable[Key], rows: Mapping[Key, int]) -> dict[Key, frozenset[str]]:
-    """Return the inputs that samples repeat; `keys` in the order of the samples, `rows` of each its row of frames."""
-    if frames is None:
-        return {}
-    names = {s.input: f"{s.column}_timestamp" for s in with_column() if f"{s.column}_timestamp" in frames.columns}
-    stamps = {name: frames[column].to_list() for name, column in names.items()}
+def repeats_of(
+    stamps: Mapping[str, Sequence[Any]], keys: Iterable[Key], rows: Mapping[Key, int]
+) -> dict[Key, frozenset[str]]:
+    """Return the inputs that samples repeat.
+
+    `stamps` by input, of every row of the frames; `keys` in the order of the samples, `rows` of each its row.
+    """
     found: dict[Key, frozenset[str]] = {}
     before: tuple[str, int] | None = None
     for key in keys:

@@ -12,6 +12,7 @@ app = typer.Typer(
     name="fleet",
     help="Convert many recordings, to folders or buckets.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

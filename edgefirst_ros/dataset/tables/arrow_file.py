@@ -102,6 +102,17 @@ class TableFile:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
 
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """The values of columns that are there, as Python has them; polars, which takes long to load, is not needed.
+
+        Raises DatasetError.
+        """
+        found: dict[str, list[Any]] = {name: [] for name in names}
+        for batch in self.batches():
+            for name, values in found.items():
+                values.extend(_plain(batch.column(name)))
+        return found
+
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """All rows; of `columns` those that are there. Raises DatasetError, also for types that polars lacks."""
         import polars as pl
@@ -123,6 +134,13 @@ class TableFile:
         else:
             for number in range(self._file.num_record_batches):
                 yield self._file.get_batch(number)
+
+
+def _plain(array: pa.Array) -> list[Any]:
+    if not pa.types.is_dictionary(array.type):
+        return list(array.to_pylist())
+    entries = array.dictionary.to_pylist()
+    return [None if index is None else entries[index] for index in array.indices.to_pylist()]
 
 
 def _native(fd: int) -> Any:

@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import (
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
-from edgefirst_ros.dataset.tables.forms.table import NestedTable
+from edgefirst_ros.dataset.tables.forms.nested_table import NestedTable
 from edgefirst_ros.dataset.tables.forms.variants import is_list, whole_rings
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.validate import repair

@@ -4,60 +4,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
-from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.forms.nested import LAYOUT, NestedFile
-from edgefirst_ros.dataset.tables.forms.tally import Tally
-from edgefirst_ros.dataset.tables.versions import count_columns, stored, written_columns
 
 SUFFIXES = (".arrow", ".parquet", ".json")
 """Of the annotations, beside each other the first counts."""
-
-
-class NestedTable(TableFile):
-    """Nested JSON as the Arrow file of its version would be, nothing left out: columns, types, orders.
-
-    The metadata say the layout of the boxes, also where JSON takes it for granted. All of it is read at once. Raises
-    DatasetError as NestedFile does.
-    """
-
-    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
-        self.path = path
-        self._checked = False
-        self._limits = limits
-        self._parquet = False
-        self._nested = NestedFile(path, Tally())
-        self._size = self._nested.size
-        there = {field.name: field.type for field in self._nested.schema}
-        self.metadata = dict(self._nested.metadata)
-        if not self._nested.bare or "mask" in there:
-            self.metadata.setdefault("schema_version", schema.DEFAULT_VERSION)
-        if "box2d" in there:
-            self.metadata.setdefault("box2d_format", LAYOUT)
-        self._version = schema.nearest(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
-        known = schema.columns(self._version)
-        found = count_columns(self._nested.batches, {name: column for name, column in known.items() if name in there})
-        self._columns = written_columns(found, known)
-        held = {*self._columns, *(("polygon",) if "polygon" not in known else ())}
-        self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
-        self._categories = found.categories
-        self.schema = schema.arrow_schema(self._columns)
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return sum(batch.num_rows for batch in self._nested.batches())
-
-    def _stored(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._nested.batches():
-            arrays = [stored(batch, column, self._categories, self._version) for column in self._columns.values()]
-            yield pa.record_batch(arrays, schema=self.schema)
 
 
 def annotation_path(arrow: Path) -> Path | None:
@@ -68,4 +21,8 @@ def annotation_path(arrow: Path) -> Path | None:
 
 def open_annotations(path: Path, limits: Limits = DEFAULT_LIMITS) -> TableFile:
     """Annotations of any form as a table. Raises DatasetError when they are none."""
-    return NestedTable(path, limits) if path.suffix == SUFFIXES[-1] else TableFile(path, limits)
+    if path.suffix != SUFFIXES[-1]:
+        return TableFile(path, limits)
+    from edgefirst_ros.dataset.tables.forms.nested_table import NestedTable
+
+    return NestedTable(path, limits)
