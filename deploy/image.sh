@@ -16,8 +16,13 @@ mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,ca-certifica
 base=$(buildah from scratch)
 buildah add --quiet "$base" "$work/debian.tar" / >/dev/null
 buildah commit --quiet --rm "$base" edgefirst-debian >/dev/null
+proxy=()
+if [ -n "${PIP_CERT:-}" ]; then # of a network whose proxy has a certificate of its own; nothing of it stays in the image
+    printf '[global]\ncert = /run/proxy.crt\n' >"$work/pip.conf"
+    proxy=(--volume "$(realpath "$PIP_CERT"):/run/proxy.crt:ro" --volume "$work/pip.conf:/etc/pip.conf:ro")
+fi
 git archive HEAD | tar -x -C "$work" --one-top-level=source
-buildah build --quiet --build-arg BASE=localhost/edgefirst-debian --tag edgefirst-capture \
+buildah build --quiet "${proxy[@]}" --build-arg BASE=localhost/edgefirst-debian --tag edgefirst-capture \
     --file deploy/Containerfile "$work/source" >/dev/null
 buildah images edgefirst-capture
 
