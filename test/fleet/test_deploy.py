@@ -3,8 +3,11 @@
 
 import ast
 import json
+import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
 import yaml
 
 import edgefirst_ros
@@ -29,6 +32,27 @@ def test_the_manifest_of_kubernetes_has_a_cluster_a_job_and_a_closed_scheduler()
     assert policy["spec"]["podSelector"]["matchLabels"]["dask.org/cluster-name"] == name
     images = {worker["image"], cluster["spec"]["scheduler"]["spec"]["containers"][0]["image"]}
     assert {image.rpartition(":")[2] for image in images} == {edgefirst_ros.__version__}
+
+
+def test_the_arguments_of_workers_and_schedulers_are_those_that_dask_takes():
+    pytest.importorskip("distributed")
+    verbs = {one.name: one.load() for one in entry_points(group="dask_cli")}
+    assert "dask" in entry_points(group="console_scripts").names
+    cluster, *_ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    (container,) = cluster["spec"]["worker"]["spec"]["containers"]
+    program, verb, *arguments = container["args"]
+    assert program == "dask"
+    given = verbs[verb].make_context(verb, arguments).params
+    most = int(given["resources"].removeprefix("MEM="))
+    cores, memory = (container["resources"]["limits"][name] for name in ("cpu", "memory"))
+    assert (given["n_workers"], given["nthreads"]) == (cores, 1)
+    assert most * int(cores) <= int(memory.removesuffix("Gi")) << 30
+    (container,) = cluster["spec"]["scheduler"]["spec"]["containers"]
+    assert container["args"] == ["dask", "scheduler"]
+    told = re.findall(r"`dask (worker|scheduler)([^`]*)`", (DEPLOY.parents[1] / "docs" / "fleet.md").read_text())
+    assert [verb for verb, _ in told] == ["scheduler", "worker"]
+    for verb, options in told:
+        verbs[verb].make_context(verb, options.split())
 
 
 def test_the_script_for_slurm_is_python():
