@@ -48,7 +48,7 @@ def describe(tally: Tally) -> str:
     done = tally.before + tally.now
     parts = [f"{done} of {tally.total} done", f"{tally.running} running", f"{tally.failed} failed"]
     if tally.waiting:
-        parts.append(f"{tally.waiting} wait for storage")
+        parts.append(f"{tally.waiting} waiting for storage")
     if not tally.workers:
         parts.append("no worker is there")
     if tally.now and tally.seconds:
