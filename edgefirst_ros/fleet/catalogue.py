@@ -94,7 +94,9 @@ def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> 
     number, states = 0, store.objects(layout.states.key)
     while batch := {layout.relative(found.key): found for found in islice(states, BATCH)}:
         listed = pl.DataFrame({"state": list(batch), "state_etag": [found.etag for found in batch.values()]})
-        same = known.join(listed, on=["state", "state_etag"], how="semi")
+        first = known["state"].search_sorted(min(batch), "left")
+        last = known["state"].search_sorted(max(batch), "right")
+        same = known.slice(first, last - first).join(listed, on=["state", "state_etag"], how="semi")
         kept.append(same["index"])
         there = set(same["state"])
         table = _read(layout, store, [found for place, found in batch.items() if place not in there], note)

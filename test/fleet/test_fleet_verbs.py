@@ -194,7 +194,8 @@ def test_progress_says_how_far_it_is_and_what_it_waits_for():
     tally = Tally(200, Counter(ok=90, loss=8, failed=2), before=40, now=60, running=8, workers=4, seconds=30.0)
     tally.bytes = 1_500_000_000
     assert describe(tally) == "100 of 200 done, 8 running, 2 failed, 2.0/s, 1.50 GB, 0:50 left"
-    assert describe(Tally(2, waiting=2)) == "0 of 2 done, 0 running, 0 failed, 2 waiting for storage, no worker is there"
+    waiting = Tally(2, waiting=2)
+    assert describe(waiting) == "0 of 2 done, 0 running, 0 failed, 2 waiting for storage, no worker is there"
 
 
 def test_a_run_that_has_nothing_to_do_says_so_by_all_verdicts(command, drives, tmp_path):
