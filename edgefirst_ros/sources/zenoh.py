@@ -17,7 +17,7 @@ from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
 from edgefirst_ros.sources.topics import CAMERA_NAMES, STATICS
 from edgefirst_ros.sources.zenoh_gaps import Gaps
-from edgefirst_ros.sources.zenoh_intake import Intake, Lane, sent
+from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Intake, Lane, sent
 from edgefirst_ros.sources.zenoh_keys import (
     TILE_NAMES,
     TOKENS,
@@ -31,6 +31,8 @@ from edgefirst_ros.sources.zenoh_session import library
 
 DOUBLES = 5.0
 """s for which a message may come by a second subscription, once that is given up: callbacks may be under way."""
+MOST_TOKENS = 4096
+"""Publishers that are taken note of."""
 MODELS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed")
 """Topics of the model's results: until one has come, any may."""
 
@@ -62,6 +64,7 @@ class ZenohTransport(Transport):
         self._anchors = _cameras(settings)
         self._sources = itertools.count()
         self._tokens: dict[str, Announced] = {}
+        self._untold = False
         self._lock = threading.Lock()
         self._intake: Intake | None = None
         self._candidates: dict[str, list[Any]] = {}
@@ -92,6 +95,10 @@ class ZenohTransport(Transport):
         lanes = {lane.key: lane for lane in intake.lanes()}
         found: dict[str, tuple[str, str]] = {}
         mixed = {lane.key: _foreign(lane) for lane in lanes.values() if lane.foreign}
+        if intake.ignored:
+            mixed["further keys"] = f"not used: messages of {MOST_KEYS} keys are kept, and there are more"
+        if self._untold:
+            mixed["further publishers"] = f"not used: {MOST_TOKENS} are taken note of, and there are more"
         for key in sorted(
             {*announced, *lanes}, key=lambda key: (key not in self._listened, key.startswith("rt/"), key)
         ):
@@ -135,7 +142,10 @@ class ZenohTransport(Transport):
         announced = read_token(key)
         with self._lock:
             if announced is not None and str(sample.kind).endswith("PUT"):
-                self._tokens[key] = announced
+                if key in self._tokens or len(self._tokens) < MOST_TOKENS:
+                    self._tokens[key] = announced
+                else:
+                    self._untold = True
             else:
                 self._tokens.pop(key, None)
 

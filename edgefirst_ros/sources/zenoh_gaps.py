@@ -16,6 +16,8 @@ FEWEST = 4
 """Intervals that tell what is usual."""
 CLOCK = 5_000_000_000
 """ns; a longer gap of stamps in less than half of which it came is a clock that was set."""
+MOST = 1 << 20
+"""A larger gap of numbers is no loss: somebody counts anew."""
 PUBLISHERS = 16
 """Publishers of a topic whose numbers are kept."""
 
@@ -46,6 +48,8 @@ class Gaps:
             while len(self._numbers) > PUBLISHERS:
                 del self._numbers[next(iter(self._numbers))]
             missing = attached.sequence - last - 1 if last is not None else 0
+            if missing > MOST:
+                new, missing = True, 0
             return max(missing, dropped), 0, new
         return dropped, max(0, self._missing_by_stamp(stamp, now) - dropped), False
 

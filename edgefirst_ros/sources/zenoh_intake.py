@@ -19,6 +19,8 @@ UNDECIDED = 15_000_000_000
 """ns of messages that are kept of a topic that came late, until it has a part."""
 MOST_KEYS = 256
 """Keys of which messages are kept."""
+MOST_ENCODINGS, LONGEST_ENCODING, OTHERS = 8, 100, "other encodings"
+"""Foreign encodings of a key that are told apart, characters that are told of one, and what stands for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class Lane:
             self.encoding = encoding
         return encoding == self.encoding
 
+    def refuse(self, encoding: str) -> None:
+        """Count a message of another encoding."""
+        name = encoding[:LONGEST_ENCODING]
+        self.foreign[name if name in self.foreign or len(self.foreign) < MOST_ENCODINGS else OTHERS] += 1
+
     @property
     def schema(self) -> str | None:
         """The type that its messages tell, None where they tell none."""
@@ -107,7 +114,7 @@ class Intake:
             if lane.doubles is not None and self._is_double(lane.doubles, sent, source):
                 return
             if not lane.fits(sent.encoding):
-                lane.foreign[sent.encoding] += 1
+                lane.refuse(sent.encoding)
                 return
             self._anchored = self._anchored or anchor
             lane.waiting.append(sent)

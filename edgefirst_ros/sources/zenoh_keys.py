@@ -20,6 +20,8 @@ TOKENS = ("@ros2_lv/**", "@/*/@ros2_lv/**")
 SEQUENCE, TIME, GID = b"sequence_number", b"source_timestamp", b"source_gid"
 """Keys of the older form of rmw_zenoh's attachments."""
 GID_BYTES = 16
+LONGEST_NUMBER = 19
+"""Digits of a sequence number."""
 NEWER = struct.Struct("<qqB16s")
 """The newer form: sequence, time, 16, gid."""
 
@@ -117,6 +119,6 @@ def _number(value: bytes) -> int | None:
     if value and value[0] == len(value) - 1:
         text = value[1:]
         if text.isdigit():
-            return int(text)
+            return int(text) if len(text) <= LONGEST_NUMBER else None
         value = text if len(text) == 8 else value
     return int.from_bytes(value, "little", signed=True) if len(value) == 8 else None

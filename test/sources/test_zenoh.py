@@ -24,6 +24,8 @@ from zenoh_network import (  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
+from edgefirst_ros.sources import zenoh as zenoh_transport  # noqa: E402
+from edgefirst_ros.sources import zenoh_intake  # noqa: E402
 from edgefirst_ros.sources.live import LiveSource  # noqa: E402
 from edgefirst_ros.sources.live_tiles import TilingTransport  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
@@ -341,6 +343,28 @@ def test_what_waits_for_the_camera_is_bounded(car, ear):
     one.listen()
     one.has("/camera/h264", range(1000, 2000, 100))
     assert one.lost() == {"/camera/h264": (10, 0)}
+
+
+def test_floods_of_encodings_keys_and_publishers_are_bounded_and_told(car, ear, monkeypatch):
+    monkeypatch.setattr(zenoh_transport, "MOST_TOKENS", 2)
+    monkeypatch.setattr(zenoh_intake, "MOST_KEYS", 2)
+    one = ear()
+    car.is_heard_on("rt/camera/h264", VIDEO)
+    car.send("rt/camera/h264", 0)
+    one.offered("/camera/h264")
+    for number in range(40):
+        car.bus.put("rt/camera/h264", stamped(1), encoding=f"application/{number}{'x' * 150}")
+    for number in range(3):
+        car.has(f"h{number}/imu", IMU, rmw_token(f"/h{number}/imu", IMU))
+        car.bus.put(f"h{number}/gps", stamped(1), encoding=encoding_of(FIX))
+    lane = one.transport._intake.lanes()[0]
+    until(lambda: lane.foreign.total() == 40 and one.transport._intake.ignored and one.transport._untold)
+    assert len(lane.foreign) == zenoh_intake.MOST_ENCODINGS + 1
+    assert lane.foreign[zenoh_intake.OTHERS] == 40 - zenoh_intake.MOST_ENCODINGS
+    mixed = one.transport.look({}).mixed
+    assert "keys are kept, and there are more" in mixed["further keys"]
+    assert mixed["further publishers"] == "not used: 2 are taken note of, and there are more"
+    assert len(mixed["rt/camera/h264"]) < 2000
 
 
 # ---- sessions ----------------------------------------------------------------------------------

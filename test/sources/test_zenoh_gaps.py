@@ -32,6 +32,12 @@ def test_numbers_tell_exactly_and_each_publisher_counts_for_itself():
     ]
 
 
+def test_numbers_that_leap_are_those_of_one_who_counts_anew():
+    gaps = Gaps(by_stamps=True)
+    told = [gaps.take(0, 0, Attached(number, A), 0) for number in (1, (1 << 63) - 1, -(1 << 63), 5, 7)]
+    assert told == [(0, 0, False), (0, 0, True), (0, 0, False), (0, 0, True), (1, 0, False)]
+
+
 def test_what_was_left_out_here_is_part_of_a_gap_of_numbers():
     gaps = Gaps(by_stamps=True)
     assert [gaps.take(0, 0, Attached(n, A), dropped)[0] for n, dropped in ((1, 0), (5, 2), (6, 0))] == [0, 3, 0]
