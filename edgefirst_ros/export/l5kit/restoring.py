@@ -38,8 +38,8 @@ from edgefirst_ros.progress import Progress
 Row = dict[str, object]
 MOST = {"frames": 1 << 20, "agents": 1 << 16}
 """Frames of a scene (9 h at 30 Hz) and agents of a frame that are read; more are refused."""
-ROW = 512
-"""Bytes that a frame or an agent counts for: about what it takes while it becomes a row."""
+ROW = 1 << 10
+"""Bytes that a frame or an agent counts for: twice what it takes while it becomes a row, for the time that takes."""
 MOST_TRACKS = 1 << 22
 """Rows of the table of tracks."""
 
