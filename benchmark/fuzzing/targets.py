@@ -185,17 +185,20 @@ def _read(path: Path) -> set[str]:
         {"annotations": lambda: dataset.annotations, "frames": lambda: dataset.frames, "meta": lambda: dataset.metadata}
     )
     for sample, _ in zip(dataset.samples(), range(3), strict=False):
-        found |= accepted(
-            {
-                "image": sample.image,
-                "cube": sample.cube,
-                "radar": sample.radar,
-                "lidar": sample.lidar,
-                "row": partial(_rows, sample),
-                "bytes": partial(list, map(sample.read, sorted(sample.inputs))),
-            }
-        )
+        found |= _read_members(sample) | accepted({"row": partial(_rows, sample)})
     return found
+
+
+def _read_members(sample: Sample) -> set[str]:
+    return accepted(
+        {
+            "image": sample.image,
+            "cube": sample.cube,
+            "radar": sample.radar,
+            "lidar": sample.lidar,
+            "bytes": partial(list, map(sample.read, sorted(sample.inputs))),
+        }
+    )
 
 
 def _rows(sample: Sample) -> tuple[Any, ...]:
@@ -217,7 +220,8 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
     def feed(data: bytes) -> bool:
         for kind in kinds:
             stem.with_name(f"{stem.name}.{kind}").write_bytes(data)
-        found = _read(folder / "d")
+        validate(folder / "d")
+        found = set().union(*map(_read_members, Dataset(folder / "d").samples()))
         if "image" in answers:
             found |= accepted({"image": lambda: _passed_through(data)})
         return bool(found & answers)
