@@ -15,7 +15,7 @@ from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.cli.info_recording import recording_facts
 from edgefirst_ros.config import Settings
 from edgefirst_ros.config_file import load
-from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.merge import _with_sequence, merge
 from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.sample import Sample
@@ -224,6 +224,7 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
         found = set().union(*map(_read_members, Dataset(folder / "d").samples()))
         if "image" in answers:
             found |= accepted({"image": lambda: _passed_through(data)})
+            accepted({"renamed": lambda: b"".join(_with_sequence(data, kinds[0], "another"))})
         return bool(found & answers)
 
     return feed

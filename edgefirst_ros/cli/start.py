@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from contextlib import suppress
 
 from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_foreign, is_out_of_memory, printable
@@ -14,6 +15,8 @@ def main() -> None:
     """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss (dataset.md 8)."""
     try:
         _open_closed_streams()
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # of what is broken our own errors tell
+        warnings.filterwarnings("ignore", category=RuntimeWarning)  # numpy's, of numbers that overflow
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it looks for them in every installed package
         from edgefirst_ros.cli.app import app

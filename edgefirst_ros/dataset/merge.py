@@ -223,7 +223,7 @@ def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
-    """A picture whose EXIF names another sequence; one that names none stays as it is."""
+    """A picture whose EXIF names another sequence; one that names none stays as it is. Raises DatasetError."""
     from PIL import Image
 
     try:
@@ -231,12 +231,15 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
             exif = picture.getexif()
             comment = exif.get_ifd(EXIF).get(COMMENT)
             said = json.loads(comment.removeprefix(ASCII)) if isinstance(comment, bytes) else None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except Exception:  # noqa: BLE001  whatever the library raises on EXIF that is broken: it names none
         return [data]
     if not isinstance(said, dict) or "sequence" not in said:
         return [data]
     exif.get_ifd(EXIF)[COMMENT] = ASCII + json.dumps({**said, "sequence": sequence}).encode()
-    tiff = exif.tobytes().removeprefix(b"Exif\0\0")
+    try:
+        tiff = exif.tobytes().removeprefix(b"Exif\0\0")
+    except Exception as error:  # tags whose values are not of the type that they say
+        raise DatasetError(f"its EXIF cannot be written anew, with the name {sequence!r}: {error}") from error
     return insert_png(data, tiff) if kind.endswith("png") else insert_jpeg(data, tiff)
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import handmade_dataset as made
 import pytest
 import typer
 
@@ -21,6 +22,7 @@ from edgefirst_ros.cli.text import counted
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.export import Exported
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.sensors.exif import insert_jpeg
 
 SMALL = {"seconds": 1, "size": (320, 180)}
 OF_DATASETS = (["info"], ["validate"], ["recover"], ["merge", "-o", "merged"], ["export", "--to", "roverd", "-o", "x"])
@@ -52,6 +54,20 @@ def test_the_folder_that_datasets_are_in(run, dataset, verb):
     assert done.returncode == 1
     assert f"give one of them: {dataset}.zip" in done.stderr
     assert sorted(path.suffix for path in dataset.parent.iterdir()) == [".arrow", ".arrow", ".zip"]
+
+
+def test_libraries_say_nothing_of_their_own(run, tmp_path):
+    """Of EXIF that is cut Pillow warns, with a line of its source."""
+    parts = made.good()
+    for frame in made.FRAMES:
+        name = made.name_of(frame, "camera.jpeg")
+        parts.members[name] = b"".join(map(bytes, insert_jpeg(parts.members[name], b"MM\0*\0\0\0\x08")))
+    given = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        given.append(made.write(folder, parts))
+    done = run("merge", *given, "--rename", "-o", "merged")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_hints(tmp_path):

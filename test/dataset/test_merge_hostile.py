@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from edgefirst_ros import Dataset
 from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset import merge_rows
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
 MEASURED = """
 import sys
@@ -105,6 +107,40 @@ def test_numbers_of_frames_are_any_integers(tmp_path, kind):
     else:
         with pytest.raises(DatasetError, match=r"data\.frames\.arrow"):
             merge([dataset], tmp_path / "out")
+
+
+def with_exif(data, change):
+    """A picture with EXIF of ours, changed."""
+    exif = encode_exif(ExifInfo(made.SEQUENCE, 3, made.stamp_of(3), "host", "software", 45.5, -73.6, 30.0))
+    return b"".join(map(bytes, insert_jpeg(data, change(exif))))
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        (lambda exif: exif.replace(b"\x01\x31\0\2", b"\x01\x31\0\x0b"), True),  # a text that says it is floats
+        (lambda exif: exif[:8], False),
+        (lambda exif: exif[:4] + b"\xff" * 4 + exif[8:], False),
+        (lambda exif: exif.replace(b"ASCII\0\0\0{", b"ASCII\0\0\0["), False),
+    ],
+    ids=["types", "cut", "leads elsewhere", "comment"],
+)
+def test_exif_that_is_broken_where_pictures_are_renamed(tmp_path, change, refused):
+    """What names no sequence stays as it is; what cannot be written anew is named."""
+    name, places = made.name_of(3, "camera.jpeg"), []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        parts = made.good()
+        parts.members[name] = with_exif(parts.members[name], change)
+        folder.mkdir()
+        places.append(made.write(folder, parts))
+    if refused:
+        with pytest.raises(DatasetError, match=rf"b/data\.zip: '{name}': its EXIF cannot be written anew"):
+            merge(places, tmp_path / "out", rename=True)
+        assert not list((tmp_path / "out").iterdir())
+    else:
+        merged = Dataset(merge(places, tmp_path / "out", rename=True).paths.container)
+        data = [merged.sample(sequence, 3).read("camera") for sequence in merged.sequences]
+        assert data == [parts.members[name]] * 2
 
 
 @pytest.mark.parametrize(("count", "side"), [(200, 8), (3, 2000)])
