@@ -90,6 +90,8 @@ class _Rows:
 
 def _rows(frame: pl.DataFrame, metadata: Mapping[str, str]) -> _Rows:
     for name, kind in frame.schema.items():
+        if "\0" in name:  # Arrow's C interface ends a name there
+            raise UsageError(f"column {name!r} has a NUL in its name, which no table can have")
         if kind == pl.Object:
             raise UsageError(f"column {name!r} holds objects of Python, which no table can hold")
     try:

@@ -126,6 +126,7 @@ RING = [0.1, 0.1, 0.2, 0.1, 0.2, 0.2]
         ({"label_index": pl.Series([0, 1, 0])}, "label_index 0 is 'person' in this dataset"),
         ({"ignore": pl.lit(True)}, "schema 2026.04 has no column 'ignore'"),
         ({"group": pl.Series(["a", "b", "c"])}, "frame 4 .* has 2 values of group"),
+        ({"a\0b": pl.lit(1)}, "has a NUL in its name"),
         ({"further": pl.Series([object()] * 3, dtype=pl.Object)}, "objects of Python"),
     ],
 )

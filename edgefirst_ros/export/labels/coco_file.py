@@ -15,7 +15,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.labels.coco import FILE, OWN, STANDARD
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row, is_number, whole_ring
 from edgefirst_ros.export.labels.rle import mask_of, unpacked
-from edgefirst_ros.export.limits import read_file
+from edgefirst_ros.export.limits import LONGEST_PART, read_file
 from edgefirst_ros.sensors.grayscale import encode_gray
 
 PIXELS, FREE = 1 << 12, 1 << 31
@@ -106,7 +106,7 @@ class _File:
             for annotation in listed:
                 for key in annotation.keys() - STANDARD:
                     value = annotation[key]
-                    kind = type(value) if type(value) in (str, bool, int, float) else None
+                    kind = type(value) if type(value) in (str, bool, int, float) and _is_name(key) else None
                     known = self._keys.get(key, kind) if len(self._keys) < MOST_KEYS or key in self._keys else None
                     if {kind, known} == {int, float}:
                         kind = known = float
@@ -205,6 +205,11 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
 def _finite(values: list[float]) -> list[float] | None:
     """The values, where float32 can hold them."""
     return values if all(-LARGEST_FLOAT < value < LARGEST_FLOAT for value in values) else None
+
+
+def _is_name(key: str) -> bool:
+    """Whether a column can have this name: Unicode without control characters, no longer than a name of a file."""
+    return key.isprintable() and len(key.encode("utf-8", "surrogatepass")) <= LONGEST_PART
 
 
 def _fits(value: Any) -> bool:

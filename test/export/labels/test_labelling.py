@@ -128,6 +128,7 @@ NAN, HUGE = float("nan"), 10**400
         ([], [box(1, deep={"a": [[[]]]})], ["values of keys"]),
         ([], [box(1, number=1), box(1, number="one")], ["values of keys"]),
         ([], [box(1, number=1 << 70)], ["values of keys"]),
+        *(([], [box(1, **{key: 1})], ["values of keys"]) for key in ("\ud800", "a\0b", "\x1b[31m", "x" * 300)),
         ([], [box(1, name="drive", frame=4)], []),
     ],
 )
