@@ -19,6 +19,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.roverd.channels import LARGEST, Reader
 from edgefirst_ros.export.roverd.clouds import CloudReader
+from edgefirst_ros.export.roverd.cubes import restored
 from edgefirst_ros.export.roverd.foreign import _names as names_of
 from edgefirst_ros.export.roverd.motion import from_euler
 from edgefirst_ros.export.roverd.video import VideoWriter, pictures
@@ -145,6 +146,15 @@ def sensor(folder, **channels):
         if isinstance(data, int):
             os.truncate(folder / name, data)
     return Reader(folder)
+
+
+@pytest.mark.parametrize("wrong", [{"shape": ""}, {"shape": []}, {"shape": [1.5] * 4}, {"layout": []}, {"scales": 1}])
+def test_a_cube_that_does_not_fit_its_description(wrong):
+    said = {"layout": [6, 1, 5, 2], "shape": [1, 2, 2, 4], "scales": [1.0] * 4, "is_complex": True}
+    values = np.zeros((1, 2, 2, 2, 2), np.int16)
+    assert restored(values, said, 5).startswith(b"\x89PNG")
+    with pytest.raises(DatasetError, match="does not fit"):
+        restored(values, said | wrong, 5)
 
 
 @pytest.mark.parametrize("length", [np.inf, -np.inf, np.nan])

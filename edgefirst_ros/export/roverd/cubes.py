@@ -74,7 +74,7 @@ def restored(values: NDArray[np.int16], said: dict[str, Any], timestamp: int) ->
         scales = tuple(math.nan if scale is None else float(scale) for scale in said["scales"])
         cube = Cube(turned(values), tuple(said["layout"]), tuple(said["shape"]), scales, said["is_complex"], timestamp)
         picture = write_cube(cube)
-    except (KeyError, TypeError, ValueError, OverflowError, EdgeFirstError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError, EdgeFirstError) as error:
         raise DatasetError(f"a cube does not fit radar.json: {error!r}") from error
     if picture is None:
         raise DatasetError("a cube has no stamp")
