@@ -118,6 +118,9 @@ def test_a_rosbag2_folder_is_converted_as_one_recording(ends, drives, tmp_path, 
     assert state["sha256"] == hashlib.sha256("".join(digests).encode()).hexdigest()
     assert work.work(job | {"name": "other"})["verdict"] == "ok"
     assert edgefirst_ros.Dataset(str(Location.of(str(to)) / HASH / "other" / "other.zip")).sequences == ["other"]
+    if place != folder:  # a bucket may have any keys
+        outside = work.work(job | {"parts": [*parts, (f"{tmp_path.name}/run.1/../../x.mcap", 1, "e")]})
+        assert (outside["verdict"], "no path of a file below" in outside["error"]) == ("storage", True)
     changed = [(key, size, "another") for key, size, _ in parts]
     assert "replaced" in work.work(job | {"parts": changed})["error"]
 
