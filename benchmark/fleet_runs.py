@@ -49,7 +49,7 @@ SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 8, 2, 16), "lidar_po
 RATE = 5
 COMMAND = [sys.executable, "-m", "edgefirst_ros", "fleet", "convert"]
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
-DRIVES, ONE, WHOLE_RUN = 6, 0.3, 6.0
+DRIVES, ONE, WHOLE_RUN = 12, 0.2, 6.0
 """Recordings of a run that is killed; how long one of them takes, and all from the start of the command, s."""
 
 
