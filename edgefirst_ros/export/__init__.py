@@ -10,13 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
 if TYPE_CHECKING:
+    from edgefirst_ros.config import Limits
     from edgefirst_ros.dataset.reader import Dataset
 
 __all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
@@ -135,13 +135,15 @@ def restore(
     system: str,
     out: str | os.PathLike[str],
     *,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """Make a dataset in the new folder `out` from `source`, which is in the format of a system in SYSTEMS.
 
-    Of l5kit it is annotations alone. `limits`: of what comes out of `source`, unpacked or written. Raises as `export`.
+    Of l5kit it is annotations alone. `limits`: of what comes out of `source`, unpacked or written, by default those
+    of the settings. Raises as `export`.
     """
+    from edgefirst_ros.config import DEFAULT_LIMITS
     from edgefirst_ros.export.output import refuse_inside, staged
 
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
@@ -155,7 +157,7 @@ def restore(
         raise DatasetError(f"{given}: does not exist")
     refuse_inside(place, given)
     with staged(place) as folder:
-        read(given, folder, limits, report, progress or quiet)
+        read(given, folder, limits or DEFAULT_LIMITS, report, progress or quiet)
         report.write(folder / REPORT)
     return Exported(system, place, report)
 

@@ -35,6 +35,12 @@ def test_a_picture_needs_no_polars(recording, tmp_path):
     assert not found & {"polars", "av", "mcap", "plotly", "dask", "obstore", "typer"}
 
 
+def test_help_loads_no_library_of_the_work():
+    read = "from edgefirst_ros.cli.app import app\nsys.argv = ['edgefirst-ros', '--help']\n"
+    read += "try:\n    app()\nexcept SystemExit:\n    pass"
+    assert not loaded(read) & {"pydantic", "numpy", "pyarrow", "polars", "av", "PIL", "yaml"}
+
+
 def test_a_verb_loads_no_other_verb():
     read = "from edgefirst_ros.cli.app import app\nsys.argv = ['edgefirst-ros', 'recover', '--help']\n"
     read += "try:\n    app()\nexcept SystemExit:\n    pass\nassert 'edgefirst_ros.cli.view' not in sys.modules"
