@@ -218,7 +218,7 @@ class Dataset(Sequence[Sample]):
         """Inputs by sample whose message the sample before has too; only samples that have such."""
         if self._frames_file is None:
             return {}
-        there = {name: column for name, column in stamp_columns().items() if column in self._frames_file.schema.names}
+        there = stamp_columns(self._frames_file.schema.names)
         values = self._frames_file.values(list(there.values()))
         return repeats_of({name: values[column] for name, column in there.items()}, self._order, self.frame_rows)
 

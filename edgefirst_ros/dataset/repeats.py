@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.streams import with_column
 
 
-def stamp_columns() -> dict[str, str]:
-    """Columns of the frames with the stamps of companions, by input."""
-    return {sensor.input: f"{sensor.column}_timestamp" for sensor in with_column()}
+def stamp_columns(there: Container[str]) -> dict[str, str]:
+    """Columns of the frames with the stamps of companions, by input; of those `there`, as two sensors may share one."""
+    columns = ((sensor.input, f"{sensor.column}_timestamp") for sensor in with_column())
+    return {name: column for name, column in columns if column in there}
 
 
 def repeats_of(
