@@ -9,7 +9,9 @@ TEST := .venv-test/bin
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
 
+# Compiled beforehand: where Python may write no bytecode, each of the commands that tests run would compile it anew.
 test: .venv-test/ready
+	$(TEST)/python -m compileall -q edgefirst_ros
 	$(TEST)/python -m pytest -n 3 --dist worksteal
 
 test-benchmark: .venv-test/ready
