@@ -27,8 +27,10 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "test" / "fleet"))
 
 import polars as pl
+from fleet_tasks import Here
 
 import edgefirst_ros
 from edgefirst_ros import __version__
@@ -213,22 +215,6 @@ def catalogues(options, folder):
     sources = [Source(f"s3://drives/2026/{n % 365}/drive{n}.mcap", n, f"{n:032x}") for n in range(options.recordings)]
     timed("what is to be done, told", lambda: make_plan(sources, same.rows, layout, "s", retry_failed=False))
     return max(asked, stored) < 1
-
-
-class Here:
-    """The engine of the run after a kill: each task at once, in this process."""
-
-    threads = workers = 1
-
-    def __init__(self):
-        self._done = []
-
-    def submit(self, task):
-        self._done.append((task, task.function(task.arguments)))
-
-    def completed(self, timeout):
-        done, self._done = self._done, []
-        return done
 
 
 def kill(options, folder):

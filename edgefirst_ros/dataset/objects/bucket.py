@@ -106,11 +106,9 @@ class BucketStore:
         """Return an object and at most `size` of its last bytes, by one request; by two on Azure."""
         if self._root.startswith("az://"):  # which has no ranges from the end
             there = self.stat(key)
-            return (
-                None
-                if there is None
-                else (there, self.read(key, max(0, there.size - size), there.size, etag=there.etag))
-            )
+            if there is None:
+                return None
+            return there, self.read(key, max(0, there.size - size), there.size, etag=there.etag)
 
         def ask() -> tuple[StoredObject, bytes]:
             found = self._obstore.get(self._store, key, options={"range": {"suffix": size}})

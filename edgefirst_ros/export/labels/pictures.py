@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.query import first_rows
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.limits import check_member_name
@@ -147,8 +146,7 @@ def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
     sources = [({key: known[row] for key, row in rows.first.items()})]
     if dataset.frames is not None and "size" in dataset.frames.columns:
         values = dataset.frames["size"].to_list()
-        places = first_rows(dataset.frames, dataset.paths.frames)
-        sources.append({key: values[row] for key, row in places.items()})
+        sources.append({key: values[row] for key, row in dataset.frame_rows.items()})
     for source in sources:
         for key, value in source.items():
             if isinstance(value, list) and len(value) == 2 and all(isinstance(v, int) and v > 0 for v in value):
