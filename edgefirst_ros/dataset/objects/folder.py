@@ -6,7 +6,6 @@ from __future__ import annotations
 import filecmp
 import itertools
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from edgefirst_ros.errors import ObjectStoreError
 
 PARTIAL = ".partial"
 """End of the names of files that are being written: they are no objects yet."""
-_PARTIAL_NAME = re.compile(r"\.\d+-\d+" + re.escape(PARTIAL) + "$")
 _numbers = itertools.count()
 
 
@@ -80,15 +78,9 @@ class FolderStore:
         return self._place(key, lambda file: file.write(data))
 
     def put(self, key: str, path: Path) -> StoredObject:
-        """Copy a file into place; the disk has it when this returns. What a killed one left of it goes."""
+        """Copy a file into place; the disk has it when this returns."""
         with path.open("rb") as source:
-            found = self._place(key, lambda file: shutil.copyfileobj(source, file, BLOCK))
-        final = Path(f"/{key}")
-        with suppress(OSError):
-            for left in os.listdir(final.parent):
-                if _PARTIAL_NAME.sub("", left) == final.name != left:
-                    os.unlink(final.parent / left)
-        return found
+            return self._place(key, lambda file: shutil.copyfileobj(source, file, BLOCK))
 
     def holds(self, found: StoredObject, path: Path) -> bool:
         """Whether a file is what another holds."""

@@ -55,15 +55,6 @@ def test_what_was_put_is_found_listed_and_read(place, tmp_path):
     assert store.stat(small.key) is None
 
 
-def test_what_a_killed_process_left_of_a_file_goes_when_it_is_put_again(tmp_path):
-    (folder := tmp_path / "folder").mkdir()
-    for name in ("x.zip.17-0.partial", "x.zip.partial", "y.zip.17-0.partial"):
-        (folder / name).write_bytes(b"half")
-    place = Location.of(folder / "x.zip")
-    open_store(place).put(place.key, file_of(tmp_path, b"whole"))
-    assert sorted(os.listdir(folder)) == ["x.zip", "x.zip.partial", "y.zip.17-0.partial"]
-
-
 def test_the_tag_changes_with_the_content_of_equal_size(place):
     store = open_store(place)
     first = store.write((place / "x").key, b"aaaa")
