@@ -13,6 +13,7 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 from live_system import System  # noqa: E402
 from zenoh_network import (  # noqa: E402
     ATTACHMENTS,
+    LONG,
     bridge_token,
     encoding_of,
     free_port,
@@ -310,17 +311,19 @@ def test_the_bridge_tells_types_by_its_tokens(car, ear, newer):
 
 # ---- under load --------------------------------------------------------------------------------
 def test_what_a_starved_listener_leaves_out_is_counted(car, ear):
-    one, going = ear(depth=5), threading.Event()
+    one, begun, going = ear(depth=5), threading.Event(), threading.Event()
     car.is_heard_on("rt/camera/h264", VIDEO)
     car.send("rt/camera/h264", *range(0, 100, 10))
     one.offered("/camera/h264")
 
     def deliver(*message):
-        going.wait(60.0)
+        begun.set()
+        going.wait(LONG)
         one.came.append(message)
 
     one.listen(deliver)
     one.look(3)
+    assert begun.wait(LONG)  # else what is left out may be told with the first, and is not to be seen at the lane
     car.send("rt/camera/h264", *range(100, 500, 10))
     lane = one.transport._intake.lanes()[0]
     until(lambda: lane.dropped and lane.waiting[-1].data == stamped(490))
