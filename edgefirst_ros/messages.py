@@ -92,11 +92,14 @@ def known_name(topic: str, schema: str) -> str | None:
     return name if schema in KNOWN_TOPICS.get(name, ()) else None
 
 
+_STAMP, _STAMP_BIG_ENDIAN = struct.Struct("<iI"), struct.Struct(">iI")
+
+
 def header_stamp(message: Message) -> int | None:
     """Return the stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own), or None."""
     if message.schema in (MASK, TF_MESSAGE) or len(message.data) < 12:
         return None
-    seconds, nanoseconds = struct.unpack_from("<iI" if message.data[1] & 1 else ">iI", message.data, 4)
+    seconds, nanoseconds = (_STAMP if message.data[1] & 1 else _STAMP_BIG_ENDIAN).unpack_from(message.data, 4)
     return int(seconds) * 1_000_000_000 + int(nanoseconds)
 
 

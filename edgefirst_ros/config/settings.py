@@ -63,6 +63,9 @@ class StreamSettings(Model):
     reuse: bool = setting(True, "Whether one message may serve several frames; if not, the frame nearest to it gets it")
 
 
+UNSET_STREAM = StreamSettings()
+
+
 class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
@@ -261,6 +264,6 @@ class Settings(Model):
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
         """(tolerance in ns, offset in ns, reuse) of a companion sensor."""
-        own = self.streams.get(sensor, StreamSettings())
+        own = self.streams.get(sensor, UNSET_STREAM)
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
         return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse

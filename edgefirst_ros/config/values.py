@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import reprlib
@@ -116,6 +117,7 @@ def globs_of_text(value: Any) -> Any:
     return found
 
 
+@functools.lru_cache(maxsize=256)  # settings are asked for with every frame
 def nanoseconds(seconds: float) -> int:
     """Seconds as whole nanoseconds."""
     return round(Fraction(str(seconds)) * SECOND)

@@ -28,6 +28,8 @@ from edgefirst_ros.sync.cut import Cut
 
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names for topics that join the frames by the common time."""
+TOLD_EVERY = 32
+"""Messages between two reports of progress."""
 MOST_CAMERAS = 256
 """Whose intrinsics are kept."""
 
@@ -257,10 +259,10 @@ def walk(
     """
     recording: Recording = TiledRecording(McapRecording(path, settings.limits, hashed=hashed, more=more))
     found = _Walk(settings)
-    for message in recording.walk():
+    for number, message in enumerate(recording.walk()):
         found.take(message)
         if observe:
             observe(message)
-        if progress:
+        if progress and not number % TOLD_EVERY:
             progress(recording.position, recording.size)
     return Walked(recording, found, len(settings.references) > 1)

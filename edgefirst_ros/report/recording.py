@@ -152,11 +152,12 @@ def _convert(
             cut=found.cut,
             chosen=chosen,
         ) as output:
+            wanted = found.wanted
             for done, message in enumerate(recording.iter_messages(streamed)):
                 if output.is_through:
                     break
                 output.push(message)
-                progress(f"looking at {name}", done, found.wanted)
+                progress(f"looking at {name}", done, wanted)
             output.finish()
         if output.refused is not None:
             raise output.refused

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ MOST_WAITING = 256
 """Stamps that wait for tiles, whatever they say."""
 
 
+@functools.lru_cache(maxsize=4096)  # asked with every message
 def whole_of(topic: str, schema: str) -> tuple[str, int] | None:
     """Return the topic of the picture that a topic's messages are a tile of, and which one; None for no tile."""
     name = topic.rpartition("/")[2]
