@@ -12,6 +12,9 @@ import os
 import socket
 import sys
 
+USER = "TEST_AS_USER"
+"""Environment variable: the number of the user as whom the command is run."""
+
 
 def call(path):
     """Have the command run; returns its exit code."""
@@ -68,6 +71,10 @@ def take(connection):
         os.dup2(given, standard)
         os.close(given)
     os.chdir(request["folder"])
+    if user := int(request["environment"].pop(USER, "0")):  # only root can
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["edgefirst-ros", *request["arguments"]]

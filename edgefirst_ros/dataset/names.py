@@ -119,11 +119,24 @@ def check_name(name: str) -> str:
 
 
 def camera_names(topics: Sequence[str]) -> dict[str, str]:
-    """Return of each topic what tells it from the others: front of /front/camera/h264, rear of /rear/camera/h264."""
+    """Return of each topic what tells it from the others: front of /front/camera/h264, rear of /rear/camera/h264.
+
+    Raises UsageError where that is the same name for two, or would be on a disk that does not tell large letters from
+    small ones.
+    """
     parts = {topic: [part for part in topic.split("/") if part] for topic in topics}
     begin = _alike(list(parts.values()))
     end = _alike([own[begin:][::-1] for own in parts.values()])
-    return {topic: safe_name("-".join(own[begin : len(own) - end] or own)) for topic, own in parts.items()}
+    names = {topic: safe_name("-".join(own[begin : len(own) - end] or own)) for topic, own in parts.items()}
+    known: dict[str, str] = {}
+    for topic, name in names.items():
+        other = known.setdefault(name.casefold(), topic)
+        if other != topic:
+            raise UsageError(
+                f"the topics {other!r} and {topic!r} would both be the camera {name}; convert one at a time, each with "
+                "a --name of its own"
+            )
+    return names
 
 
 def _alike(lists: Sequence[Sequence[str]]) -> int:
@@ -253,10 +266,21 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     for candidate in candidates:  # tables that lost their container
         if _is_file(candidate.arrow) or _is_file(candidate.frames):
             return candidate
+    refuse_unreadable(given)
     tried = dict.fromkeys(str(c.container if c.layout == "zip" else c.members) for c in candidates)
     unfinished = any(os.path.lexists(c.members_partial) for c in candidates)
     hint = f"; there is an unfinished one: edgefirst-ros recover {text} completes it" if unfinished else ""
     raise DatasetError(f"{text}: no dataset here; looked for {', '.join(tried)}{hint}")
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Raise DatasetError where the folders on the way to `path` may not be searched: it may be there or not."""
+    try:
+        os.lstat(path)
+    except PermissionError as error:
+        raise DatasetError(f"{path}: cannot be looked at: {error.strerror}") from error
+    except OSError:
+        return
 
 
 def _is_file(path: Path) -> bool:

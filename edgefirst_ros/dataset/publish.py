@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,6 +85,8 @@ def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
             raise DatasetError(f"{path} exists; use --overwrite to replace it")
         if os.path.isdir(path) and paths.layout == "zip":
             raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
+        with reporting(path, "look it up"):
+            _refuse_irreplaceable(path)
     if paths.layout == "directory" and os.path.lexists(paths.container):
         _refuse_foreign_folder(paths)
 
@@ -96,6 +99,29 @@ def _refuse_foreign_folder(paths: DatasetPaths) -> None:
         foreign = set(os.listdir(paths.folder)) - own
     if foreign:
         raise DatasetError(f"{paths.folder} holds more than a dataset ({min(foreign)!r}) and is not replaced")
+
+
+def _refuse_irreplaceable(path: Path) -> None:
+    """Raise DatasetError where the system would refuse to replace `path` in the end, because it is another user's."""
+    parent, status, user = os.stat(path.parent), os.lstat(path), os.geteuid()
+    if parent.st_mode & stat.S_ISVTX and user not in (0, parent.st_uid, status.st_uid):
+        raise DatasetError(
+            f"{path}: belongs to another user (uid {status.st_uid}), and in {path.parent} each may replace only what "
+            "is his own; name another folder"
+        )
+    if os.path.isdir(path) and not os.path.islink(path):
+        _refuse_irremovable(path, 2)
+
+
+def _refuse_irremovable(folder: Path, levels: int) -> None:
+    """Raise DatasetError where a folder, or one of those in it down to so many levels, cannot be emptied."""
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise DatasetError(f"{folder}: you may not remove what is in it, so it cannot be replaced; name another folder")
+    if levels:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _refuse_irremovable(Path(entry), levels - 1)
 
 
 def _remove(*files: Path) -> None:

@@ -57,6 +57,7 @@ class CaptureNode(LifecycleNode):
         self._configured = False
         self._reports = Reports(self.get_logger().warning)
         self._health = Health(self.get_fully_qualified_name())
+        self._has_namesake = False
         self.finalized = False
         """True if nothing can bring the node up again."""
         self.add_on_set_parameters_callback(lambda parameters: check(self, parameters, MODELS, CHANGEABLE))
@@ -174,6 +175,18 @@ class CaptureNode(LifecycleNode):
         array = DiagnosticArray(status=[_ros_status(status) for status in self._health.statuses(self.session)])
         array.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(array)
+        self._look_for_namesake()
+
+    def _look_for_namesake(self) -> None:
+        """Warn of another node with this one's name: an order would reach either of them, and nothing else says so."""
+        nodes = self.get_node_names_and_namespaces()
+        found = nodes.count((self.get_name(), self.get_namespace())) > 1
+        if found and not self._has_namesake:
+            self.get_logger().warning(
+                f"another node is named {self.get_fully_qualified_name()}, or was until it was killed some seconds ago: "
+                "calls of its services may reach that one; give each its own name with -r __node:=NAME"
+            )
+        self._has_namesake = found
 
 
 def _ros_status(status: Status) -> DiagnosticStatus:

@@ -16,6 +16,7 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import dataset_files, upload_dataset
+from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.sources.live import Log
@@ -146,7 +147,7 @@ def _is_noted(paths: DatasetPaths) -> bool:
 
 def _write_note(paths: DatasetPaths, to: str) -> None:
     partial = _note(paths).with_suffix(f"{UPLOADED}.partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with open(create_anew(partial), "w", encoding="utf-8") as file:
         json.dump({"to": to, "files": _files(paths)}, file)
         file.flush()
         os.fsync(file.fileno())

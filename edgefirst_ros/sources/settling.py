@@ -61,6 +61,6 @@ class CameraWait:
             others = "".join(f"; {topic}: {what}" for topic, what in offers.mixed.items())
             self.told = f"waiting: {error}{others}" if waits else f"{error}{others}"
             return None
-        if not self._settling.look(topics, now, guessed=bool(roles.notes)):
+        if not self._settling.look(topics, now, guessed=roles.guessed):
             return None
         return expect_topics(roles, self._settings)

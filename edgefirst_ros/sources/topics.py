@@ -14,6 +14,8 @@ from edgefirst_ros.streams import CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, T
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics that say something once that holds for the whole recording."""
+FEW = 5
+"""Topics that a note names; of more than that their number is told."""
 CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
 """The device's names for its cameras, the preferred one first."""
 
@@ -44,6 +46,8 @@ class Roles:
     statics: frozenset[str] = frozenset()
     """Topics of camera/info, model/info and tf_static."""
     notes: tuple[str, ...] = ()
+    guessed: bool = False
+    """True if a topic has its part by its type alone, or several could be meant."""
 
     @property
     def camera(self) -> bool:
@@ -69,13 +73,20 @@ class _Finder:
     live: bool = False
     """True if a topic that is named in the settings may still come."""
     notes: list[str] = field(default_factory=list)
+    preferred: list[str] = field(default_factory=list)
+    """Notes of topics that go before others of the same name, which are no guess."""
     prefix: str | None = None
 
     def known(self, name: str) -> list[str]:
-        """Topics with a known name; one without host, or with the camera's host, goes before others."""
+        """Return the topics with a known name; one with the camera's host, or without host, goes before others."""
         found = sorted(t for t, schema in self.topics.items() if known_name(t, schema) == name)
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
+        if not own and bare and len(found) > 1:
+            others = [topic for topic in found if topic != bare[0]]
+            more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
+            note = f"{name}: {bare[0]} is used, which names no host; not {', '.join(others[:FEW])}{more}"
+            self.preferred += [] if note in self.preferred else [note]
         return own or bare[:1] or found
 
     def of_type(self, schema: str) -> list[str]:
@@ -208,7 +219,8 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
         masks,
         boxes3d if boxes3d not in (reference, model) else None,
         statics=frozenset(topic for topic in statics if topic),
-        notes=tuple(finder.notes),
+        notes=(*finder.notes, *finder.preferred),
+        guessed=bool(finder.notes),
     )
 
 

@@ -96,9 +96,9 @@ def rewound(paths):
     return handed.point.samples
 
 
-def finish(out, samples, **options):
+def finish(out, samples, *, name="drive", **options):
     """The same samples without interruption."""
-    with DatasetWriter(out, "drive", **options) as writer:
+    with DatasetWriter(out, name, **options) as writer:
         for one in samples:
             writer.write(one)
         return writer.finish({"counts": {}})

@@ -10,6 +10,7 @@ import pytest
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import UsageError
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 SMALL = {"seconds": 0.5, "size": (160, 96), "codec": "jpeg", "fps": 10.0, "topics": {"camera", "gps", "tf_static"}}
@@ -30,6 +31,15 @@ def test_topics_are_stored_as_they_are_and_name_no_file(tmp_path, prefix):
     report = validate(outcome.paths.container)
     assert report.ok, report.to_text()
     assert "\x1b" not in report.to_text()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("/a:b/camera/jpeg", "/a*b/camera/jpeg"), ("/camera/jpeg", "/Camera/JPEG"), ("/\1/x", "/\2/x")]
+)
+def test_cameras_whose_names_would_be_one_on_some_disk_are_refused(tmp_path, one, other):
+    with pytest.raises(UsageError, match="would both be the camera"):
+        convert(tmp_path / "r.mcap", tmp_path / "out", reference_topic=(one, other))
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_clock_of_the_system_plays_no_part(tmp_path, monkeypatch):

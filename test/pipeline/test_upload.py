@@ -89,6 +89,9 @@ def files(folder):
 
 def test_all_finished_datasets_are_sent_once_and_kept(bucket, place, start, tmp_path):
     dataset(tmp_path, "earlier")
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / f"earlier{upload.UPLOADED}.partial").symlink_to(precious)  # as another user may put it there
     dataset(tmp_path, "half", ends=(".zip.partial", ".rows.journal"))
     one = start()
     until(lambda: one.status()["sent"] == 1)
@@ -97,6 +100,7 @@ def test_all_finished_datasets_are_sent_once_and_kept(bucket, place, start, tmp_
     expected = {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name.endswith(ENDS)}
     assert sent(bucket, place) == expected
     assert len(expected) == 6
+    assert precious.read_text() == "precious"
     assert one.status() == {"to": place, "waiting": 0, "sent": 2, "failure": ""}
     one.close()
     bucket.client.delete_object(Bucket="drives", Key=f"{place.partition('drives/')[2]}/earlier.zip")

@@ -90,6 +90,25 @@ def test_messages_and_services_do_not_wait_for_a_stop(bench: Bench) -> None:
         node.destroy_node()
 
 
+def test_another_node_of_the_same_name_is_told_once(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    """Both would answer to the same services."""
+    node, executor = CaptureNode(), SingleThreadedExecutor()
+    executor.add_node(node)
+    try:
+        node._diagnose()
+        assert "another node is named" not in capfd.readouterr().err
+        namesake = rclpy.create_node("capture")
+        for _ in range(2):
+            while node.get_node_names_and_namespaces().count(("capture", "/")) != 2:
+                executor.spin_once(timeout_sec=0.05)
+            node._diagnose()
+        assert capfd.readouterr().err.count("another node is named /capture") == 1
+        namesake.destroy_node()
+    finally:
+        executor.shutdown()
+        node.destroy_node()
+
+
 @pytest.mark.parametrize("name", ["drive/1", "../evil", "x" * 300, "CON.zip", "ends.zip"])
 def test_a_sequence_that_can_name_nothing_is_refused(ros_domain: int, name: str) -> None:
     try:

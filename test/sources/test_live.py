@@ -199,3 +199,18 @@ def test_a_thousand_topics_of_one_name_are_looked_at_once_each(monkeypatch):
     source.refresh(0.0)
     assert list(source.states) == [CAMERA]
     assert len(asked) < 10_000
+
+
+def test_topics_that_map_to_one_part_are_not_mixed_whichever_comes_first(settings):
+    """With a host, as DDS names it, in large letters: one is recorded, and what it is stays so."""
+    for first, second in (("/host/camera/h264", CAMERA), (CAMERA, "/rt/camera/h264"), (CAMERA, "/Camera/H264")):
+        system = System({first: VIDEO})
+        source = system.source(settings)
+        source.refresh(0.0)
+        system.offers[second] = VIDEO
+        for now in range(1, 9):
+            source.refresh(float(now))
+        assert source.states.keys() == {first}
+        system.send(first, b"picture", 1)
+        assert second not in system.arrive
+        assert [message.topic for message, *_ in system.came] == [first]

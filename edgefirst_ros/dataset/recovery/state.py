@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from edgefirst_ros.config import Limits
-from edgefirst_ros.dataset.names import DatasetPaths, Layout
+from edgefirst_ros.dataset.names import DatasetPaths, Layout, refuse_unreadable
 from edgefirst_ros.dataset.publish import remove_tree
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
@@ -54,6 +54,7 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
     for paths in candidates:
         if os.path.isfile(paths.container) if paths.layout == "zip" else os.path.isdir(paths.members):
             return paths
+    refuse_unreadable(given)
     raise DatasetError(f"{text}: no dataset here; looked for {', '.join(str(c.members_partial) for c in candidates)}")
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.journals import Checkpoint, Journals
 from edgefirst_ros.dataset.recovery.members import Found, reopen
 from edgefirst_ros.dataset.storage.archive import MemberWriter
-from edgefirst_ros.dataset.storage.lock import give_back
+from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reporting
 from edgefirst_ros.dataset.storage.scan import Lost
 from edgefirst_ros.errors import DatasetError
 
@@ -53,6 +55,7 @@ class UnfinishedDataset:
         self.state = State.OPEN
         self._members, self._lock = reopen(paths, archive or paths.members_partial)
         try:
+            self._refuse_planted()
             self.journals = Journals(paths)
         except DatasetError:
             self.close()
@@ -102,6 +105,15 @@ class UnfinishedDataset:
             self.state = State.CLOSED
             self._members.writer.abandon()
             give_back(self._lock)
+
+    def _refuse_planted(self) -> None:
+        """Beside a ZIP, where others may have put files before it was locked; a folder was made by its writer."""
+        paths = self.paths
+        if paths.layout == "zip":
+            journals = paths.arrow_journal, paths.frames_journal, paths.row_log
+            for path in (*journals, paths.arrow_partial, paths.frames_partial):
+                with reporting(path, "look it up"), suppress(FileNotFoundError):
+                    refuse_planted(path, os.lstat(path))
 
     def _check_open(self) -> None:
         if self.state is not State.OPEN:

@@ -26,7 +26,8 @@ _ADVICE = {
     errno.EDQUOT: "free some space there, or have the quota raised",
     errno.EFBIG: "write to a disk that takes larger files, or have the limit raised",
     errno.EROFS: "have it mounted so that it can be written",
-    errno.EACCES: "it must be writable",
+    errno.EACCES: "its folder, and what is replaced in it, must be writable for you",
+    errno.EPERM: "it may belong to another user: name another folder",
     errno.EIO: "the disk may be broken: see the system's log",
     errno.ENOENT: "see whether its disk is still there",
     errno.ESTALE: "see whether its disk is still there",
@@ -80,28 +81,58 @@ def claim_file(path: Path) -> int:
         if _is_locked(fd, path):
             if created:
                 return fd
-            os.unlink(path)
+            with _closing_on_error(fd):
+                os.unlink(path)
         os.close(fd)
 
 
 def reopen_file(path: Path) -> int:
-    """Open what a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
+    """Open the file that a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise DatasetError(f"{path}: is no regular file; remove it")
-    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not _is_locked(fd, path):
-        os.close(fd)
-        raise InUseError(f"{path}: another writer is at work on this dataset")
-    return fd
+    return _reopened(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
 
 
 def reopen_folder(path: Path) -> int:
-    """Open the folder that a dead writer left and lock it; returns the descriptor. Raises as `claim_file`."""
-    fd = os.open(path, OPEN_FOLDER)
+    """Open the folder that a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
+    return _reopened(os.open(path, OPEN_FOLDER), path)
+
+
+def _reopened(fd: int, path: Path) -> int:
     if not _is_locked(fd, path):
         os.close(fd)
         raise InUseError(f"{path}: another writer is at work on this dataset")
+    with _closing_on_error(fd):
+        refuse_planted(path, os.fstat(fd))
     return fd
+
+
+def refuse_planted(path: Path, status: os.stat_result) -> None:
+    """Raise DatasetError where the file at `path` cannot be what a dead writer of this user left there.
+
+    Every user may put files into a folder such as /tmp under the names that a dataset has while it is built; and
+    what is written into a file that has a second name changes there, too.
+    """
+    folder = os.stat(path.parent)
+    if folder.st_mode & stat.S_IWOTH and status.st_uid not in (os.geteuid(), folder.st_uid):
+        raise DatasetError(
+            f"{path}: belongs to another user (uid {status.st_uid}) and is not continued in a folder that all may "
+            "write to; name another folder"
+        )
+    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+        raise DatasetError(
+            f"{path}: has {status.st_nlink} names (hard links), and what is written into it would change under all of "
+            "them; put a copy in its place"
+        )
+
+
+@contextmanager
+def _closing_on_error(fd: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        os.close(fd)
+        raise
 
 
 def claim_folder(path: Path) -> int:
@@ -116,7 +147,8 @@ def claim_folder(path: Path) -> int:
         if _is_locked(fd, path):
             if created:
                 return fd
-            shutil.rmtree(path)
+            with _closing_on_error(fd):
+                shutil.rmtree(path)
         os.close(fd)
 
 

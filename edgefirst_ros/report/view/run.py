@@ -16,6 +16,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.errors import DatasetError, MessageError, UsageError
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import FirstPass
@@ -122,6 +123,7 @@ def _logged(
         numbers = [sample.frame for sample in samples if sample.frame is not None]
         video = _needed(packets, min(numbers, default=0), max(numbers, default=0))
     logger = Logger(recording, subject, only, video, repeats=frame is not None)
+    os.close(create_anew(target))  # its folder may be open to all: nothing that was put there is written through
     recording.save(str(target))
     number = logger.run(samples, progress, len(samples))
     logger.finish()
