@@ -82,7 +82,7 @@ class _Finder:
         found = sorted(t for t, schema in self.topics.items() if known_name(t, schema) == name)
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
-        if not own and bare and len(found) > 1:
+        if bare and len(found) > 1 and (own or bare)[0] == bare[0]:
             others = [topic for topic in found if topic != bare[0]]
             more = f" and {len(others) - FEW} more" if len(others) > FEW else ""
             note = f"{name}: {bare[0]} is used, which names no host; not {', '.join(others[:FEW])}{more}"
