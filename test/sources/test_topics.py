@@ -42,13 +42,12 @@ def test_what_goes_before_others_of_its_name_is_said_and_is_no_guess():
     roles = chosen({**CAMERA, **hosts, "/gps": FIX, "rt/gps": FIX})
     assert (roles.reference, roles.gps, roles.guessed) == ("/camera/h264", "/gps", False)
     assert roles.notes == (
-        "camera/h264: /camera/h264 is used, which names no host; "
-        "not /h0/camera/h264, /h1/camera/h264, /h2/camera/h264, /h3/camera/h264, /h4/camera/h264 and 2 more",
+        f"camera/h264: /camera/h264 is used, which names no host; not {', '.join([*hosts][:5])} and 2 more",
         "gps: /gps is used, which names no host; not rt/gps",
     )
 
 
-@pytest.mark.parametrize("other", ["/Camera/H264", "/CAMERA/h264", "/camera/h264/", "/camera//h264", "/c\u0430mera/h264"])
+@pytest.mark.parametrize("other", ["/Camera/H264", "/camera/h264/", "/camera//h264", "/c\u0430mera/h264"])
 def test_names_that_only_look_alike_are_other_names(other):
     """Large letters, slashes, a letter of another alphabet."""
     roles = chosen({**CAMERA, other: VIDEO})
