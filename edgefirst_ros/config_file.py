@@ -43,7 +43,7 @@ class SettingField:
     path: tuple[str, ...]
     schema: Mapping[str, Any]
     optional: bool
-    """Whether it may be unset (None)."""
+    """True if it may be unset (None)."""
 
     @property
     def name(self) -> str:

@@ -40,9 +40,9 @@ class Topic:
     name: str
     types: tuple[str, ...]
     aligned: bool = False
-    """Whether its messages join the frames by the common time."""
+    """True if its messages join the frames by the common time."""
     static: bool = False
-    """Whether it says something once that holds for the whole recording."""
+    """True if it says something once that holds for the whole recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Sensor:
     setting: tuple[str, object] | None = None
     """The setting that chooses it, and the value that does; None: it is always used."""
     default: bool = True
-    """Whether it is used unless a setting says otherwise."""
+    """True if it is used unless a setting says otherwise."""
 
     @property
     def kind(self) -> str:

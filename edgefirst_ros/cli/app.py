@@ -21,10 +21,10 @@ from edgefirst_ros.errors import TRACEBACK
 
 
 class Verb(NamedTuple):
-    """Where the function of a verb is, and what kind of command it becomes."""
+    """Module that holds the function of a verb, and the command class it becomes."""
 
     module: str
-    """In `edgefirst_ros.cli`; the function has its name."""
+    """Module in `edgefirst_ros.cli`; its function has the same name."""
     kind: type[TyperCommand] = TyperCommand
     context: dict[str, Any] | None = None
 
@@ -79,7 +79,7 @@ def _command(name: str, verb: Verb) -> Any:
 
 
 class Verbs(TyperGroup):
-    """The command without a verb."""
+    """The command `edgefirst-ros`; each verb is loaded when it is first called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

@@ -16,10 +16,10 @@ from edgefirst_ros.errors import UsageError
 
 def capture(
     arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
-    out: Annotated[str, typer.Option("-o", "--out", help="Folder for the datasets; goes before what files say.")] = "",
+    out: Annotated[str, typer.Option("-o", "--out", help="Folder for the datasets; overrides parameter files.")] = "",
     endpoint: Annotated[str | None, ZENOH] = None,
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; --set goes before it.")
+        Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; --set overrides it.")
     ] = None,
     namespace: Annotated[str | None, NAMESPACE] = None,
     assignments: Annotated[
@@ -28,9 +28,9 @@ def capture(
 ) -> None:
     """Record datasets from live topics.
 
-    Of ROS 2, or with --zenoh of the device's own bus.
+    From ROS 2, or with --zenoh from the device's own bus.
 
-    ROS 2: parameters go behind --ros-args, such as -p rate:=1.0 or --params-file config/maivin.yaml.
+    ROS 2: parameters follow --ros-args, such as -p rate:=1.0 or --params-file config/maivin.yaml.
 
     The device's bus, Zenoh, needs no ROS: capture --zenoh --config config/maivin.yaml -o datasets
 

@@ -13,15 +13,15 @@ from edgefirst_ros.cli.zenoh import NAMESPACE, ZENOH
 
 
 def control(
-    verb: Annotated[str, typer.Argument(metavar="start|stop|split|status", help="What the capture is to do.")],
+    verb: Annotated[str, typer.Argument(metavar="start|stop|split|status", help="Command for the capture.")],
     endpoint: Annotated[str, ZENOH] = "peer",
     namespace: Annotated[str, NAMESPACE] = "",
 ) -> None:
-    """Order a capture on the device's own bus.
+    """Control a capture on the device's own bus.
 
-    Starts, stops or splits it, or asks how it is; prints its answer as JSON.
+    Starts, stops or splits it, or asks for its status; prints the answer as JSON.
 
-    Exit codes: 0 done, 1 nobody answers or it could not be done, 2 wrong usage.
+    Exit codes: 0 done, 1 no answer or it could not be done, 2 wrong usage.
     """
     from edgefirst_ros.nodes.zenoh_control import order
 

@@ -36,10 +36,10 @@ def convert(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the dataset; if not given the recording's, of several the folder's.")
+        str | None, typer.Option(help="Name of the dataset; default: the recording's, of several the folder's.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings; options go before it.")
+        Path | None, typer.Option(readable=False, help="YAML file with settings; options override it.")
     ] = None,
     assignments: Annotated[list[str] | None, SET] = None,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
@@ -49,14 +49,14 @@ def convert(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Skip what is done: continue an unfinished dataset, accept a finished one.")
+        bool, typer.Option("--resume", help="Continue an unfinished dataset, accept a finished one as it is.")
     ] = False,
     with_report: Annotated[
-        bool, typer.Option("--report", help="Write a page about the dataset beside it, as edgefirst-ros report does.")
+        bool, typer.Option("--report", help="Write an HTML report beside the dataset, as edgefirst-ros report does.")
     ] = False,
     upload: Annotated[
         str | None,
-        typer.Option(metavar="s3://...", help="Folder or s3://BUCKET/PREFIX that the dataset is then copied to."),
+        typer.Option(metavar="s3://...", help="Folder or s3://BUCKET/PREFIX to which the dataset is then copied."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -115,7 +115,7 @@ def convert(
 
 
 def _named(text: str) -> tuple[str, Path]:
-    """The name and the file of --sequence NAME=FILE."""
+    """Return name and file of --sequence NAME=FILE."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(f"--sequence: expected NAME=FILE, got {text!r}")
@@ -123,7 +123,7 @@ def _named(text: str) -> tuple[str, Path]:
 
 
 def _report(outcome: Outcome, *, overwrite: bool) -> str:
-    """Write the page of a dataset, and say where it is or why there is none: the dataset is there in any case."""
+    """Write the report of a dataset, and print where it is or why it failed: the dataset is complete in any case."""
     from edgefirst_ros.report.run import report
 
     try:
@@ -133,7 +133,7 @@ def _report(outcome: Outcome, *, overwrite: bool) -> str:
 
 
 def _target(upload: str, layout: str) -> Location:
-    """Where the dataset is to be copied to. Raises UsageError before anything is converted."""
+    """Return where the dataset is to be copied to. Raises UsageError before anything is converted."""
     from edgefirst_ros.dataset.objects.location import Location
 
     if layout != "zip":
@@ -142,7 +142,7 @@ def _target(upload: str, layout: str) -> Location:
 
 
 def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report) -> None:
-    """Copy the dataset, with checksums compared. Raises ObjectStoreError that says how to go on."""
+    """Copy the dataset and compare checksums. Raises ObjectStoreError that says how to continue."""
     from edgefirst_ros.dataset.objects.transfer import upload_dataset
 
     try:
@@ -182,7 +182,7 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _present(outcome: Outcome) -> dict[str, int]:
-    """How many samples have a message of each sensor, a position, an attitude: by the table of frames."""
+    """Count the samples that have a message of each sensor, a position, an attitude, by the frames table."""
     from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
@@ -197,7 +197,7 @@ def _present(outcome: Outcome) -> dict[str, int]:
 
 
 def print_outcome(outcome: Outcome) -> None:
-    """Say what became of a conversion."""
+    """Print the outcome of a conversion."""
     from edgefirst_ros.cli.info import repeated, repeats_in
     from edgefirst_ros.dataset import Dataset
 

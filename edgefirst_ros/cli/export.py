@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_MAP = 1 << 20
 WIDTH = 40
-"""Of the column that names columns and sensors."""
+"""Width in characters of the column that names columns and sensors."""
 
 
 def export(
@@ -30,16 +30,16 @@ def export(
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="System whose format it gets.")],
-    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for it.")],
+    to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="Format to write.")],
+    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the output.")],
     label_map: Annotated[
         list[str] | None,
-        typer.Option(metavar="A=B|FILE", help="For l5kit: label=class, or a JSON file with such; may be repeated."),
+        typer.Option(metavar="A=B|FILE", help="For l5kit: label=class, or a JSON file of them; may be repeated."),
     ] = None,
     store: Annotated[
         str | None,
         typer.Option(
-            metavar="itar|directory", help="For ncore: one file a group of components, or a folder; itar if not given."
+            metavar="itar|directory", help="For ncore: one file per group of components, or a folder; default: itar."
         ),
     ] = None,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
@@ -47,22 +47,22 @@ def export(
         str | None,
         typer.Option(
             metavar="copy|link|none",
-            help="For coco and yolo: copies, links to the files of a dataset that is a folder, or none; copy if unset.",
+            help="For coco and yolo: copies, links into a dataset of layout directory, or none; default: copy.",
         ),
     ] = None,
     by_group: Annotated[
         bool | None, typer.Option("--by-group", help="For coco: a file of annotations for each group.")
     ] = None,
-    segment: Annotated[bool | None, typer.Option("--segment", help="For yolo: outlines in place of boxes.")] = None,
+    segment: Annotated[bool | None, typer.Option("--segment", help="For yolo: mask outlines instead of boxes.")] = None,
     unlooked: Annotated[
         bool | None,
-        typer.Option("--unlooked", help="For coco and yolo: samples the model never looked at too, as empty ones."),
+        typer.Option("--unlooked", help="For coco and yolo: include samples that the model never saw, as empty ones."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Write a dataset in the format of another system.
 
-    The report says where every column and sensor went, and what has no place there.
+    The report says where every column and sensor went, and what has no place in that format.
 
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """
@@ -90,7 +90,7 @@ def export(
 
 
 def show(done: Exported, *, as_json: bool) -> None:
-    """Print the outcome, and end with its exit code."""
+    """Print the outcome, and exit with its exit code."""
     if as_json:
         say(json.dumps({"out": str(done.out), "exit_code": done.exit_code} | done.report.plain(), indent=1))
         raise typer.Exit(done.exit_code)
@@ -108,7 +108,7 @@ def show(done: Exported, *, as_json: bool) -> None:
 
 
 def _labels(given: list[str]) -> dict[str, str]:
-    """Pairs, and what files have, later ones over earlier ones."""
+    """Return the label map of LABEL=CLASS pairs and JSON files; later ones override earlier ones."""
     found: dict[str, str] = {}
     for item in given:
         label, equals, name = item.partition("=")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def rule_of(context: typer.Context, assignments: Sequence[str] | None) -> GroupRule | None:
-    """Return the rule that options and --set give; None where they give none. Raises UsageError."""
+    """Return the group rule given by options and --set, or None without any. Raises UsageError."""
     from edgefirst_ros.config_file import load
     from edgefirst_ros.dataset.grouping import GroupRule
 
@@ -25,7 +25,7 @@ def rule_of(context: typer.Context, assignments: Sequence[str] | None) -> GroupR
 
 
 def print_groups(counts: GroupCounts) -> None:
-    """Say what each group has."""
+    """Print a table of the groups: samples, sensors and labels of each."""
     rows = [
         (f"{kind.what} {kind.name}".rstrip(), *(str(tally.get(kind, 0)) for tally in counts.groups.values()))
         for kind in counts.kinds

@@ -38,13 +38,13 @@ def info(
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Say what is in a recording or a dataset.
+    """Show what is in a recording or a dataset.
 
-    Of a recording: topics with rates, gaps and clocks, damage, and what it would give: cameras with codec and size of
-    the picture, labels that the model knows, calibration. Of a dataset: samples by sequence, sensor and group, how long
-    and where, annotations by label.
+    Of a recording: topics with rates, gaps and clocks, damage, and what a conversion would give: cameras with codec
+    and picture size, labels of the model, calibration. Of a dataset: samples by sequence, sensor and group, length and
+    place, annotations by label.
 
-    Exit codes: 0 read, 1 it cannot be read, 2 wrong usage.
+    Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
     from edgefirst_ros.cli.info_recording import print_recording, recording_facts
     from edgefirst_ros.sources.inputs import is_rosbag2
@@ -61,7 +61,7 @@ def info(
 
 # ---- datasets ----------------------------------------------------------------------------------
 def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
-    """Sequences, samples by sensor, annotations by label, and the metadata."""
+    """Return sequences, samples by sensor, annotations by label, and the metadata, ready for JSON."""
     from edgefirst_ros.config import DEFAULT_LIMITS
     from edgefirst_ros.dataset import Dataset
 
@@ -99,7 +99,7 @@ def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
 
 
 def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | None:
-    """Where the samples were taken: least and greatest latitude and longitude, degrees; None where nobody knows."""
+    """Return least and greatest latitude and longitude of the samples, degrees; None without positions."""
     if not places:
         return None
     latitudes, longitudes = zip(*places, strict=True)
@@ -107,7 +107,7 @@ def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | No
 
 
 def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
-    """Number of samples by group, of the rows of annotations; samples without a group are not counted."""
+    """Return the number of samples of each group, from the annotation rows; samples without a group are not counted."""
     if "group" not in rows.columns:
         return {}
     grouped = rows.select("name", "frame", "group").drop_nulls("group").unique()
@@ -115,13 +115,13 @@ def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
 
 
 def repeats_in(dataset: Dataset) -> dict[str, int]:
-    """Number of members that repeat a message of the sample before, and their bytes."""
+    """Return how many members repeat the message of the sample before, and their bytes."""
     sizes = [dataset.container.size(s.member(kind)) for s in dataset.samples() for kind in s.repeats]
     return {"members": len(sizes), "bytes": sum(sizes)}
 
 
 def repeated(repeats: dict[str, int]) -> str:
-    """Say how many members repeat a message of the sample before, and how many bytes that is."""
+    """Return in words how many members repeat the message of the sample before, and their bytes."""
     return f"{counted(repeats['members'], 'member')} repeat the sample before: {repeats['bytes'] / 1e6:.1f} MB"
 
 

@@ -22,7 +22,7 @@ MOST_LABELS = 80
 
 @dataclass(slots=True)
 class _Rate:
-    """When the messages of a topic came."""
+    """Times at which the messages of a topic were recorded."""
 
     count: int = 0
     first: int = 0
@@ -43,7 +43,7 @@ class _Rate:
 
 
 def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
-    """Topics with type, number, rate and longest gap, the clocks, and what is damaged."""
+    """Return topics with type, number, rate and longest gap, the clocks, and damage, ready for JSON."""
     from edgefirst_ros.config import Settings
     from edgefirst_ros.messages import known_name
     from edgefirst_ros.pipeline.camera_facts import CameraFacts
@@ -121,7 +121,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
 
 
 def print_recording(facts: dict[str, Any]) -> None:
-    """Say what is in a recording, and what it would give."""
+    """Print what is in a recording, and what a conversion would give."""
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, UTC)

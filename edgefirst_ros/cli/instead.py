@@ -12,12 +12,12 @@ from edgefirst_ros.errors import DatasetError
 
 MAGIC = b"\x89MCAP"
 MOST = 5
-"""So many datasets of a folder are named."""
+"""Datasets of a folder that are named."""
 
 
 @contextmanager
 def explained(*paths: Path) -> Iterator[None]:
-    """Let a DatasetError from inside also say what `paths` are if they are no datasets."""
+    """Add to a DatasetError from inside what `paths` are, where they are not datasets."""
     try:
         yield
     except DatasetError as error:
@@ -28,7 +28,7 @@ def explained(*paths: Path) -> Iterator[None]:
 
 
 def instead(path: Path) -> str:
-    """What a path is that names no dataset, with what to do; empty where there is nothing to be said."""
+    """Return in words what a path is that is not a dataset, and what to do; empty if nothing can be said."""
     if is_recording(path):
         return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
     found = _datasets(path)
@@ -39,7 +39,7 @@ def instead(path: Path) -> str:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether it is a file that begins as MCAP does; one that cannot be read is none."""
+    """True if the file begins with the MCAP magic; False if it cannot be read."""
     with suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
@@ -48,7 +48,7 @@ def is_recording(path: Path) -> bool:
 
 
 def _datasets(folder: Path) -> list[Path]:
-    """The datasets in a folder that is none itself."""
+    """Return the datasets in a folder that is not a dataset itself."""
     from edgefirst_ros.dataset.names import locate
 
     if not os.path.isdir(folder):

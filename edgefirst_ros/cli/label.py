@@ -24,19 +24,19 @@ def label(
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
     labels: Annotated[
-        Path, typer.Argument(metavar="LABELS", readable=False, help="JSON of COCO, data.yaml of YOLO, or the folder.")
+        Path, typer.Argument(metavar="LABELS", readable=False, help="COCO JSON, YOLO data.yaml, or their folder.")
     ],
-    form: Annotated[str, typer.Option("--from", metavar="coco|yolo", help="Form of the labels.")],
+    form: Annotated[str, typer.Option("--from", metavar="coco|yolo", help="Format of LABELS.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="In place of the annotations of samples that the labels name.")
+        bool, typer.Option("--replace", help="Replace the annotations of the labelled samples.")
     ] = False,
-    join: Annotated[bool, typer.Option("--join", help="Beside the annotations that there are.")] = False,
+    join: Annotated[bool, typer.Option("--join", help="Keep the annotations that exist, and add the labels.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Bring labels made elsewhere into the annotations of a dataset.
+    """Import labels made with another tool into the annotations of a dataset.
 
-    Only NAME.arrow is written anew; pictures are matched by their names.
+    Only NAME.arrow is rewritten; pictures are matched by their names.
 
     Exit codes: 0 all there, 1 nothing changed, 2 wrong usage, 3 done, but labels were lost.
     """

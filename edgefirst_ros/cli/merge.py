@@ -26,9 +26,9 @@ def merge(
         typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each."),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="Folder for the merged dataset.")],
-    name: Annotated[str | None, typer.Option(help="Name of the merged dataset; the folder's if not given.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the merged dataset; default: the folder's.")] = None,
     rename: Annotated[
-        bool, typer.Option("--rename", help="Give a sequence whose name is taken another one, instead of refusing it.")
+        bool, typer.Option("--rename", help="Rename a sequence whose name is taken, instead of refusing it.")
     ] = False,
     layout: Annotated[
         str, typer.Option(metavar="zip|directory", help="One ZIP, or the same members as files.")
@@ -37,9 +37,9 @@ def merge(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Merge datasets to one.
+    """Merge datasets into one.
 
-    Members stay as they are, tables are joined, labels united. Samples keep their groups, unless --split or --group
+    Members keep their bytes, tables are joined, labels merged. Samples keep their groups, unless --split or --group
     gives new ones.
 
     Exit codes: 0 all there, 1 nothing written, 2 wrong usage (sequences of one name without --rename, too), 3 something

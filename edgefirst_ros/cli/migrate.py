@@ -24,29 +24,29 @@ def migrate(
         Path, typer.Argument(metavar="IN", readable=False, help="Annotations: NAME.arrow, NAME.parquet or NAME.json.")
     ],
     target: Annotated[
-        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="The same; the suffix names the form.")
+        Path, typer.Option("-o", "--out", metavar="OUT", readable=False, help="Output; the suffix gives the format.")
     ],
-    to: Annotated[str, typer.Option("--to", metavar="V", help="Version: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
+    to: Annotated[str, typer.Option("--to", metavar="V", help="Schema: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[
         str | None,
         typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy or ltwh."),
     ] = None,
     pixels: Annotated[bool, typer.Option("--pixels", help="Boxes in pixels.")] = False,
-    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes in parts of the picture.")] = False,
+    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes normalised to 0..1 of the picture.")] = False,
     location_order: Annotated[
-        str | None, typer.Option(metavar="ORDER", help="What IN has, if not that of its version: lat-lon or lon-lat.")
+        str | None, typer.Option(metavar="ORDER", help="Order in IN, if not that of its version: lat-lon or lon-lat.")
     ] = None,
     pose_order: Annotated[
         str | None,
         typer.Option(
-            metavar="ORDER", help="What IN has, if not that of its version: yaw-pitch-roll or roll-pitch-yaw."
+            metavar="ORDER", help="Order in IN, if not that of its version: yaw-pitch-roll or roll-pitch-yaw."
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Change the version or the form of annotations.
+    """Convert annotations to another schema version or file format.
 
     Exit codes: 0 all is kept, 1 nothing was written, 2 wrong usage, 3 something could not be kept (it says what).
     """
@@ -74,7 +74,7 @@ def migrate(
 
 
 def _refuse_others(source: Path, target: Path) -> None:
-    """Raise DatasetError where IN is no annotations at all, or the folder of OUT does not exist."""
+    """Raise DatasetError if IN is not a table of annotations, or the folder of OUT does not exist."""
     expected = "expected annotations: NAME.arrow, NAME.parquet or NAME.json"
     if not os.path.isfile(source):
         found = "is a folder" if os.path.isdir(source) else "is no file" if os.path.exists(source) else "does not exist"

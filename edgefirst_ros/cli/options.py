@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Option(NamedTuple):
-    """How a setting is called on the command line, if it has an option of its own."""
+    """Command line option of a setting."""
 
     metavar: str | None = None
-    """None: the choices."""
+    """None: the choices of the setting."""
     name: str | None = None
-    """None: that of the setting."""
+    """None: the name of the setting."""
     repeated: bool = False
     """True if it may be given several times."""
 
@@ -69,18 +69,18 @@ class SettingsCommand(TyperCommand):
     options: ClassVar[Sequence[str]] = tuple(OPTIONS)
     """Settings with an option of their own."""
     settable: ClassVar[Collection[str] | None] = None
-    """Settings that the verb has use for; None: all."""
+    """Settings that the verb uses; None: all."""
     unused: ClassVar[Collection[str]] = ()
-    """Of all, those that it has no use for."""
+    """Settings, out of all, that the verb does not use."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its own parameters and those of the settings."""
+        """Return the parameters of the verb and those of the settings."""
         own = super().get_params(ctx)
         place = [parameter.name for parameter in own].index("assignments")
         return [*own[:place], *(one for one in _parameters() if one.name in self.options), *own[place:]]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual; of an unknown option that is a setting, say how to give it."""
+        """Parse as click does; for an unknown option that is a setting, raise UsageError with its `--set` form."""
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
@@ -91,20 +91,20 @@ class SettingsCommand(TyperCommand):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the verb without the settings; it gets them by `texts_of`."""
+        """Call the verb without the options of settings, which it gets by `texts_of`."""
         ctx.meta[CHOSEN] = {name: ctx.params.pop(name) for name in self.options}
         ctx.meta[SETTABLE], ctx.meta[UNUSED] = self.settable, self.unused
         return super().invoke(ctx)
 
 
 class FleetCommand(SettingsCommand):
-    """A verb that converts many recordings, each by itself and in one thread, to a ZIP: no choice is left of these."""
+    """A verb that converts many recordings, each by itself, in one thread and to a ZIP: these settings are fixed."""
 
     options = tuple(name for name in OPTIONS if name not in ("jobs", "layout", "stable"))
 
 
 class GroupCommand(SettingsCommand):
-    """A verb that gives samples their groups."""
+    """A verb that assigns samples to groups."""
 
     options = ("split", "group", "stable")
     settable = (*options, "split_block", "split_gap", *LIMITS)
@@ -128,14 +128,14 @@ class LookingCommand(SettingsCommand):
 
 
 def limits_of(context: typer.Context, assignments: Sequence[str] | None) -> Limits:
-    """Return the limits that --set gives, the defaults else. Raises UsageError."""
+    """Return the limits given by --set, else the defaults. Raises UsageError."""
     from edgefirst_ros.config_file import load
 
     return load(None, texts=texts_of(context, assignments or ())).limits
 
 
 def looking_settings(context: typer.Context, config: Path | None, assignments: Sequence[str] | None) -> Settings:
-    """Return how recordings become samples, by a file and by options. Raises UsageError."""
+    """Return the settings by which recordings become samples, from a file and options. Raises UsageError."""
     from edgefirst_ros.config_file import load
     from edgefirst_ros.sensors.picture_hook import prepare_hook
 
@@ -175,7 +175,7 @@ def _flag(name: str) -> str:
 
 
 def _setting(name: str, settable: Collection[str] | None) -> str | None:
-    """The setting of a name; of one that has settings in it, the first of them."""
+    """Return the setting of a name; of a nested one, its first."""
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config_file import setting_fields
 
@@ -185,7 +185,7 @@ def _setting(name: str, settable: Collection[str] | None) -> str | None:
 
 @cache
 def _parameters() -> Sequence[Any]:
-    """The options of OPTIONS as typer has them, made from a function with a parameter for each."""
+    """Return OPTIONS as parameters of click, made by typer from a function with a parameter for each."""
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config_file import setting_fields
 

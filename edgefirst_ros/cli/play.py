@@ -17,12 +17,12 @@ from edgefirst_ros.errors import UsageError
 def play(
     arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
     endpoint: Annotated[str | None, ZENOH] = None,
-    rate: Annotated[float | None, typer.Option(metavar="R", help="Seconds played in a second (default: 1).")] = None,
-    loop: Annotated[bool, typer.Option("--loop", help="Begin again at the end, at once and without end.")] = False,
+    rate: Annotated[float | None, typer.Option(metavar="R", help="Factor of real time (default: 1).")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Start over at the end, until stopped.")] = False,
 ) -> None:
     """Publish a recording or a dataset at its own pace.
 
-    On topics of ROS 2, or with --zenoh on the device's own bus; of a dataset its samples.
+    On ROS 2 topics, or with --zenoh on the device's own bus. A dataset is played sample by sample.
 
     play REC.mcap [--rate 2.0] [--loop] [--ros-args ...]
 

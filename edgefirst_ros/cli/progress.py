@@ -18,7 +18,7 @@ Report = Callable[[str, int, int], None]
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Report]:
-    """Give a function to be called with what is being done, how much is done, and of how much."""
+    """Return a function that prints progress: it is called with the step, how much is done, and of how much."""
     if quiet:
         yield lambda what, done, of: None
     elif sys.stderr.isatty():

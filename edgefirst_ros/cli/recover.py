@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def recover(
     context: typer.Context,
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or any of its files.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be kept and lost.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be kept and lost.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished dataset of that name.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
@@ -30,7 +30,7 @@ def recover(
 ) -> None:
     """Complete a dataset whose writing was interrupted.
 
-    By a power cut, a kill, a disk that was full or removed.
+    For example by a power cut, a kill, or a disk that was full or removed.
     Every whole member is kept; the directory of the ZIP and both tables are made from the journals and the members.
 
     Exit codes: 0 all there, 1 nothing could be recovered, 2 wrong usage, 3 something was lost (the report says what).

@@ -18,22 +18,22 @@ def report(
     context: typer.Context,
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH", readable=False, help="Datasets and recordings, or folders with such."),
+        typer.Argument(metavar="PATH", readable=False, help="Datasets and recordings, or folders that hold them."),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--out", readable=False, help="The page; of several or a folder the table, beside which pages go."
+            "-o", "--out", readable=False, help="The report; for several PATHs the table, with the reports beside it."
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(metavar="N", min=0, max=200, help="Samples that are shown.")] = 12,
-    title: Annotated[str | None, typer.Option(help="Title of the page; if not given the name.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
+    samples: Annotated[int, typer.Option(metavar="N", min=0, max=200, help="Number of samples shown.")] = 12,
+    title: Annotated[str | None, typer.Option(help="Title of the report; default: the name.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing reports.")] = False,
     assume_forward: Annotated[
         bool,
-        typer.Option("--assume-forward", help="Where transforms are a placeholder: the camera looks along x."),
+        typer.Option("--assume-forward", help="Where transforms are placeholders, assume a camera that looks along x."),
     ] = False,
-    table_only: Annotated[bool, typer.Option("--table-only", help="Of several only the table, no pages.")] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="Write only the table, no reports.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
     config: Annotated[
         Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options go before it.")
@@ -41,9 +41,10 @@ def report(
     assignments: Annotated[list[str] | None, SET] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
 ) -> None:
-    """Write a page that shows whether a drive is good.
+    """Write an HTML report that shows whether a drive is good.
 
-    One HTML file, from which no request leaves. Recordings are shown as a conversion with the same settings sees them.
+    One self-contained HTML file that loads nothing from the network. Recordings are shown as a conversion with the same
+    settings would see them.
 
     Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 something in a folder could not be read.
     """

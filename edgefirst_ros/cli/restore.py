@@ -21,14 +21,14 @@ def restore(
     source: Annotated[
         Path, typer.Argument(metavar="SOURCE", readable=False, help="Folder that `export` or the other system wrote.")
     ],
-    system: Annotated[str, typer.Option("--from", metavar=KNOWN, help="System whose format it has.")],
+    system: Annotated[str, typer.Option("--from", metavar=KNOWN, help="Format of SOURCE.")],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Make a dataset from the format of another system.
 
-    Of l5kit it is annotations alone. The report says where everything went.
+    From l5kit only annotations are imported. The report says where everything went.
 
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """

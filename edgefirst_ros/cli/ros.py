@@ -13,7 +13,7 @@ import typer
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 
 NODE = {"allow_extra_args": True, "ignore_unknown_options": True}
-"""Context settings of such a verb: options it does not know are arguments of ROS."""
+"""Context settings of such a verb: unknown options are ROS arguments."""
 ROS_ARGUMENTS = typer.Argument(
     metavar="--ros-args ...", help="ROS arguments: `-p NAME:=VALUE`, `--params-file FILE`, `-r FROM:=TO`."
 )
@@ -22,7 +22,7 @@ ROS_ARGUMENTS = typer.Argument(
 def as_ros_arguments(
     arguments: Sequence[str], texts: Mapping[str, str], given: Callable[[list[str]], Mapping[str, str | list[str]]]
 ) -> list[str]:
-    """Return plain arguments as ROS has them: those before --ros-args become parameters behind it.
+    """Return plain arguments as ROS arguments: those before --ros-args become parameters after it.
 
     --NAME VALUE is the parameter NAME, --NAME alone true; `texts`: other names for parameters that are text. `given`
     makes parameters of what is no option. Raises UsageError.
@@ -53,7 +53,7 @@ def as_ros_arguments(
 def run_node(name: str, arguments: list[str] | None = None) -> None:
     """Run `edgefirst_ros.nodes.NAME` until it ends; its exit code becomes that of the command.
 
-    `arguments` are those behind the verb, all of them if not given.
+    `arguments` are those after the verb, by default all of them.
 
     Raises EdgeFirstError that says what to install where ROS 2 is missing.
     """

@@ -25,9 +25,9 @@ def split(
     assignments: Annotated[list[str] | None, SET_GROUPING] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Give the samples of datasets other groups.
+    """Assign the samples of datasets to new groups.
 
-    Only NAME.arrow of each is written anew. Several datasets are split as one set of sequences; samples that neither
+    Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences; samples that neither
     --group nor --split gives a group have none afterwards.
 
     Exit codes: 0 done, 1 nothing changed, 2 wrong usage.

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _report(error: BaseException) -> int:
-    """Say on standard error what ended the command, in a line for a foreign error; returns the exit code."""
+    """Print the error that ended the command, one line for a foreign one, to standard error; return the exit code."""
     if os.environ.get(TRACEBACK):
         import traceback
 
@@ -45,7 +45,7 @@ def _report(error: BaseException) -> int:
 
 
 def _in_red(text: str) -> str:
-    """On a terminal that has colours, unless the user wants none (https://no-color.org)."""
+    """Return `text` in red on a terminal with colours, unless NO_COLOR is set (https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not sys.stderr.isatty()
     return text if plain else f"\x1b[1;31m{text}\x1b[0m"
 

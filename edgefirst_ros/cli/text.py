@@ -11,14 +11,14 @@ from edgefirst_ros.errors import EdgeFirstError, printable
 
 
 def one_line(text: str) -> str:
-    """Return text as it is printed, with its line ends as escapes: a name must not begin a line of its own."""
+    """Return text as it is printed, with line ends escaped: a name must not begin a line of its own."""
     return printable(text).replace("\n", "\\n")
 
 
 def say(text: str) -> None:
-    """Print a line; nothing once nobody reads any more (`| head`), so that the work keeps its exit code.
+    """Print a line, or nothing once the reader is gone (`| head`), so that the command keeps its exit code.
 
-    Raises EdgeFirstError where standard output takes no more.
+    Raises EdgeFirstError if standard output cannot be written.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
@@ -31,23 +31,23 @@ def say(text: str) -> None:
 
 
 def _discard() -> None:
-    """Let what is printed from now on, and what waits to be, go nowhere."""
+    """Discard what is printed from now on, and what is buffered."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 sample`, `2 samples`."""
+    """Return a number with its noun: `1 sample`, `2 samples`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def size_of(number: float) -> str:
-    """`1.2 MB`, `3.45 GB` of so many bytes."""
+    """Return a number of bytes in words: `1.2 MB`, `3.45 GB`."""
     return f"{number / 1e9:.2f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows in columns: the first and the last one from the left, numbers from the right."""
+    """Print rows in columns, the first and the last one left-aligned, the others right-aligned."""
     cleaned = [[one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[n]) for row in cleaned) for n in range(len(head))]
     for row in cleaned:

@@ -25,13 +25,13 @@ def validate(
         Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
-    repair: Annotated[bool, typer.Option("--fix", help="First put right what can be in the annotations.")] = False,
+    repair: Annotated[bool, typer.Option("--fix", help="First repair the annotations where possible.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Check a dataset against the format.
 
-    Structure, names, headers, pictures, tables, and what must agree between them.
+    Structure, names, headers, pictures, tables, and their consistency with each other.
 
     Exit codes: 0 no errors (with --strict no warnings either), 1 otherwise, 2 wrong usage. With --fix they say what
     is left.
@@ -54,7 +54,7 @@ def validate(
 
 
 def _with_fix(report: str, done: Fix | None) -> str:
-    """Return the report with what was changed."""
+    """Return the JSON report with the changes that `--fix` made."""
     if done is None:
         return report
     changes = [{"rule": rule, "what": what, "number": number} for (rule, what), number in _listed(done)]

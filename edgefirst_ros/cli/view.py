@@ -21,13 +21,13 @@ def view(
         list[Path],
         typer.Argument(metavar="PATH", readable=False, help="A dataset or a recording; several with --join."),
     ],
-    frame: Annotated[int | None, typer.Option(metavar="N", min=0, help="This sample alone.")] = None,
+    frame: Annotated[int | None, typer.Option(metavar="N", min=0, help="Show only this sample.")] = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="X.rrd", readable=False, help="Write it for the viewer; no window opens.")
+        Path | None, typer.Option(metavar="X.rrd", readable=False, help="Write a viewer file; no window opens.")
     ] = None,
-    web: Annotated[bool, typer.Option("--web", help="Serve it to a browser of this machine.")] = False,
+    web: Annotated[bool, typer.Option("--web", help="Serve the viewer to a browser on this machine.")] = False,
     only: Annotated[
-        str | None, typer.Option(metavar="SENSORS", help="These alone: camera,lidar.points,radar.targets,...")
+        str | None, typer.Option(metavar="SENSORS", help="Show only these: camera,lidar.points,radar.targets,...")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --save.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
@@ -36,9 +36,9 @@ def view(
     ] = None,
     assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:
-    """Move through a dataset or a recording in rerun's viewer.
+    """Show a dataset or a recording in the rerun viewer.
 
-    Exit codes: 0 shown or saved, 1 it cannot be, 2 wrong usage.
+    Exit codes: 0 shown or saved, 1 cannot be shown, 2 wrong usage.
     """
     from edgefirst_ros.report.view.run import view as run
 

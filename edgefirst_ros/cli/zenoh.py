@@ -9,14 +9,14 @@ import typer
 from typer.core import TyperCommand
 
 ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
-NAMESPACE = typer.Option("--namespace", metavar="NS", help="Begin of the capture's own keys, such as the host.")
+NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
 
 class ZenohCommand(TyperCommand):
-    """A verb whose option `--zenoh` may come without an address: then the peers on this machine are meant."""
+    """A verb whose option `--zenoh` may lack an address: it then means the peers on this machine."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As usual, with the address that was left out."""
+        """Parse as click does, with `peer` for a missing address."""
         from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
 
         if "--zenoh" in args:

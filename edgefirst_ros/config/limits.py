@@ -7,7 +7,7 @@ from edgefirst_ros.config.values import Model, setting
 
 
 class Limits(Model):
-    """What is refused before memory is taken for it; anything larger is counted or said to be damage."""
+    """Sizes above which data are refused before memory is allocated; larger data are counted or reported as damage."""
 
     chunk_bytes: int = setting(
         1 << 28, "Largest chunk of a recording, unpacked, or message outside of one, bytes", ge=1 << 20, le=1 << 31

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes need besides the settings of a conversion."""
+"""Settings of the nodes, besides those of a conversion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgefirst_ros.config.values import Model, Place, Seconds
 
 
 class LiveSettings(Model):
-    """What a capture needs besides `Settings`."""
+    """Settings of a capture, besides `Settings`."""
 
     out: Place = Field("datasets", description="Folder for the datasets")
     host: str | None = Field(
@@ -44,7 +44,7 @@ class LiveSettings(Model):
 
 
 class ReplaySettings(Model):
-    """What a conversion as a node needs besides `Settings`."""
+    """Settings of a conversion as a ROS node, besides `Settings`."""
 
     recordings: tuple[Place, ...] = Field(
         (), description="MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"

@@ -29,15 +29,15 @@ from edgefirst_ros.config.values import (
 from edgefirst_ros.streams import Sensor
 
 FOREVER = 1 << 62
-"""ns, beyond all stamps."""
+"""ns, later than any stamp."""
 HARDLY = 2.0
-"""Seconds of tolerance that are rather meant as milliseconds."""
+"""Tolerance in s above which milliseconds were probably meant."""
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
 """Companion sensors that can be required and have settings of their own."""
 PARTS = tuple(sensor.key for sensor in streams.SENSORS if sensor.topics)
 """Sensors a sample may have."""
 MODEL = "model"
-"""What `require` and `prefer` call a result of the model, also one without boxes."""
+"""Name of a model result, with or without boxes, in `require` and `prefer`."""
 
 
 Names = TypeVar("Names", bound=Iterable[str])
@@ -160,7 +160,7 @@ class Settings(Model):
     @field_validator("schema_version", mode="before")
     @classmethod
     def _unquoted(cls, value: Any) -> Any:
-        """YAML takes 2026.10 for a number."""
+        """Return the version as text: YAML reads 2026.10 as a number."""
         return f"{value:.2f}" if isinstance(value, float) and round(value, 2) == value else value
 
     @field_validator("require")
@@ -223,7 +223,7 @@ class Settings(Model):
         return self
 
     def span_of(self, first: int) -> tuple[int, int]:
-        """Return from when, and to before when, samples are taken, both in ns; `first`: the first reference stamp."""
+        """Return begin (inclusive) and end (exclusive) of the samples, ns; `first`: first reference stamp, ns."""
         ends = (self.start, -FOREVER), (self.end, FOREVER)
         begin, end = (
             forever if at is None else utc_nanoseconds(at) if isinstance(at, str) else first + nanoseconds(at)
@@ -238,7 +238,7 @@ class Settings(Model):
 
     @property
     def doubts(self) -> list[str]:
-        """What is allowed and hardly meant, in words."""
+        """Warnings about values that are allowed but probably not meant."""
         own = {f"streams.{key}.tolerance": value.tolerance for key, value in self.streams.items()}
         return [
             f"{name} is {value:g} s: companions that far from a frame join it; {value:g} ms would be {value / 1000:g}"
@@ -248,7 +248,7 @@ class Settings(Model):
 
     @property
     def takes_pictures(self) -> bool:
-        """Whether samples may have pictures of the camera."""
+        """True if samples may have camera pictures."""
         return not self.sensors or streams.CAMERA.key in self.sensors
 
     @property
@@ -259,11 +259,11 @@ class Settings(Model):
 
     @property
     def exact_rate(self) -> Fraction | None:
-        """`rate` as the decimal number the user wrote."""
+        """`rate` in Hz, exactly as the decimal number the user wrote."""
         return Fraction(str(self.rate)) if self.rate is not None else None
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
-        """(tolerance in ns, offset in ns, reuse) of a companion sensor."""
+        """Return (tolerance in ns, offset in ns, reuse) of a companion sensor."""
         own = self.streams.get(sensor, UNSET_STREAM)
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
         return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse

@@ -26,14 +26,14 @@ def no_switch(value: Any) -> Any:
 
 
 def setting(default: Any, description: str, **rules: Any) -> Any:
-    """A field of a model; a type as its default is called for each."""
+    """Return a field of a model; a type given as its default is called for each instance."""
     if isinstance(default, type):
         return Field(default_factory=default, description=description, **rules)
     return Field(default, description=description, **rules)
 
 
 def _moment(value: Any) -> Any:
-    """Seconds as a number, or a time in UTC as text, in whatever form it was given."""
+    """Return seconds as a number, or a UTC time as text, from any accepted form."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     try:
@@ -47,7 +47,7 @@ def _moment(value: Any) -> Any:
 
 
 def topics_of(value: Any) -> Any:
-    """One topic, or several as a list or as text with commas, each once."""
+    """Return one topic, or several given as a list or as comma-separated text, each once."""
     if isinstance(value, str) and "," in value:
         value = [topic for topic in map(str.strip, value.split(",")) if topic]
     if isinstance(value, list | tuple) and value:
@@ -58,7 +58,7 @@ def topics_of(value: Any) -> Any:
 
 
 def _pairs(text: str, expected: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a map as ROS parameters and the command line have it: train=0.8,val=0.2."""
+    """Yield the pairs of a map written as on the command line and in ROS parameters: train=0.8,val=0.2."""
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
@@ -101,12 +101,12 @@ def shares_of_text(value: Any) -> Any:
 
 
 def names_of_text(value: Any) -> Any:
-    """Read car=vehicle,tree= likewise."""
+    """Read car=vehicle,tree= as `shares_of_text` does."""
     return dict(_pairs(value, "LABEL=NAME such as car=vehicle")) if isinstance(value, str) else value
 
 
 def globs_of_text(value: Any) -> Any:
-    """Read test=night*,test=rain* likewise; a single pattern in a map stands for a list of one."""
+    """Read test=night*,test=rain* as `shares_of_text` does; a single pattern in a map becomes a list of one."""
     if isinstance(value, dict):
         return {group: [glob] if isinstance(glob, str) else glob for group, glob in value.items()}
     if not isinstance(value, str):
@@ -119,7 +119,7 @@ def globs_of_text(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)  # settings are asked for with every frame
 def nanoseconds(seconds: float) -> int:
-    """Seconds as whole nanoseconds."""
+    """Return seconds as whole nanoseconds, without the error of a float."""
     return round(Fraction(str(seconds)) * SECOND)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML of users and recorders, read with care: no code, no pipes, nothing that is large only unfolded."""
+"""YAML files of users and recorders, read with limits: no code, no pipes, no aliases that expand without end."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import yaml
 from edgefirst_ros.errors import UsageError
 
 LONGEST_CONFIGURATION = 1 << 17
-"""Bytes of a file of settings."""
+"""Largest settings file, bytes."""
 LARGEST_CONFIGURATION = 10_000
-"""Values of a file, with every alias and merge key counted as what it stands for."""
+"""Most values in a file, with every alias and merge key counted as what it expands to."""
 WHOLE_NUMBER, LONGEST_NUMBER = "tag:yaml.org,2002:int", 40
-"""Characters of a whole number in a file."""
+"""Tag of a whole number, and the most characters it may have."""
 
 
 def read_yaml(path: Path, longest: int = LONGEST_CONFIGURATION) -> Any:
-    """Return what a file of at most `longest` bytes holds. Raises UsageError."""
+    """Return the value in a YAML file of at most `longest` bytes. Raises UsageError."""
     try:
         with open_regular(path) as file:
             data = file.read(longest + 1)
@@ -45,7 +45,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that comes twice, of which the library would take the last, and what is large only unfolded."""
+    """Refuses duplicate keys, of which the library would take the last, and aliases that expand without end."""
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of one's own into a finished dataset: checked whole, then in the place of the table at once."""
+"""Write user annotations into a finished dataset: all rows are checked, then the table is replaced atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PLACE = "\0place"
-"""Column for the place of a row's sample among those of the dataset; no other has that name."""
+"""Internal column: index of a row's sample in the dataset; no other column has that name."""
 
 
 def write_annotations(
@@ -78,7 +78,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> p
 
 @dataclass
 class _Rows:
-    """Rows that are no file yet."""
+    """New rows before they are written, in the interface of a table file."""
 
     schema: pa.Schema
     metadata: dict[str, str]
@@ -102,7 +102,7 @@ def _rows(frame: pl.DataFrame, metadata: Mapping[str, str]) -> _Rows:
 
 
 def _before(dataset: Dataset) -> Annotations:
-    """The annotations that are replaced. Raises DatasetError where the new ones could not say what they mean."""
+    """Return the annotations that are replaced. Raises DatasetError if their conventions cannot be written."""
     file = annotation_path(dataset.paths.arrow)
     if file is None:
         metadata = {key.name: key.written for key in schema.METADATA if key.written is not None}
@@ -129,7 +129,7 @@ def _before(dataset: Dataset) -> Annotations:
 
 
 def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
-    """The new rows, read by the rules of the old ones' version. Raises UsageError for values that are none."""
+    """Return the new rows, read by the rules of the old ones' version. Raises UsageError for invalid values."""
     if "name" not in frame.columns:
         raise UsageError("the annotations have no column 'name', which says the sequence of each row")
     given = Annotations(before.path, source=_rows(frame, before.metadata))
@@ -148,7 +148,7 @@ def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
 
 
 def _complete(dataset: Dataset, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """The rows in the order of the samples, with what is known of these, and a row for each that has none."""
+    """Return the rows in sample order, completed by columns of the sample, with one row for each sample without any."""
     keys = [(sample.name, sample.frame) for sample in dataset]
     order = pl.DataFrame(keys, {"name": pl.String, "frame": pl.Int64}, orient="row").with_row_index(PLACE)
     place = keys_of(rows, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
@@ -174,7 +174,7 @@ def _complete(dataset: Dataset, rows: pl.DataFrame, known: pl.DataFrame) -> pl.D
 
 
 def _of_samples(dataset: Dataset, order: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """What the table of before says of each sample; stamps also from the table of frames."""
+    """Return the columns of each sample in the old table; stamps also from the frames table."""
     names = [
         name
         for name, column in schema.WORKING.items()
@@ -214,7 +214,7 @@ def _refuse_two(rows: pl.DataFrame, name: str) -> None:
 
 
 def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) -> None:
-    """Write rows in working types as the version has them. Raises UsageError for columns it has no place for."""
+    """Write rows in the types of the version. Raises UsageError for columns that it does not have."""
     version = given.version
     known = schema.columns(version)
     bound = {column.name for column in schema.COLUMNS}

@@ -17,14 +17,14 @@ from edgefirst_ros.dataset.schema import FRAMES_METADATA
 from edgefirst_ros.errors import DatasetError
 
 KNOWN = (*FRAMES_METADATA, "sequences", "merged")
-"""Keys whose form is checked; others are whatever their writer wants."""
+"""Keys that are checked; others may have any value."""
 DEEPEST = 64
 MOST_SHOWN = 80
-"""Characters of a wrong value that a message shows."""
+"""Characters of an invalid value that a message shows."""
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Numbers = list[float | None]
-"""A number that is not finite is stored as null."""
+"""Numbers, null for one that is not finite."""
 
 
 class _Form(BaseModel):
@@ -41,20 +41,20 @@ class Source(_Form):
 
 
 class TimeBase(_Form):
-    """Which stamps counted."""
+    """Which stamps are used as time, and for which topics others."""
 
     base: str | None = None
     topics: dict[str, Any] | None = None
 
 
 class TimeBases(TimeBase):
-    """The first sequence's, and all by sequence."""
+    """Time base of the first sequence, and of all by sequence."""
 
     sequences: dict[str, TimeBase | None] | None = None
 
 
 class CameraInfo(_Form):
-    """Intrinsics in pixels."""
+    """Camera intrinsics as in sensor_msgs/CameraInfo, pixels."""
 
     frame_id: str | None = None
     width: Count | None = None
@@ -67,7 +67,7 @@ class CameraInfo(_Form):
 
 
 class Transform(_Form):
-    """Metres, and x, y, z, w."""
+    """Rigid transform: translation in m, rotation as quaternion x, y, z, w."""
 
     parent: str
     child: str
@@ -79,7 +79,7 @@ Transforms = Annotated[list[Transform], Field(max_length=4096)]
 
 
 class TopicCounts(_Form):
-    """Messages of a topic."""
+    """Messages of a topic: seen, written, dropped by reason."""
 
     seen: Count
     written: Count
@@ -87,7 +87,7 @@ class TopicCounts(_Form):
 
 
 class OfSequence(_Form):
-    """What is said of one sequence."""
+    """Metadata of one sequence."""
 
     sources: list[Count] | None = None
     camera_info: CameraInfo | None = None
@@ -98,7 +98,7 @@ class OfSequence(_Form):
 
 
 class FramesMetadata(_Form):
-    """All of it; what is not there is None."""
+    """All metadata of a frames table; None for absent keys."""
 
     sources: list[Source] | None = None
     configuration: dict[str, Any] | list[Any] | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each group of finished datasets has: samples, sensors and labels."""
+"""Counts of samples, sensors and labels in each group of finished datasets."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class GroupCounts:
-    """What there is by group."""
+    """Counts by group."""
 
     groups: Mapping[str, Mapping[Kind, int]]
-    """Number by kind: samples, samples with a sensor, rows of a label."""
+    """{group: {kind: number}}: samples, samples with a sensor, annotations of a label."""
     without: int = 0
-    """Samples that have no group."""
+    """Number of samples without a group."""
 
     @classmethod
     def of(
         cls, datasets: Sequence[DatasetPaths], groups: Sequence[str] = (), limits: Limits = DEFAULT_LIMITS
     ) -> GroupCounts:
-        """Count what finished datasets have; `groups` are listed first, also when they are empty.
+        """Count the groups of finished datasets; `groups` are listed first, even empty ones.
 
         Raises DatasetError where a table cannot be read.
         """
@@ -61,7 +61,7 @@ class GroupCounts:
 
     @property
     def kinds(self) -> list[Kind]:
-        """What is counted: samples, then sensors, then labels, the most frequent first."""
+        """Kinds that are counted: samples, then sensors, then labels, the most frequent first."""
         totals: Counter[Kind] = Counter()
         for tally in self.groups.values():
             totals.update(tally)
@@ -71,7 +71,7 @@ class GroupCounts:
 
     @property
     def notes(self) -> list[str]:
-        """The groups that are empty, or lack what others have."""
+        """Notes about groups that are empty, or lack a sensor or label that others have."""
         notes = []
         for group, tally in self.groups.items():
             if not tally.get(SAMPLES, 0):
@@ -88,7 +88,7 @@ class GroupCounts:
 
     @property
     def plain(self) -> dict[str, dict[str, Any]]:
-        """As JSON has it."""
+        """Counts ready for JSON."""
         return {
             group: {
                 "samples": tally.get(SAMPLES, 0),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a finished dataset as far as groups go."""
+"""Columns of a finished dataset's tables that splitting into groups needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GroupRows:
 
 
 def _columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
-    """Some columns of a table, null where it lacks one."""
+    """Return some columns of a table, null for one that it lacks."""
     frame = table.frame([name for name in wanted if name in table.schema.names])
     if "name" not in frame.columns:
         raise DatasetError(f"{table.path}: has no column 'name'")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which group a sample is in: by the name of its sequence, by a hash of it, or by shares of all that there is."""
+"""Assignment of samples to groups (train, val, …): by sequence name, by its hash, or by shares of all samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgefirst_ros.dataset.split import Kind, Tally, assign, stable_group
 from edgefirst_ros.errors import UsageError, nearest_first
 
 Tallies = Mapping[tuple[str, int], Tally]
-"""What there is by (sequence, block of time)."""
+"""{(sequence, number of the time block): counts of its contents}."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Groups:
 
     by_sequence: Mapping[str, str | None]
     by_block: Mapping[int, str]
-    """Of samples of all other sequences, by the number of their block of time."""
+    """Group of each time block, for samples of all other sequences."""
     block: int
     """Length of a block, ns."""
     gap: int
-    """Samples nearer than this to a block of another group have none, ns; less than half a block."""
+    """Samples nearer than this to a block of another group have no group, ns; less than half a block."""
 
     def of(self, sequence: str, stamp: int) -> str | None:
         """Return the group of a sample, by its stamp in ns."""
@@ -42,7 +42,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class GroupRule:
-    """How samples are given groups: some sequences by name, the others by shares.
+    """Rule that assigns samples to groups: some sequences by name, the others by shares.
 
     By shares go whole sequences where there are at least as many as groups, or where they are to be `stable`: then by
     the hash of the name alone. Else blocks of time do, over all of these sequences alike.
@@ -50,7 +50,7 @@ class GroupRule:
 
     shares: Mapping[str, float] = field(default_factory=dict)
     named: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Patterns of sequences' names by group; the first group that has one goes."""
+    """{group: glob patterns of sequence names}; the first group that matches wins."""
     stable: bool = False
     block: int = 10_000_000_000
     """Length of a block of time, ns."""
@@ -59,7 +59,7 @@ class GroupRule:
 
     @classmethod
     def of(cls, settings: Settings) -> GroupRule | None:
-        """Return the rule that settings ask for; None where samples are to have no group."""
+        """Return the rule in the settings; None without groups."""
         if not settings.split and not settings.group:
             return None
         block, gap = nanoseconds(settings.split_block), nanoseconds(settings.split_gap)
@@ -67,7 +67,7 @@ class GroupRule:
 
     @classmethod
     def of_plain(cls, plain: Any) -> GroupRule | None:
-        """Return the rule that `plain` gave; None where it is none."""
+        """Return the rule from its `plain` form; None if it is not one."""
         try:
             shares = {str(group): float(share) for group, share in plain["shares"].items()}
             named = {str(group): tuple(map(str, globs)) for group, globs in plain["named"].items()}
@@ -79,7 +79,7 @@ class GroupRule:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The rule as JSON has it."""
+        """The rule, ready for JSON."""
         named = {group: list(globs) for group, globs in self.named.items()}
         return {
             "shares": dict(self.shares),
@@ -91,7 +91,7 @@ class GroupRule:
 
     @property
     def names(self) -> list[str]:
-        """The groups, those with a share first."""
+        """Names of the groups, those with a share first."""
         return list(dict.fromkeys([*self.shares, *self.named]))
 
     def check(self, sequences: Collection[str]) -> None:
@@ -104,7 +104,7 @@ class GroupRule:
                     )
 
     def groups(self, tallies: Tallies) -> Groups:
-        """Return the group of every sample, of all that there is; the order of `tallies` does not matter."""
+        """Return the group of every sample; the order of `tallies` does not matter."""
         sequences = dict.fromkeys(sequence for sequence, _ in tallies)
         by_sequence: dict[str, str | None] = {sequence: self._by_name(sequence) for sequence in sequences}
         rest = {sequence for sequence, group in by_sequence.items() if group is None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sample can hold, and what the name of a file says about it, whoever wrote the dataset."""
+"""Inputs of a sample (camera, radar.cube, …) and the member names that hold them, of any writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgefirst_ros.errors import UsageError, nearest_first
 from edgefirst_ros.streams import SENSORS
 
 INPUTS: Mapping[str, tuple[str, ...]] = {sensor.input: sensor.kinds for sensor in SENSORS}
-"""Input of a sample -> the kinds of members that hold it, the preferred one first."""
+"""Sample input -> kinds of members that hold it, the preferred one first."""
 ALIASES = {sensor.alias: sensor.input for sensor in SENSORS if sensor.alias is not None}
 
 INPUT_OF = {kind: name for name, kinds in INPUTS.items() for kind in kinds}
@@ -19,14 +19,14 @@ _STANDALONE = {".jpeg": "camera.jpeg", ".jpg": "camera.jpeg", ".png": "camera.pn
 
 
 class Key(NamedTuple):
-    """What identifies a sample; `frame` is None for a picture that is no part of a sequence."""
+    """Key of a sample; `frame` is None for a picture that does not belong to a sequence."""
 
     name: str
     frame: int | None
 
 
 def member_of(name: str) -> tuple[Key, str] | None:
-    """Return (sample, kind) of a file of a dataset, or None; single pictures without a frame number are samples too."""
+    """Return (key, kind) of a member name, or None; single pictures without a frame number are samples too."""
     member = parse_member(name)
     if member is not None:
         return Key(member.sequence, member.frame), member.kind

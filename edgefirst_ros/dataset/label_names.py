@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels and their indices: what the metadata and rows of a dataset say of them, and new labels among them.
+"""Labels and their indices, from metadata and rows of a dataset, and how new labels get theirs.
 
 Source: EdgeFirst Annotation Schema 2026.04, "Category Metadata", "Labels Metadata", "label_index".
 """
@@ -24,9 +24,9 @@ class Labels:
 
     names: dict[int, str] = field(default_factory=dict)
     categories: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What is known of labels besides, by name."""
+    """{label: further category metadata}."""
     bound: bool = False
-    """Whether an index cannot mean another label: masks of classes count by them, or the metadata say it."""
+    """True if indices must not change: semantic masks or metadata use them."""
 
     @classmethod
     def of(

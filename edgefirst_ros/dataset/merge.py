@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several datasets as one: members as they are, tables joined, what is said of the whole added up."""
+"""Merges datasets: members keep their bytes, tables are concatenated, metadata are combined."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
 
 COMMENT, EXIF = 0x9286, 0x8769
-"""EXIF tags of the comment and of the directory it is in."""
+"""EXIF tags: UserComment, and the pointer to the directory it is in."""
 ASCII = b"ASCII\0\0\0"
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of a merge."""
+    """Outcome of a merge."""
 
     paths: DatasetPaths
     samples: int
     sequences: dict[str, dict[str, str]]
-    """By dataset, the name of each sequence and the one it has now."""
+    """{dataset: {sequence: its name in the merged dataset}}."""
     notes: list[str] = field(default_factory=list)
-    """What the user should know."""
+    """Notes to the user."""
     loss: bool = False
     groups: GroupCounts | None = None
-    """What each group has; None where samples keep those they had."""
+    """Counts of each group; None if samples keep their groups."""
 
     @property
     def exit_code(self) -> int:
@@ -71,7 +71,7 @@ def merge(
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress | None = None,
 ) -> Merged:
-    """Merge datasets, of either layout, to one in the folder `out`, called `name` (by default as the folder).
+    """Merge datasets of either layout into one in the folder `out`, called `name` (by default as the folder).
 
     Members keep their bytes, and in a ZIP those that are deflated stay so; their checksums are compared. With `rename`
     sequences whose name is taken get another one, and with it their pictures' EXIF. Rows get the newest schema version
@@ -129,7 +129,7 @@ def merge(
 
 # ---- names ---------------------------------------------------------------------------------------
 def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, str]]:
-    """For each dataset its sequences and the names they get. Raises UsageError where two have the same one."""
+    """Return for each dataset {sequence: new name}. Raises UsageError if two have the same one."""
     owners: dict[str, Dataset] = {}
     found = []
     for dataset in datasets:
@@ -151,7 +151,7 @@ def _sequences(datasets: Sequence[Dataset], *, rename: bool) -> list[dict[str, s
 
 
 def _folded(name: str) -> str:
-    """What two names have in common that some file system takes for one."""
+    """Return a name folded as case-insensitive and normalising file systems compare it."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
@@ -175,7 +175,7 @@ def _has(part: Part, base: str) -> bool:
 
 
 def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
-    """The row of frames of a sample; None where there is none that has a stamp."""
+    """Return the frames row of a sample; None if there is none with a stamp."""
     known = schema.frames_columns(companions)
     number = part.dataset.frame_rows.get(key)
     if part.frames is None or number is None:
@@ -218,12 +218,12 @@ def _deflated(container: Container) -> dict[str, zipfile.ZipInfo]:
 
 
 def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:
-    """The data of a deflated member, which was read before: it is whole."""
+    """Return the deflated bytes of a member that was read, and so checked, before."""
     return Deflated(archive.packed(entry), entry.file_size, entry.CRC)
 
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
-    """A picture whose EXIF names another sequence; one that names none stays as it is. Raises DatasetError."""
+    """Return a picture with `sequence` in its EXIF; one without that tag is unchanged. Raises DatasetError."""
     from PIL import Image
 
     try:
@@ -244,7 +244,7 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
 
 
 def _left_over(part: Part, notes: list[str]) -> int:
-    """How much of the tables belongs to no sample that is there."""
+    """Note the rows of both tables that belong to no existing sample."""
     dataset, companions = part.dataset, list[str]()
     kept = [key for key in _keys(dataset) if _frames_row(part, key, companions) is not None]
     without = len(dataset) - len(kept)
@@ -261,7 +261,7 @@ def _left_over(part: Part, notes: list[str]) -> int:
 
 # ---- metadata ------------------------------------------------------------------------------------
 def _categories(parts: Sequence[Part], notes: list[str]) -> dict[str, object] | None:
-    """What is known of the labels; of two that differ the first."""
+    """Return the combined category metadata; where two differ, the first."""
     united: dict[str, object] = {}
     for part in parts:
         own = parsed(part.metadata.get("category_metadata", "{}"))

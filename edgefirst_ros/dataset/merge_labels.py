@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several datasets say of one thing each, as one dataset says it: labels, object ids, rows of annotations."""
+"""Labels, object ids and annotation rows of several datasets made consistent for one."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ COLUMNS = frozenset(ANNOTATION_JOURNAL.names)
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
 """None."""
 RANDOM = 4
-"""Version of the UUIDs that a device gives its tracks: two datasets that have one have the same track."""
+"""Version of the random UUIDs that a device gives its tracks: equal ones in two datasets are the same track."""
 
 
 @dataclass
 class Part:
-    """One dataset on its way into another."""
+    """One of the datasets that are merged."""
 
     dataset: Dataset
     sequences: dict[str, str]
-    """Name of each sequence -> its name in the merged dataset."""
+    """Sequence -> its name in the merged dataset."""
     version: str = schema.UNNAMED_VERSION
     metadata: Mapping[str, str] = field(default_factory=dict)
     """File metadata of the annotations."""
     indices: dict[int, int] = field(default_factory=dict)
-    """`label_index` -> the one in the merged dataset, where it is another."""
+    """`label_index` -> that in the merged dataset, if it changes."""
     ids: dict[str, str] = field(default_factory=dict)
-    """`object_id` -> the one in the merged dataset, where it is another."""
+    """`object_id` -> that in the merged dataset, if it changes."""
     notes: list[str] = field(default_factory=list)
     lost: int = 0
-    """Values of the annotations that cannot be read."""
+    """Number of annotation values that cannot be read."""
 
     def __post_init__(self) -> None:
         frames, limits = self.dataset.paths.frames, self.dataset.limits
@@ -75,17 +75,17 @@ class Part:
 
     @property
     def keys(self) -> pl.DataFrame:
-        """Name and frame of the samples that have rows, there or not."""
+        """(sequence, frame) of the samples with rows, even those without members."""
         return KEYS if self._rows is None else self._rows.keys
 
     @property
     def object_ids(self) -> set[str]:
-        """All object ids there are."""
+        """All object ids of the annotations."""
         return set() if "object_id" not in self._columns else set(self._column("object_id").drop_nulls().unique())
 
     @property
     def names(self) -> dict[int, str]:
-        """The labels by their index: as the file lists them, else as its rows use them."""
+        """Labels by index: as listed in the metadata, else as used by the rows."""
         if "labels" in self.metadata:
             labels = parsed(self.metadata["labels"])
             if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
@@ -97,7 +97,7 @@ class Part:
         return dict(reversed(pairs.drop_nulls().unique().sort("label_index", "label").rows()))
 
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
-        """The rows of a sample as the merged dataset has them; None where there are none."""
+        """Return the rows of a sample for the merged dataset; None without any."""
         if self._rows is None:
             return None
         return self._rows.of(key, self.sequences[key.name], timestamp, self.ids, self.indices)
@@ -110,7 +110,7 @@ class Part:
         return pl.Series(name, [] if self._rows is None else pl.from_arrow(self._rows.table[name]))
 
     def _check_forms(self, file: Path) -> None:
-        """Raise DatasetError where numbers mean something else than in a dataset that is written here."""
+        """Raise DatasetError if the file has other conventions (box layout, orders) than datasets written here."""
         for key in schema.METADATA:
             said = schema.has_metadata(self.version) or key.name in self.metadata
             if said and key.column in self._columns and key.written is not None:
@@ -123,7 +123,7 @@ class Part:
 
 
 def unite_labels(parts: Sequence[Part]) -> list[str] | None:
-    """One list of labels for all, and in each part what becomes of its indices.
+    """Return one list of labels for all parts, and set in each part how its indices change.
 
     The first list is kept as it is, what others know besides comes behind it. None, and no index changes, where no
     part has a list and all agree about the indices they use.
@@ -145,7 +145,7 @@ def unite_labels(parts: Sequence[Part]) -> list[str] | None:
 
 
 def separate_ids(parts: Sequence[Part]) -> None:
-    """Say in each part which object ids it must change, because another object of a part before it has them.
+    """Set in each part new object ids for those that another object of an earlier part has.
 
     An id that a device made at random is the same track in both; any other is made of names and numbers, which come
     again in other recordings.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several datasets say of their frames, as one dataset says it: by sequence, and of the whole."""
+"""Frames metadata of several datasets combined into one, by sequence and for the whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefirst_ros.dataset.sequences import CALIBRATION, SEQUENCES, combined
 from edgefirst_ros.errors import DatasetError
 
 ONCE = ("configuration", "software")
-"""Metadata of the frames of which there is one for a whole dataset."""
+"""Keys with one value for a whole dataset."""
 
 
 def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
 
 
 def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:
-    """The facts of a dataset's sequences by their new names; their sources count from `offset`.
+    """Return the metadata of a dataset's sequences by new name; their source indices start at `offset`.
 
     Of sequences without samples too, unless another one has their name.
     """
@@ -82,7 +82,7 @@ def _stored(part: Part) -> dict[str, Any]:
 
 
 def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """As of a conversion of several recordings: the first one's, and all by sequence."""
+    """Return the time base as a conversion of several recordings has it: of the first, and by sequence."""
     bases: dict[str, Any] = {}
     for part, known in zip(parts, found, strict=True):
         base = known.get("time_base")

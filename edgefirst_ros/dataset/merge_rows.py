@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of a dataset on their way into another: columns and types of the format alone, rows by sample.
+"""Tables of a dataset read for a merge: only columns and types of the format, rows by sample.
 
 Rows stay in Arrow, however many there are: as values of Python they would take fifty times the memory.
 """
@@ -87,7 +87,7 @@ class AnnotationRows:
     def of(
         self, key: Key, sequence: str, timestamp: int, ids: Mapping[str, str], indices: Mapping[int, int]
     ) -> pa.RecordBatch | None:
-        """Return the rows of a sample as the merged dataset has them; None where there are none.
+        """Return the rows of a sample for the merged dataset; None without any.
 
         `ids`, `indices`: what becomes of an object id and a label's index, where that is another.
         """
@@ -128,7 +128,7 @@ class AnnotationRows:
             found["mask"] = pa.array(masks, found["mask"].type)
 
     def _mask(self, png: bytes, indices: Mapping[int, int]) -> bytes:
-        """A mask of classes, counted by the labels of the merged dataset."""
+        """Return a semantic mask with the label indices of the merged dataset."""
         from PIL import Image
 
         known = [indices.get(old, old) if old < VOID else old for old in range(256)]
@@ -151,7 +151,7 @@ class AnnotationRows:
 
 
 def _mapped(array: pa.Array, indices: Mapping[int, int]) -> pa.Array:
-    """Return numbers with those of `indices` replaced; nulls stay."""
+    """Return an array with the keys of `indices` replaced by their values; nulls stay."""
     old = np.array(sorted(indices), np.uint64)
     new = np.array([indices[one] for one in sorted(indices)], np.uint64)
     values: NDArray[np.uint64] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.uint64)

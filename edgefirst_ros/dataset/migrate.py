@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of one form and version written in another, with a report of what changed and what could not be kept.
+"""Converts annotations between file formats and schema versions, and reports what changed and what was lost.
 
 Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Level Metadata"; dataset.md 5.
 """
@@ -28,14 +28,14 @@ from edgefirst_ros.dataset.tables.versions import ColumnCounts, count_columns, w
 from edgefirst_ros.errors import DatasetError, UsageError
 
 OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "mask_interpretation")
-"""Metadata that a version without any has fixed values for."""
+"""Metadata with fixed values in versions without file metadata."""
 FIXED = {".json": Boxes("ltwh", True), ".arrow": Boxes("cxcywh", True), ".parquet": Boxes("cxcywh", True)}
-"""Boxes where no metadata can say otherwise."""
+"""Box layout of formats without metadata."""
 
 
 @dataclass(frozen=True)
 class Migration:
-    """What was done: `changed` and `lost` are numbers of values by what happened to them."""
+    """Outcome of a migration: `changed` and `lost` count values by what happened to them."""
 
     source: Path
     out: Path
@@ -103,7 +103,7 @@ def migrate(
 
 
 def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None) -> Boxes:
-    """Return how boxes are written: as asked for, else as they are, unless the target has no way to say so."""
+    """Return the box layout of the target: as asked for, else as in the source, unless the target cannot state it."""
     if not schema.has_metadata(to):
         fixed = FIXED[form]
         if layout not in (None, fixed.layout) or normalised not in (None, fixed.normalised):
@@ -118,7 +118,7 @@ def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, nor
 
 
 def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
-    """Return the columns that the target can have: those of the version, then those that no version knows."""
+    """Return the columns of the target: those of the version, then those unknown to all versions."""
     known = schema.columns(to)
     if "polygon" not in known and "polygon" in change.columns:
         if form == JSON_SUFFIX:
@@ -136,7 +136,7 @@ def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
 
 
 def _has_json(kind: pa.DataType) -> bool:
-    """Whether JSON can hold values of a type, and tell it when they are read again."""
+    """True if JSON can store values of a type so that reading gives the same type."""
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind):
         return _has_json(kind.value_type) and not types.is_floating(kind.value_type)  # what is NaN would go unseen
@@ -147,7 +147,7 @@ def _has_json(kind: pa.DataType) -> bool:
 def _count(
     annotations: Annotations, change: Change, columns: dict[str, Column], found: ColumnCounts, form: str, to: str
 ) -> None:
-    """Count what the target stores in another way, and what it has no place for."""
+    """Count values that the target stores differently, and those that it cannot store."""
     tally, filled = annotations.tally, found.filled
     polygons = filled.get("polygon", 0)
     for name in change.columns:
@@ -220,7 +220,7 @@ def _write(
 
 
 def _place(partial: Path, target: Path, *, overwrite: bool) -> None:
-    """Give a file its final name. Raises FileExistsError where another has it by now."""
+    """Rename a file to its final name. Raises FileExistsError if another has it by now."""
     if not overwrite:
         try:
             os.link(partial, target)

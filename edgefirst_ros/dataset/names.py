@@ -39,7 +39,7 @@ _OWN_SUFFIX = re.compile(r"\.(?=(zip|arrow|frames|partial|journal)$)", re.IGNORE
 
 @dataclass(frozen=True)
 class Member:
-    """What the name of a member says."""
+    """The parts of a member's name."""
 
     sequence: str
     frame: int
@@ -140,7 +140,7 @@ def camera_names(topics: Sequence[str]) -> dict[str, str]:
 
 
 def _alike(lists: Sequence[Sequence[str]]) -> int:
-    """How many items all of them begin with alike."""
+    """Return the number of leading items that all lists have in common."""
     return next((n for n, items in enumerate(zip(*lists, strict=False)) if len(set(items)) > 1), min(map(len, lists)))
 
 
@@ -158,7 +158,7 @@ def host_of(sequence: str) -> str:
 
 @dataclass(frozen=True)
 class DatasetPaths:
-    """Where the files of dataset `name` in the folder `out` are, finished and while they are being written.
+    """Paths of the files of dataset `name` in the folder `out`, finished and while they are being written.
 
     `zip`: OUT/NAME.zip, OUT/NAME.arrow, OUT/NAME.frames.arrow.
     `directory`: OUT/NAME/NAME/SEQUENCE/..., OUT/NAME/NAME.arrow, OUT/NAME/NAME.frames.arrow, built in OUT/NAME.partial.
@@ -185,7 +185,7 @@ class DatasetPaths:
 
     @property
     def members(self) -> Path:
-        """What member names are relative to: OUT/NAME.zip, or the folder OUT/NAME/NAME."""
+        """Root of the member names: OUT/NAME.zip, or the folder OUT/NAME/NAME."""
         return self.container if self.layout == "zip" else self.folder / self.name
 
     @property
@@ -195,12 +195,12 @@ class DatasetPaths:
 
     @property
     def arrow(self) -> Path:
-        """The annotations."""
+        """Table of annotations, Arrow IPC file."""
         return self.folder / f"{self.name}.arrow"
 
     @property
     def frames(self) -> Path:
-        """One row per sample."""
+        """Frames table, one row per sample, Arrow IPC file."""
         return self.folder / f"{self.name}.frames.arrow"
 
     @property
@@ -240,12 +240,12 @@ class DatasetPaths:
 
     @property
     def finished(self) -> bool:
-        """Whether the container and both tables are there under their final names, and nothing unfinished."""
+        """True if the container and both tables exist under their final names, and nothing unfinished."""
         return not self.unfinished and all(os.path.lexists(p) for p in (self.container, self.arrow, self.frames))
 
     @property
     def unfinished(self) -> bool:
-        """Whether the beginnings of one are there; somebody may be writing to it."""
+        """True if a partial container exists; a writer may be at work on it."""
         return os.path.lexists(self.members_partial if self.layout == "zip" else self.folder_partial)
 
 
@@ -284,7 +284,7 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether something is there that is no folder; what is no regular file is refused by name when it is opened."""
+    """True for anything that exists and is not a folder; what is not a regular file is refused when it is opened."""
     return os.path.lexists(path) and not os.path.isdir(path)
 
 

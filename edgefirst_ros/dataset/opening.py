@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a dataset opened: on a disk, or in a bucket in place."""
+"""Opens the files of a dataset, on disk or in place in a bucket."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annot
 from edgefirst_ros.errors import DatasetError, StorageError
 
 AT_ONCE = 8 << 20
-"""Bytes of a table that one request asks for."""
+"""Bytes of a table fetched by one request."""
 SUFFIXES = (".zip", ".frames.arrow", ".arrow")
 
 
 class DatasetFiles(NamedTuple):
-    """Container and tables, open."""
+    """Open container and tables of a dataset."""
 
     paths: DatasetPaths
     container: Container
@@ -32,7 +32,7 @@ class DatasetFiles(NamedTuple):
 
 
 class ObjectPath(PurePosixPath):
-    """A path in a bucket, which is written as its URI."""
+    """A path in a bucket; its text is the URI."""
 
     def __str__(self) -> str:
         return super().__str__().replace(":/", "://", 1)
@@ -62,7 +62,7 @@ def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[T
 
 
 def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
-    """Three requests; one more where the directory of the ZIP is large."""
+    """Open a dataset in a bucket by three requests; one more if the directory of the ZIP is large."""
     name = place.name
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)
@@ -77,7 +77,7 @@ def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
 
 
 def _table(store: Store, place: Location, path: Path, limits: Limits) -> TableFile | None:
-    """A table, held in memory; None where there is none."""
+    """Return a table, held in memory; None if it does not exist."""
     if (answer := store.tail(place.key, AT_ONCE)) is None:
         return None
     found, data = answer

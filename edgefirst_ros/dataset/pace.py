@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When samples are committed: soon where the disk is quick, and never so often that it does nothing else."""
+"""Interval of commits: short on a fast disk, and never so short that a slow one does nothing else."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SOONEST = 0.4
-"""s from one commit to the next where the disk is quick."""
+"""Shortest interval between commits, s, on a fast disk."""
 _SPARE = 20
-"""Times that a commit took which go by before the next one: a slow disk is not kept busy with them."""
+"""Multiple of a commit's duration before the next one, so that a slow disk is not kept busy."""
 
 
 class CommitPace:
-    """Says when the next commit is due. Owned by the thread that writes; others may read `age`."""
+    """Decides when the next commit is due. Owned by the writer thread; others may read `age`."""
 
     def __init__(self, interval: float) -> None:
-        """`interval`: s from one commit to the next at most."""
+        """`interval`: longest time between commits, s."""
         self._interval = interval
         self._due = min(interval, _SOONEST)
         self._last = time.monotonic()
@@ -37,7 +37,7 @@ class CommitPace:
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """Take note of a commit that is made inside and how long it takes, unless it fails."""
+        """Measure the commit made inside, unless it fails."""
         began = time.monotonic()
         yield
         self._last = time.monotonic()

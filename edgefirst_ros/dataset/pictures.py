@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a dataset as arrays, however hostile their bytes."""
+"""Decodes pictures of a dataset into arrays, with limits against hostile bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_OF_SCAN = b"\xff\xda"
 
 
 def decode_image(data: bytes) -> NDArray[np.uint8]:
-    """(height, width, 3) uint8 RGB of a JPEG or PNG. Raises DatasetError."""
+    """Return (height, width, 3) uint8 RGB of a JPEG or PNG. Raises DatasetError."""
     import simplejpeg
     from PIL import Image
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first step of a dataset and its last: what is in the way is refused or replaced, partial names become final."""
+"""Creates the partial files of a dataset, and renames them to their final names when it is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgefirst_ros.errors import DatasetError, StorageError
 
 
 def place(paths: DatasetPaths) -> None:
-    """Rename everything into place, and remove what was needed only on the way; StorageError where that fails.
+    """Rename all files to their final names, and remove temporary ones; raises StorageError if that fails.
 
     The container goes last: while it has its partial name the dataset is unfinished, and nothing of it is lost. Done
     again after it was interrupted, it completes what is left to do.
@@ -181,7 +181,7 @@ def _make_folder(out: Path) -> None:
 
 
 def _refuse_unfinished(paths: DatasetPaths) -> None:
-    """Raise DatasetError, for the right reason."""
+    """Raise InUseError if a writer is at work on the unfinished dataset, else DatasetError."""
     partial_path = paths.members_partial if paths.layout == "zip" else paths.folder_partial
     os.close(reopen_file(partial_path) if paths.layout == "zip" else reopen_folder(partial_path))
     raise DatasetError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples by what a table says of them: the rows of each, and those that have a label, a group, a score."""
+"""Rows of a table by sample, and samples by label, group and score."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rows_by_key(file: TableFile) -> dict[Key, int]:
 
 
 def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
-    """Return the table sorted by sample, rows of one in their order, and the (first row, rows) of each."""
+    """Return the table stably sorted by sample, and {sample: (first row, number of rows)}."""
     order = keys_of(table, path).with_row_index().sort("name", "frame", maintain_order=True)
     runs = order.group_by("name", "frame", maintain_order=True).len()
     spans = zip(runs.rows(), itertools.accumulate(runs["len"].to_list(), initial=0), strict=False)
@@ -73,7 +73,7 @@ def sorted_rows(table: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, dict[Key
 
 
 def annotating(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that hold an annotation: one without label and geometry stands for a sample without any."""
+    """Return the rows that hold an annotation; one without label and geometry only marks a sample without any."""
     import polars as pl
 
     present = [name for name in ("label", *schema.GEOMETRY) if name in table.columns]
@@ -139,7 +139,7 @@ def listed_labels(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def with_all_columns(table: pl.DataFrame, version: str) -> pl.DataFrame:
-    """Return annotations with every column of their version, null where nobody filled it, in the version's order."""
+    """Return annotations with every column of their version, null for absent ones, in the version's order."""
     import polars as pl
 
     known = pl.DataFrame(pl.from_arrow(schema.arrow_schema(schema.columns(version)).empty_table())).schema
@@ -151,7 +151,7 @@ def with_all_columns(table: pl.DataFrame, version: str) -> pl.DataFrame:
 
 
 def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: DatasetPaths) -> pl.DataFrame:
-    """Return annotations, each with those columns of its frame that it has not itself."""
+    """Return annotations joined with those columns of their frame that they lack."""
     if frames is None:
         return annotations
     further = [name for name in frames.columns if name not in annotations.columns]

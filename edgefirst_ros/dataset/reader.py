@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets as they are used: samples with the inputs that are wanted, read at random without unpacking.
+"""Reads datasets: samples with the wanted inputs, by random access without unpacking.
 
 Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schema".
 """
@@ -74,7 +74,7 @@ class Dataset(Sequence[Sample]):
     def __getitem__(self, index: slice) -> Samples: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
-        """One sample by its place, negative ones from the end, or those of a slice. Raises IndexError."""
+        """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
         return Samples(self, self._order)[index]
 
     def __iter__(self) -> Iterator[Sample]:
@@ -105,7 +105,7 @@ class Dataset(Sequence[Sample]):
 
     @property
     def annotation_columns(self) -> list[str]:
-        """Names of the columns of `annotations` that the file has, in its order."""
+        """Names of the columns of `annotations` that the file has, in file order."""
         return list(self._annotation_file.schema.names) if self._annotation_file else []
 
     def write_annotations(
@@ -177,7 +177,7 @@ class Dataset(Sequence[Sample]):
         return Samples(self, chosen)
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
-        """One sample. Raises DatasetError when there is none."""
+        """Return the sample of a sequence and frame number. Raises DatasetError if it does not exist."""
         key = Key(sequence, frame)
         if key not in self._members:
             raise DatasetError(f"{self.container.path}: has no frame {frame} of sequence {sequence!r}")
@@ -200,22 +200,22 @@ class Dataset(Sequence[Sample]):
             raise DatasetError(f"{self.paths.frames}: {error}") from None
 
     def members(self, key: Key) -> Mapping[str, str]:
-        """Member names by kind."""
+        """Return {kind: member name} of a sample."""
         return self._members[key]
 
     @cached_property
     def frame_rows(self) -> dict[Key, int]:
-        """Row in `frames` by sample; the first of several."""
+        """{sample: row index in `frames`}, the first of several."""
         return rows_by_key(self._frames_file) if self._frames_file else {}
 
     @cached_property
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
-        """The annotations sorted by sample, and the (first row, rows) of each."""
+        """The annotations sorted by sample, and {sample: (first row, number of rows)}."""
         return sorted_rows(annotating(self.annotations), self.paths.arrow)
 
     @cached_property
     def repeats(self) -> dict[Key, frozenset[str]]:
-        """Inputs by sample whose message the sample before has too; only samples that have such."""
+        """{sample: inputs whose message the sample before has too}, only samples with such inputs."""
         if self._frames_file is None:
             return {}
         there = stamp_columns(self._frames_file.schema.names)

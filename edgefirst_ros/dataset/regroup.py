@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of finished datasets given new groups, in the tables of annotations alone."""
+"""Assigns the samples of finished datasets to new groups, rewriting only the tables of annotations."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ UNSTAMPED = -1
 
 @dataclass(frozen=True)
 class Regrouped:
-    """What became of it."""
+    """Outcome of a split."""
 
     tables: list[Path]
-    """Those that were written anew."""
+    """Tables that were rewritten."""
     counts: GroupCounts
-    """What each group has now, over all datasets."""
+    """Counts of each group over all datasets."""
 
 
 def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule, *, limits: Limits = DEFAULT_LIMITS) -> Regrouped:
-    """Give the samples of finished datasets the groups of `rule`, as those of one set of sequences.
+    """Assign the samples of finished datasets to the groups of `rule`, as one set of sequences.
 
     Each NAME.arrow is replaced at once, when all of them are written; containers and tables of frames stay as they are.
     Sequences of one name, in several datasets, get one group. Raises DatasetError for what is no finished dataset or
@@ -101,7 +101,7 @@ def _batches(tables: Sequence[pl.DataFrame]) -> Batches:
 
 
 def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: Groups) -> None:
-    """Raise DatasetError where blocks of time would have to be made of samples without a stamp."""
+    """Raise DatasetError if samples without a stamp would have to be split into blocks of time."""
     unstamped = part.samples.filter(pl.col("timestamp").is_null())["name"].unique().sort()
     for sequence in unstamped:
         if sequence not in groups.by_sequence:
@@ -117,7 +117,7 @@ def _column(annotations: pl.DataFrame, groups: Groups) -> list[str | None]:
 
 
 def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:
-    """Write the table of annotations at `path` with another column `group`. Raises DatasetError."""
+    """Write the table of annotations at `path` with a new column `group`. Raises DatasetError."""
     table, known = TableFile(path, limits), pa.array([*dict.fromkeys(filter(None, column))], schema.TEXT)
     place, kept = _place(table.schema), [field for field in table.schema if field.name != "group"]
     fields = [*kept[:place], pa.field("group", schema.CATEGORY), *kept[place:]] if len(known) else kept
@@ -135,7 +135,7 @@ def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Lim
 
 
 def _place(there: pa.Schema) -> int:
-    """Where the column belongs among the others: where it is, else by the order of the format."""
+    """Return the index of the column `group`: where it is, else by the order of the format."""
     names: list[str] = list(there.names)
     if "group" in names:
         return names.index("group")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which samples have a companion's message that the sample before has too: it is stored in each (dataset.md 10)."""
+"""Samples with the same companion message as the sample before, which is stored in each (dataset.md 10)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgefirst_ros.streams import with_column
 
 
 def stamp_columns(there: Container[str]) -> dict[str, str]:
-    """Columns of the frames with the stamps of companions, by input; of those `there`, as two sensors may share one."""
+    """Return {input: its stamp column}, of the columns `there` of a frames table; two sensors may share an input."""
     columns = ((sensor.input, f"{sensor.column}_timestamp") for sensor in with_column())
     return {name: column for name, column in columns if column in there}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sample of a dataset: its pictures, cubes and points decoded, its row of the frames, its annotations."""
+"""One sample of a dataset: decoded pictures, cubes and points, its frames row, its annotations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Position(NamedTuple):
-    """Where a sample was taken: degrees WGS-84, metres (None: unknown)."""
+    """Position of a sample: latitude and longitude in degrees (WGS-84), altitude in m (None: unknown)."""
 
     latitude: float
     longitude: float
@@ -36,13 +36,13 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Sample:
-    """One sample: everything that was recorded around one stamp. Arrays that it gives are new ones, and writable.
+    """One sample: everything recorded around one stamp. Every access decodes anew; arrays are writable.
 
     Raises DatasetError where it has no such member or the member is broken, UsageError for an unknown input.
     """
 
     dataset: Dataset
-    """Where it comes from."""
+    """The dataset it belongs to."""
     key: Key
     """Name of the sequence and frame number."""
 
@@ -52,51 +52,51 @@ class Sample:
 
     @property
     def name(self) -> str:
-        """The sequence."""
+        """Name of the sequence."""
         return self.key.name
 
     @property
     def frame(self) -> int | None:
-        """The frame number."""
+        """Frame number; None for a picture that does not belong to a sequence."""
         return self.key.frame
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Names of the inputs that it has, such as `camera` and `radar.cube`."""
+        """Inputs that it has, such as `camera` and `radar.cube`."""
         return frozenset(INPUT_OF[kind] for kind in self.dataset.members(self.key))
 
     @property
     def repeats(self) -> frozenset[str]:
-        """Those of the inputs whose message the sample before, of the same sequence, has too."""
+        """Inputs whose message the sample before, of the same sequence, has too."""
         return self.dataset.repeats.get(self.key, frozenset()) & self.inputs
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """The row of the frames table; empty when there is none."""
+        """The row of the frames table by column; empty without one."""
         number = self.dataset.frame_rows.get(self.key)
         frames = self.dataset.frames
         return {} if number is None or frames is None else frames.row(number, named=True)
 
     @property
     def timestamp(self) -> int | None:
-        """Nanoseconds since the epoch; None when no frames table says it."""
+        """Stamp, ns since the epoch; None without a frames table."""
         return self.row.get("timestamp")
 
     @property
     def position(self) -> Position | None:
-        """Interpolated at the time of the sample; None when unknown."""
+        """Position, interpolated at the stamp of the sample; None if unknown."""
         row = self.row
         latitude, longitude = row.get("latitude"), row.get("longitude")
         return None if latitude is None or longitude is None else Position(latitude, longitude, row.get("altitude"))
 
     @property
     def calibration(self) -> SequenceCalibration:
-        """Of its sequence: `camera_info`, `static_transforms` and what they are worth, `calibration`."""
+        """Calibration of its sequence: `camera_info`, `static_transforms`, and their quality, `calibration`."""
         return self.dataset.calibration(self.name)
 
     @property
     def skew(self) -> dict[str, int]:
-        """Stamp of each companion less that of the sample, ns, by `radar_cube`, `lidar_points` and so on."""
+        """{companion: its stamp minus that of the sample, ns}, such as `radar_cube` and `lidar_points`."""
         return {
             name.removesuffix("_skew"): value
             for name, value in self.row.items()
@@ -105,20 +105,20 @@ class Sample:
 
     @property
     def annotations(self) -> pl.DataFrame:
-        """The annotations, columns as in the dataset's; no rows when there are none."""
+        """Annotations of the sample, columns as in `Dataset.annotations`; no rows without any."""
         table, rows = self.dataset.annotation_rows
         start, count = rows.get(self.key, (0, 0))
         return table.slice(start, count)
 
     def member(self, kind: str) -> str:
-        """Name of the member that holds an input ("camera") or is of a kind ("camera.jpeg").
+        """Return the name of the member of an input ("camera") or a kind ("camera.jpeg").
 
         Raises DatasetError when the sample has none, UsageError for an unknown input.
         """
         return self.dataset.members(self.key)[self._kind(kind)]
 
     def _kind(self, kind: str) -> str:
-        """The kind of member that the sample has of an input."""
+        """Return the kind of member that holds an input."""
         members = self.dataset.members(self.key)
         for candidate in (kind,) if kind in INPUT_OF else INPUTS[input_name(kind)]:
             if candidate in members:
@@ -126,24 +126,24 @@ class Sample:
         raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
 
     def read(self, kind: str) -> bytes:
-        """The bytes of a member, as stored."""
+        """Return the bytes of a member as stored."""
         return self.dataset.container.read(self.member(kind))
 
     def image(self) -> NDArray[np.uint8]:
-        """The picture, (height, width, 3) uint8 RGB, rows as stored.
+        """Return the camera picture, (height, width, 3) uint8 RGB, rows as stored.
 
         JPEG is decoded by libjpeg-turbo's default (accurate) transform and smooth upsampling.
         """
         return self._decoded("camera", decode_image)
 
     def cube(self, rows: int = 1, columns: int = 1) -> Cube:
-        """The radar cube; `rows` and `columns` name the grid of a picture that does not describe itself."""
+        """Return the radar cube; `rows` and `columns` give the grid of a picture that does not describe itself."""
         from edgefirst_ros.sensors.cube import decode_cube
 
         return self._decoded("radar.cube", partial(decode_cube, rows=rows, columns=columns))
 
     def decode(self, kind: str) -> Any:
-        """Return what the member of an input holds, by its sensor's codec.
+        """Decode the member of an input by its sensor's codec.
 
         A cube, points (N,), or a picture: the camera's (height, width, 3) uint8 RGB, another's (height, width) uint8 or
         uint16 as measured. Raises DatasetError, UsageError for an unknown input.
@@ -154,11 +154,11 @@ class Sample:
         return self.image() if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
 
     def radar(self) -> NDArray[np.void]:
-        """Radar points: structured, (N,), or (height, width) when organised; metres in the sensor's frame."""
+        """Return radar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
         return self._decoded("radar.pcd", _points)
 
     def lidar(self) -> NDArray[np.void]:
-        """Lidar points: structured, (N,), or (height, width) when organised; metres in the sensor's frame."""
+        """Return lidar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
         return self._decoded("lidar.pcd", _points)
 
     def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
@@ -170,7 +170,7 @@ class Sample:
 
 
 def _points(data: bytes) -> NDArray[np.void]:
-    """The points of a PCD file; (height, width) when organised."""
+    """Return the points of a PCD file; (height, width) if organised."""
     from edgefirst_ros.sensors.cloud import decode_grid
 
     points = decode_grid(data)

@@ -51,7 +51,7 @@ class Column:
 
     @property
     def is_category(self) -> bool:
-        """Whether it is stored as a dictionary of texts."""
+        """True if it is stored as a dictionary of texts (polars: Categorical or Enum)."""
         return bool(pa.types.is_dictionary(self.type))
 
 
@@ -121,13 +121,13 @@ class MetadataKey:
 
     name: str
     default: str | None
-    """What an absent key stands for."""
+    """Value of an absent key."""
     values: tuple[str, ...] = ()
-    """The values allowed; empty: any."""
+    """Allowed values; empty: any."""
     written: str | None = None
-    """What is written for annotations made here."""
+    """Value written for annotations made here."""
     column: str | None = None
-    """Written only where this column is filled."""
+    """The key is written only if this column is filled."""
     since: str = "2026.04"
 
 
@@ -149,7 +149,7 @@ def nearest(stated: str) -> str:
 
 
 def has_metadata(version: str) -> bool:
-    """Whether files of this version carry file metadata at all."""
+    """True if files of this version carry file metadata."""
     return any(key.since <= version for key in METADATA)
 
 
@@ -168,7 +168,7 @@ COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not N
 DEFAULT_COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not None and sensor.default)
 
 MODEL_TIMESTAMP = "model_timestamp"
-"""Column of the frames: stamp of what the model said of one, ns; null where it never looked.
+"""Frames column: stamp of the model result of a frame, ns; null if the model did not process it.
 
 Earlier versions lack it."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples chosen: by what they have, by what the tables say of them, by an expression of polars; in any order."""
+"""Selections of samples: by inputs, by the tables, by a polars expression; in any order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Samples(Sequence[Sample]):
-    """Some samples of a dataset in some order; nothing of them is read before it is asked for.
+    """Some samples of a dataset in some order; nothing is read before it is accessed.
 
     A map-style dataset of PyTorch as it is: it has a length, gives samples by place, and can be pickled, to processes
     that are forked or spawned alike. Threads may share it.
@@ -44,7 +44,7 @@ class Samples(Sequence[Sample]):
     def __getitem__(self, index: slice) -> Samples: ...
 
     def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
-        """One sample by its place, negative ones from the end, or those of a slice. Raises IndexError."""
+        """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
         if isinstance(index, slice):
             return Samples(self.dataset, self._keys[index])
         return Sample(self.dataset, self._keys[operator.index(index)])
@@ -53,13 +53,13 @@ class Samples(Sequence[Sample]):
         return (Sample(self.dataset, key) for key in self._keys)
 
     def shuffle(self, seed: int = 0) -> Samples:
-        """Return the same samples in another order, which depends on their number and the seed alone."""
+        """Return the samples in a random order, which depends only on their number and the seed."""
         keys = list(self._keys)
         random.Random(seed).shuffle(keys)  # noqa: S311  an order, no secret
         return Samples(self.dataset, keys)
 
     def where(self, expression: pl.Expr) -> Samples:
-        """Return those samples for which an expression of polars is true, in the same order.
+        """Return the samples for which a polars expression is true, in the same order.
 
         It is asked of the samples' rows of the table of frames; where it names columns of the annotations, of each
         annotation with the columns of its frame, and a sample is kept where it is true for one of them.
@@ -79,7 +79,7 @@ def select(
     model: bool | None,
     repeats: bool,
 ) -> list[Key]:
-    """Return those of `keys` that `Dataset.samples` is asked for, in their order. Raises UsageError."""
+    """Return the `keys` that match the arguments of `Dataset.samples`, in their order. Raises UsageError."""
     wanted = {input_name(name) for name in ([inputs] if isinstance(inputs, str) else inputs or ())}
     kinds = [frozenset(INPUTS[name]) for name in wanted]
     found = [key for key in keys if all(kind & dataset.members(key).keys() for kind in kinds)]
@@ -100,7 +100,7 @@ def select(
 
 
 def _looked(dataset: Dataset) -> Collection[Key]:
-    """The samples that the model looked at."""
+    """Return the samples that the model processed."""
     frames = dataset.frames
     if frames is None or schema.MODEL_TIMESTAMP not in frames.columns:
         return ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the metadata of the frames say of each sequence: its calibration, sources, clock, topics and counts.
+"""Frames metadata by sequence: calibration, sources, clock, topics and counts.
 
 Source: dataset.md 10, "By sequence". Datasets of earlier versions say it of the whole alone.
 """
@@ -23,7 +23,7 @@ CALIBRATION = ("camera_info", "static_transforms")
 
 @dataclass(frozen=True, slots=True)
 class SequenceCalibration:
-    """The calibration of one sequence; no other sequence's is ever taken for it."""
+    """Calibration of one sequence; that of another sequence is never used for it."""
 
     camera_info: Any
     """frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo, pixels; None: unknown."""
@@ -34,7 +34,7 @@ class SequenceCalibration:
 
 
 def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return camera_info and static_transforms of the whole, None where sequences differ, and what differs in words."""
+    """Return camera_info and static_transforms common to all sequences, None where they differ, and notes of that."""
     common: dict[str, Any] = {}
     notes = []
     for key in CALIBRATION:
@@ -49,7 +49,7 @@ def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any]
 def of_sequence(
     metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]
 ) -> dict[str, Any]:
-    """Return what the metadata say of one sequence; of earlier versions what is certain to be this one's.
+    """Return the metadata of one sequence; from earlier versions what is certain to belong to it.
 
     `names`: all sequences that have samples; `kinds`: of the members this one has. Raises DatasetError where it is
     not as the format says.
@@ -78,7 +78,7 @@ def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
 
 
 def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]) -> dict[str, Any]:
-    """Facts from the keys that hold for the whole dataset, as far as it has no other sequence they could be of."""
+    """Return metadata from the keys of the whole dataset, as far as they cannot belong to another sequence."""
     base = metadata.get("time_base")
     bases = base.get(SEQUENCES) if isinstance(base, dict) else None
     others = {*names, *(bases if isinstance(bases, dict) else ())} - {name}

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 
 class Kind(NamedTuple):
-    """What is counted: samples, samples that have a sensor, rows of a label."""
+    """Kind of count: samples, samples with a sensor, annotations of a label."""
 
     what: Literal["samples", "sensor", "label"]
     name: str = ""
@@ -26,7 +26,7 @@ Tally = Mapping[Kind, int]
 MOST_TRIES = 50_000
 """Moves and exchanges that are tried to improve a first assignment; with thousands of units that one is near enough."""
 NOISE = 1e-9
-"""What rounding may do to parts of the whole."""
+"""Tolerance for rounding of shares."""
 
 
 def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[str, str]:
@@ -56,7 +56,7 @@ def stable_group(sequence: str, shares: Mapping[str, float]) -> str:
 
 
 class _Balance:
-    """What each group lacks of its share, in parts of what there is of each kind."""
+    """How far each group is from its share, as fractions of the total of each kind."""
 
     def __init__(self, tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> None:
         totals: Counter[Kind] = Counter()
@@ -72,12 +72,12 @@ class _Balance:
         self.group_of: dict[str, str] = {}
 
     def size(self, unit: str) -> float:
-        """Return how large a unit is: the mean of its parts of each kind."""
+        """Return the size of a unit: the mean of its fractions of each kind."""
         parts = self._parts[unit]
         return fsum(parts) / len(parts) if parts else 0.0
 
     def put(self, unit: str, group: str) -> None:
-        """Give a unit to a group, taking it from the one that has it."""
+        """Assign a unit to a group, removing it from its former one."""
         before = self.group_of.get(unit)
         if before is not None:
             self._units[before] -= 1
@@ -117,7 +117,7 @@ class _Balance:
                     better = True
 
     def _improve(self, one: str | None, other: str) -> bool:
-        """Exchange two units, or move one to the group that gains most, where that is for the better."""
+        """Exchange two units, or move one to the group that gains most, if that improves the balance."""
         home, parts = self.group_of[other], self._parts[other]
         if one is None:
             away = [group for group in self._units if group != home]

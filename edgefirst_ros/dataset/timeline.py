@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The times of a dataset as arrays: its samples one after the other, and the messages that they have.
+"""Times of a dataset as arrays: of its samples and of their messages.
 
 A dataset keeps only the stamps that its samples use; what was recorded beside them is not in it.
 """
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MODEL = "model"
-"""Name of the model's stamps beside those of the sensors."""
+"""Key of the model's stamps beside those of the sensors."""
 COLUMNS = ("name", "timestamp", "segment", *(f"{sensor.column}_timestamp" for sensor in with_column()), MODEL_TIMESTAMP)
-"""Those of the frames that are read."""
+"""Columns of the frames table that are read."""
 FEWEST = 3
-"""Messages of which an interval can be said to be usual."""
+"""Fewest messages for which a usual interval is defined."""
 
 
 @dataclass(frozen=True)
 class Companion:
-    """Stamps of one sensor by sample; where `has` is False the others mean nothing."""
+    """Stamps of one sensor by sample; where `has` is False the other values are undefined."""
 
     has: NDArray[np.bool_]
     stamps: Ints
-    """ns."""
+    """ns since the epoch."""
     skew: Ints
-    """Stamp less that of the sample, ns."""
+    """Stamp minus that of the sample, ns."""
 
     @cached_property
     def off(self) -> Ints:
-        """How far off it is, |skew| of the samples that have it, ns, rising."""
+        """Sorted |skew| of the samples that have it, ns."""
         return np.sort(np.abs(self.skew[self.has]))
 
     def within(self, share: float) -> float:
@@ -65,7 +65,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Pace:
-    """How regularly something came."""
+    """Regularity of messages."""
 
     messages: int
     period: float | None
@@ -73,7 +73,7 @@ class Pace:
     longest: float
     """Longest interval, s; that from the start to the first message, and from the last to the end, count too."""
     at: float
-    """Where it begins, s of drive."""
+    """Begin of the longest interval, s of drive."""
     gaps: tuple[tuple[float, float], ...]
     """(s of drive, s) of all intervals of `widest` and more, in order."""
 
@@ -118,13 +118,13 @@ class Timeline:
 
     @property
     def by_sequence(self) -> dict[str, int]:
-        """How many samples each sequence has."""
+        """Number of samples of each sequence."""
         counted = np.bincount(self.sequence, minlength=len(self.names))
         return dict(zip(self.names, counted.tolist(), strict=True))
 
     @property
     def steps(self) -> int:
-        """How often a clock was set or stood still within a sequence."""
+        """Number of times a clock was set or stood still within a sequence."""
         return len(self.blocks) - len({block.sequence for block in self.blocks})
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is this drive any good: thresholds, and what they say of a dataset.
+"""Verdict on a drive: thresholds, and the checks of a dataset against them.
 
 The one table of thresholds, for the report, `validate` and /diagnostics alike.
 """
@@ -18,7 +18,7 @@ from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 
 
 class Level(IntEnum):
-    """What a value says, from good to bad."""
+    """Severity of a check, from good to bad."""
 
     GREEN = 0
     AMBER = 1
@@ -32,19 +32,19 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Threshold:
-    """From which value on something is amber, and from which red; None: never."""
+    """Values from which on a check is amber, and red; None: never."""
 
     key: str
     good: str
-    """What good looks like, in a sentence."""
+    """The good case, in a sentence."""
     amber: float | None
     red: float | None
     unit: str
     section: str = "verdict"
-    """Where the page shows it."""
+    """Section of the report that shows it."""
 
     def level(self, value: float) -> Level:
-        """The level of a value."""
+        """Return the level of a value."""
         if self.red is not None and value >= self.red:
             return Level.RED
         return Level.AMBER if self.amber is not None and value >= self.amber else Level.GREEN
@@ -80,7 +80,7 @@ SILENT = THRESHOLDS["gaps"].red or 0.0
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: what was found and what it means."""
+    """Result of one check: the value found, and its level."""
 
     key: str
     level: Level
@@ -90,12 +90,12 @@ class Check:
 
     @property
     def threshold(self) -> Threshold:
-        """Its line in the table."""
+        """Its entry in `THRESHOLDS`."""
         return THRESHOLDS[self.key]
 
 
 def worst(checks: Collection[Check]) -> Level:
-    """The worst level among checks; green where there are none."""
+    """Return the worst level of the checks; green without any."""
     return max((check.level for check in checks), default=Level.GREEN)
 
 
@@ -114,7 +114,7 @@ def gap_level(length: float, period: float | None) -> Level:
 
 
 def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibrations: Mapping[str, str]) -> list[Check]:
-    """Return all that the tables of a dataset tell, green ones too.
+    """Return all checks from the tables of a dataset, green ones too.
 
     `metadata`: those of the frames; `calibrations`: the word of each sequence.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a dataset: under names that tell it is unfinished, until everything is complete and renamed into place."""
+"""Writes a dataset under partial names, until it is complete and renamed to its final ones."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ Describe = Callable[[], Mapping[str, object]]
 
 
 class State(enum.Enum):
-    """Of a writer."""
+    """State of a writer."""
 
     OPEN = "open"
     COMPLETING = "being completed"
     """`finish` began; should the disk refuse, all stays as `recover` needs it, or `finish` is called again."""
     FINISHED = "finished"
     ABORTED = "aborted"
-    """Nothing of it is left."""
+    """All its files are removed."""
     SUSPENDED = "left unfinished"
     """Its files stay as they are, for `recover` or a writer that goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """As `DatasetWriter` takes them."""
+    """Arguments of `DatasetWriter`."""
 
     schema: str
     overwrite: bool
@@ -59,12 +59,12 @@ class _Options:
 
 
 class _Earlier:
-    """The samples of an unfinished dataset that a writer goes on with: each must be written again as it was."""
+    """Committed samples of an unfinished dataset that a writer continues: each must be written again identically."""
 
     def __init__(self, paths: DatasetPaths) -> None:
         self._paths = paths
         self.of_sequence: Counter[str] = Counter()
-        """How many there are."""
+        """Number of committed samples."""
         for batch in read_journal(paths.frames_journal):
             self.of_sequence.update(batch["name"].to_pylist())
         self.samples = self.of_sequence.total()
@@ -83,12 +83,12 @@ class _Earlier:
 
 @dataclass(frozen=True)
 class Sample:
-    """One frame with all that belongs to it."""
+    """One frame with its members and rows."""
 
     sequence: str
     frame: int
     timestamp: int
-    """Nanoseconds since the epoch."""
+    """Stamp, ns since the epoch."""
     members: Sequence[tuple[str, Sequence[Buffer]]] = ()
     """(kind, buffers written one after the other), e.g. ("camera.jpeg", [header, body])."""
     frame_row: Mapping[str, object] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Sample:
     common: Mapping[str, object] = field(default_factory=dict)
     """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll]."""
     batch: pa.RecordBatch | None = None
-    """The rows of NAME.arrow instead of all that, whole, checked, and in the columns of a journal."""
+    """Complete rows of NAME.arrow in the columns of a journal, instead of `annotations` and `common`."""
 
 
 class DatasetWriter:
@@ -173,7 +173,7 @@ class DatasetWriter:
             failing.pop_all()
 
     def _go_on(self, columns: dict[str, schemas.Column], unfinished: UnfinishedDataset) -> None:
-        """Go on behind the committed samples of an unfinished dataset, and cut off what lies behind them."""
+        """Continue after the committed samples of an unfinished dataset, and cut off what follows them."""
         paths, handed, journals = self.paths, unfinished.hand_over(), unfinished.journals
         self._members, self._lock, point = handed.members, handed.lock, handed.point
         with ExitStack() as failing:
@@ -191,12 +191,12 @@ class DatasetWriter:
         self.committed = point.samples
 
     def _give_back_with(self, failing: ExitStack) -> None:
-        """Let go of members and lock, should the writer not come into being."""
+        """Release members and lock if the writer cannot be created."""
         failing.callback(give_back, self._lock)
         failing.callback(self._members.abandon)
 
     def kept(self, sequence: str) -> int:
-        """Return how many of the first samples of a sequence the unfinished dataset has that is gone on with."""
+        """Return how many first samples of a sequence the continued dataset has already."""
         return self._earlier.of_sequence[sequence] if self._earlier is not None else 0
 
     def __enter__(self) -> Self:

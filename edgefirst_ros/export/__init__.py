@@ -39,7 +39,7 @@ class System:
     options: Mapping[str, str]
     """What else `export` takes: what it is for by its name."""
     calibrated: bool = True
-    """Whether it has a place for calibrations."""
+    """True if it has a place for calibrations."""
 
 
 def _lazily(module: str, name: str) -> Callable[..., None]:

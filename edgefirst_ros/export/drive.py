@@ -230,7 +230,7 @@ def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
 
 
 def is_class_mask(row: Mapping[str, Any]) -> bool:
-    """Whether the mask of an annotation is one of classes: a row of its own, without label and object."""
+    """True if the mask of an annotation is one of classes: a row of its own, without label and object."""
     return isinstance(row.get("mask"), bytes) and all(row.get(name) is None for name in ("label", "object_id", "box2d"))
 
 

@@ -93,7 +93,7 @@ class Driver:
         self.running = 0
         """Tasks under way."""
         self.stopped = False
-        """Whether it gave up because storage refused everything."""
+        """True if it gave up because storage refused everything."""
 
     @property
     def waiting(self) -> int:

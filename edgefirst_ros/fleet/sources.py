@@ -68,7 +68,7 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Sour
 
 
 def _is_list(text: str) -> bool:
-    """Whether it is a file that does not begin as a recording, nor is called as one or as a part of one."""
+    """True if it is a file that does not begin as a recording, nor is called as one or as a part of one."""
     if is_remote(text) or not os.path.isfile(text) or text.endswith((SUFFIX, METADATA)):
         return False
     with open(text, "rb") as file:

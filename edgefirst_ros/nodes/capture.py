@@ -43,7 +43,7 @@ CHANGEABLE = frozenset({"rate", "keyframes", "require", "jpeg_quality", "max_byt
 
 
 class CaptureNode(LifecycleNode):
-    """A capture session that ROS configures, activates, orders about and listens to.
+    """A capture session behind a lifecycle node: transitions, services, parameters, diagnostics.
 
     Owns: the executor's thread changes everything here.
     """
@@ -73,13 +73,13 @@ class CaptureNode(LifecycleNode):
 
     # ---- lifecycle -----------------------------------------------------------------------
     def come_up(self) -> None:
-        """Configure, where that is still to be done, and activate."""
+        """Configure the node, unless it is configured, and activate it."""
         if not self._configured:
             self.trigger_configure()
         self.trigger_activate()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Take the parameters as they are now."""
+        """Apply the current parameters."""
         try:
             self.session.change(*self._read())
         except EdgeFirstError as error:
@@ -89,17 +89,17 @@ class CaptureNode(LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Begin to look for topics."""
+        """Start to look for topics."""
         self.session.activate()
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Complete the dataset and listen no more."""
+        """Complete the dataset and close all subscriptions."""
         self.session.deactivate()
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Nothing is left to be given up."""
+        """Return to unconfigured; nothing is held that would have to be released."""
         self._configured = False
         return TransitionCallbackReturn.SUCCESS
 
@@ -121,7 +121,7 @@ class CaptureNode(LifecycleNode):
         return answer
 
     async def _done(self, order: Future[str]) -> str:
-        """Wait for an order without holding up the executor."""
+        """Wait for a command without blocking the executor."""
         done = rclpy.task.Future()
 
         def tell(_: Future[str]) -> None:
@@ -144,7 +144,7 @@ class CaptureNode(LifecycleNode):
         return status
 
     def _read(self) -> tuple[Settings, LiveSettings]:
-        """The parameters; raises UsageError that names the wrong one."""
+        """Return the settings in the parameters; raises UsageError that names the wrong one."""
         settings, live = read(self, Settings), read(self, LiveSettings)
         if live.sequence:
             try:
@@ -160,11 +160,11 @@ class CaptureNode(LifecycleNode):
 
     # ---- diagnostics, reports ------------------------------------------------------------
     def look_for_finished(self) -> None:
-        """Begin the pages of datasets that are finished, where they are wanted."""
+        """Start the HTML reports of newly finished datasets, if `report` is set."""
         self._reports.look(self.session.finished if self.session.live.report else ())
 
     def close_reports(self) -> None:
-        """Wait for the pages that are wanted."""
+        """Wait until all HTML reports are written."""
         self.look_for_finished()
         self._reports.close()
 
@@ -235,7 +235,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _node(arguments: Sequence[str]) -> CaptureNode:
-    """The node; raises UsageError for wrong arguments and parameters."""
+    """Return the node; raises UsageError for wrong arguments and parameters."""
     try:
         rclpy.init(args=list(arguments), signal_handler_options=SignalHandlerOptions.NO)
         return CaptureNode()

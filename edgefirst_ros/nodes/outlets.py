@@ -24,7 +24,7 @@ from edgefirst_ros.sources.definitions import Channel
 from edgefirst_ros.streams import TF_MESSAGE
 
 DEPTH = 100
-"""Messages a reliable subscriber may be behind: seconds of every topic."""
+"""QoS depth: messages that a reliable subscriber may lag behind, seconds of every topic."""
 TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Z][A-Za-z0-9]*)", re.ASCII)
 
 
@@ -53,11 +53,11 @@ class Outlets:
         return frozenset(publisher.topic_name for publisher in self._publishers.values())
 
     def subscribed(self) -> frozenset[str]:
-        """Those of `names` that have a subscriber."""
+        """The `names` that have a subscriber."""
         return frozenset(p.topic_name for p in self._publishers.values() if p.get_subscription_count())
 
     def open(self, channels: Iterable[Channel], asked: Sequence[str], *, own_clock: bool) -> None:
-        """Make publishers for the topics that are asked for (all if none is) and say which cannot be published.
+        """Create publishers for the topics `asked` for (default: all), and log which cannot be published.
 
         Raises UsageError for a topic that is not there, RecordingError when none can be published.
         """
@@ -77,7 +77,7 @@ class Outlets:
             raise RecordingError("nothing can be published; " + "; ".join(f"{t}: {w}" for t, w in self.skipped.items()))
 
     def _open(self, channel: Channel, *, own_clock: bool) -> str:
-        """Make a publisher; returns why there can be none, in words."""
+        """Create a publisher; returns why it cannot be created, or an empty text."""
         if channel.encoding != "cdr":
             return f"its encoding is {channel.encoding or 'not told'}, not cdr"
         name = ros_name(channel.topic)
@@ -98,7 +98,7 @@ class Outlets:
         return ""
 
     def publish(self, message: Message) -> None:
-        """Publish the bytes of a message as they are."""
+        """Publish the CDR bytes of a message unchanged."""
         publisher = self._publishers.get((message.topic, message.schema))
         if publisher is None:  # another channel of that topic
             return
@@ -106,12 +106,12 @@ class Outlets:
         self.published += 1
 
     def fetched(self, wait: float) -> bool:
-        """Whether reliable subscribers have everything; waits for the first that has not, at most `wait` seconds."""
+        """True if reliable subscribers acknowledged everything; waits for the first that has not, at most `wait` s."""
         return all(p.wait_for_all_acked(Duration(seconds=wait)) for p in self._publishers.values())
 
 
 def profile(schema: str) -> QoSProfile:
-    """Quality of service of a topic: reliable and volatile as the device's, which also suits best-effort subscribers.
+    """Return the QoS of a topic: reliable and volatile as on the device, which also matches best-effort subscribers.
 
     Transforms of tf2 are kept for those who come late, because its listeners take no others.
     """
@@ -120,9 +120,9 @@ def profile(schema: str) -> QoSProfile:
 
 
 def ros_name(topic: str) -> str:
-    """Name of a topic in ROS, without slash before it, so that the node's namespace holds.
+    """Return the ROS name of a topic, relative, so that the node's namespace applies.
 
-    A leading `rt/` goes; characters that ROS does not allow, as in host names, become `_`.
+    A leading `rt/` is removed; characters that ROS does not allow, as in host names, become `_`.
     """
     name = topic.removeprefix("/").removeprefix("rt/")
     parts = [re.sub(r"\W", "_", part, flags=re.ASCII) for part in name.split("/") if part]
@@ -130,7 +130,7 @@ def ros_name(topic: str) -> str:
 
 
 def message_type(schema: str) -> Any:
-    """The ROS type of a name such as `sensor_msgs/msg/Imu`; raises LookupError that says what to install."""
+    """Return the ROS class of a type such as `sensor_msgs/msg/Imu`; raises LookupError that says what to install."""
     match = TYPE.fullmatch(schema)
     if match is None:
         raise LookupError(f"{schema!r} is no type of a ROS message")
@@ -150,6 +150,6 @@ def message_type(schema: str) -> Any:
 
 
 def _meant(name: str, topic: str) -> bool:
-    """Whether a name given by the user means a topic of the recording."""
+    """True if a name given by the user means a topic of the recording."""
     wanted = name.strip("/")
     return bool(wanted) and any(n == wanted or n.endswith(f"/{wanted}") for n in (topic.strip("/"), ros_name(topic)))

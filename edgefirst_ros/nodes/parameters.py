@@ -24,13 +24,13 @@ from edgefirst_ros.errors import UsageError
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)
 EXTRA = {"string": " (in quotes)", "array": '; none: [""]'}
-"""How ROS writes some types of JSON schema."""
+"""Notation of some JSON schema types in ROS parameters."""
 ROS_OWN = "qos_overrides."
-"""Begin of names that nodes declare for their publishers and subscriptions."""
+"""Prefix of parameters that nodes declare for the QoS of their publishers and subscriptions."""
 
 
 def _expected(field: SettingField) -> str:
-    """What is allowed, in words, with what ROS has for maps, texts and what is unset."""
+    """Return what a field accepts, in words, with the ROS notation of maps, texts and unset values."""
     extra = "" if "enum" in field.schema else EXTRA.get(field.schema["type"], "")
     text = field.expected.replace("a map or ", "") + extra
     return text if field.unset is None else f"{text}; unset: {field.unset!r}"
@@ -86,7 +86,7 @@ def declare(node: Node, *models: type[BaseModel], ignored: type[BaseModel] | Non
 
 
 def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = None) -> AnyModel:
-    """The model with the values of the node's parameters, those of `changes` before them.
+    """Return the model with the values of the node's parameters; `changes` override them.
 
     Raises UsageError that names the parameter, what was found and what is expected.
     """
@@ -108,7 +108,7 @@ def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = 
 def check(
     node: Node, parameters: Sequence[Parameter[Any]], models: Sequence[type[BaseModel]], changeable: Container[str]
 ) -> SetParametersResult:
-    """Answer of a node to a change at run time, for `add_on_set_parameters_callback` (after `declare`).
+    """Accept or refuse a change at run time, for `add_on_set_parameters_callback` (after `declare`).
 
     Only the fields named by `changeable` may change, to values that the models accept with all the others.
     """

@@ -14,17 +14,17 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.sync.clock import JUMP_BACK
 
 LONGEST_PAUSE = 60_000_000_000
-"""ns between two messages; what is longer is a clock that was set forward, and nobody waits for it."""
+"""Longest pause between two messages, ns; a longer one is a clock set forward, and is skipped."""
 AHEAD = 32 << 20
-"""Bytes read ahead: a second of everything the device records."""
+"""Bytes read ahead: one second of all topics of the device."""
 LATE = 20_000_000
-"""ns after its time at which a message counts as late."""
+"""ns after its due time at which a message counts as late."""
 NAP = 0.1
-"""s without a look at whether to stop."""
+"""Longest sleep in s between two checks whether to stop."""
 
 
 class Timeline:
-    """Time of a recording by the order and `log_time` of its messages, without the steps of its clock."""
+    """Running time of a recording, from the order and `log_time` of its messages, without steps of its clock."""
 
     def __init__(self, first: int) -> None:
         self.newest = first
@@ -35,7 +35,7 @@ class Timeline:
         """How often the clock was set."""
 
     def advance(self, log_time: int) -> int:
-        """Time at which the next message stands, ns since the begin; it never falls."""
+        """Return the running time of the next message, ns since the beginning; it never decreases."""
         step = log_time - self.newest
         if step > LONGEST_PAUSE or step < -JUMP_BACK:
             self.steps += 1
@@ -48,7 +48,7 @@ class Timeline:
 
 @dataclass(slots=True)
 class Lateness:
-    """How well the pace was kept, in ns."""
+    """Statistics of how late messages were published, ns."""
 
     late: int = 0
     worst: int = 0
@@ -59,7 +59,7 @@ class Lateness:
 
 
 class Pace:
-    """When messages are due, by a clock that only runs forward; an error of one message is not handed on to the next.
+    """Computes when messages are due by the monotonic clock; the delay of one message is not added to the next.
 
     `begin` is the time of the recording that is due now, ns; `rate` is its seconds in a second.
     """
@@ -70,16 +70,16 @@ class Pace:
         self._started = time.monotonic_ns()
 
     def due(self, elapsed: int) -> int:
-        """When a time of the recording has come, ns of time.monotonic_ns()."""
+        """Return when a running time of the recording is due, ns of time.monotonic_ns()."""
         return self._started + round((elapsed - self._begin) / self._rate)
 
     def elapsed(self, now: int) -> int:
-        """Time of the recording at `now`, ns."""
+        """Return the running time of the recording at `now`, ns."""
         return self._begin + round((now - self._started) * self._rate)
 
 
 class ReadAhead:
-    """Messages read in a thread of its own, at most `AHEAD` bytes of them and one more before they are asked for."""
+    """Reads messages ahead in a thread of its own, at most `AHEAD` bytes and one message."""
 
     def __init__(self, messages: Iterator[Message]) -> None:
         self._messages = messages
@@ -109,7 +109,7 @@ class ReadAhead:
                 self._changed.notify_all()
 
     def messages(self, stopped: Callable[[], object]) -> Iterator[Message]:
-        """The messages; ends early when `stopped` says so. Raises what reading raised."""
+        """Yield the messages; ends early when `stopped` returns True. Raises what reading raised."""
         while not stopped():
             with self._changed:
                 self._changed.wait_for(lambda: self._held or self._ended, NAP)
@@ -132,6 +132,6 @@ class ReadAhead:
 
 
 def ahead(messages: Iterator[Message], stopped: Callable[[], object]) -> Iterator[Message]:
-    """The messages, read ahead; ends early when `stopped` says so."""
+    """Yield the messages, read ahead; ends early when `stopped` returns True."""
     with closing(ReadAhead(messages)) as reader:
         yield from reader.messages(stopped)

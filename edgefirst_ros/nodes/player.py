@@ -33,11 +33,11 @@ CLOCK_PERIOD = 10_000_000
 """ns between two messages on /clock."""
 REPORT_PERIOD = SECOND
 SETTLED = SECOND // 2
-"""ns without a new subscription after which all are taken to be there."""
+"""ns without a new subscription after which discovery counts as finished."""
 LOOK_EVERY = 0.02
-"""s between two looks for subscribers."""
+"""s between two checks for subscribers."""
 LAST_WAIT = 4.0
-"""s given to subscribers at the end to fetch what they miss; Fast DDS asks them every 3 s."""
+"""s given to reliable subscribers at the end to receive what they miss; Fast DDS has a heartbeat every 3 s."""
 
 
 class PlayerSettings(Model):
@@ -106,7 +106,7 @@ def _node(arguments: Sequence[str]) -> Node:
 
 
 def play(node: Node, stopped: Callable[[], str]) -> None:
-    """Play the recording named by the node's parameters until it ends, or `stopped` gives the name of a signal."""
+    """Play the recording in the node's parameters until it ends, or `stopped` returns the name of a signal."""
     declare(node, PlayerSettings)
     node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, (PlayerSettings,), ()))
     settings = read(node, PlayerSettings)
@@ -141,7 +141,7 @@ class _Player:
 
     # ---- before the first message ----------------------------------------------------------
     def read_through(self) -> None:
-        """Walk through the recording, and make publishers for its topics."""
+        """Read through the recording, and create publishers for its topics."""
         recording, timeline = self._recording, None
         for at in times_of(recording):
             if timeline is None:
@@ -173,7 +173,7 @@ class _Player:
             self._log.info(printable(f"{topic} is published as {name}"))
 
     def wait_for_subscribers(self) -> None:
-        """Until enough topics have subscribers and no more come, or the time is over."""
+        """Wait until enough topics have subscribers and no more appear, or until the timeout."""
         wanted = min(self._settings.wait_for_subscribers, len(self._outlets.names))
         if not wanted or self._stopped():
             return
@@ -194,7 +194,7 @@ class _Player:
 
     # ---- messages ------------------------------------------------------------------------
     def play(self) -> None:
-        """Publish the messages, again and again if asked to."""
+        """Publish the messages, repeatedly with `loop`."""
         began = time.monotonic()
         self._doing = "playing"
         while not self._stopped():
@@ -238,7 +238,7 @@ class _Player:
             self._position = elapsed
 
     def _wait(self, pace: Pace, timeline: Timeline) -> None:
-        """Until the next message is due; the clock and the reports go on."""
+        """Wait until the next message is due, while /clock and diagnostics are published."""
         due = pace.due(timeline.elapsed)
         while not self._stopped():
             self._report()
@@ -254,7 +254,7 @@ class _Player:
 
     # ---- what is told ----------------------------------------------------------------------
     def _report(self) -> None:
-        """Once a second: diagnostics, and a line in the log."""
+        """Publish diagnostics and log a line, once a second."""
         now = time.monotonic_ns()
         if now >= self._next_report:
             self._next_report = now + REPORT_PERIOD
@@ -262,7 +262,7 @@ class _Player:
             self._log.info(f"{words}: {self._position / SECOND:.1f} of {self._length / SECOND:.1f} s")
 
     def _tell(self) -> str:
-        """Publish diagnostics; returns their words."""
+        """Publish diagnostics; returns their message."""
         outlets, late = self._outlets, self._lateness
         words = self._doing
         if outlets.lacking:

@@ -29,7 +29,7 @@ PERIOD = 1.0
 LOG_EVERY = 10.0
 """s between two lines about the same step."""
 FAREWELL = 1.0
-"""Longest time the last message may take to arrive, s, and a listener to find a node that has just begun."""
+"""Longest time in s for the last message to be acknowledged, and for a subscriber to discover a new node."""
 MOST_NOTES = 20
 
 
@@ -38,7 +38,7 @@ class _Stopped(Exception):  # noqa: N818  no error: somebody wants us to end
 
 
 class _Report:
-    """Says how far the conversion is."""
+    """Publishes the progress of the conversion on /diagnostics and logs it."""
 
     def __init__(self, node: Node, recordings: int) -> None:
         self._node = node
@@ -51,7 +51,7 @@ class _Report:
         node.create_timer(PERIOD, self.tick, clock=Clock(clock_type=ClockType.STEADY_TIME))  # ROS time may stand still
 
     def progress(self, what: str, done: int, of: int) -> None:
-        """Take what `progress.Progress` tells; from any thread."""
+        """Note the progress, as `progress.Progress`; from any thread."""
         if what != self._what:
             self._count += what.startswith("reading")
             self._since = time.monotonic()
@@ -78,7 +78,7 @@ class _Report:
             self._node.get_logger().info(printable(text))
 
     def finished(self, outcome: Outcome) -> None:
-        """Say what became of it."""
+        """Publish and log the outcome."""
         log = self._node.get_logger()
         speed = outcome.duration / max(outcome.seconds, 1e-9)
         text = f"{outcome.samples} samples in {outcome.paths.container}"
@@ -97,7 +97,7 @@ class _Report:
         self.last(DiagnosticStatus.WARN if outcome.loss or outcome.notes else DiagnosticStatus.OK, text, facts)
 
     def last(self, level: bytes, text: str, facts: dict[str, str]) -> None:
-        """Publish something and wait until it has arrived."""
+        """Publish a last status and wait until it is acknowledged."""
         while not self._publisher.get_subscription_count() and time.monotonic() < self._began + FAREWELL:
             time.sleep(0.02)
         self._publish(level, text, facts)

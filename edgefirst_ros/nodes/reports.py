@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages about the finished datasets of a capture, made beside it at the lowest priority."""
+"""HTML reports of the finished datasets of a capture, made beside it at the lowest priority."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 NICE = 19
-"""What the process that makes a page leaves to all others."""
+"""Niceness of the process that makes a report."""
 
 
 class Reports:
-    """Makes a page of each dataset once, one after the other, each in a process of its own.
+    """Makes an HTML report of each dataset once, one after the other, each in a process of its own.
 
     Owns: the executor's thread calls everything here; the thread of the pool only runs the processes.
     """
@@ -26,7 +26,7 @@ class Reports:
         self._running: list[Future[str]] = []
 
     def look(self, finished: Sequence[str]) -> None:
-        """Begin with the datasets that are new, and say what went wrong with those that are through."""
+        """Start with the datasets that are new, and log what went wrong with the reports that are done."""
         for path in finished:
             if path not in self._begun:
                 self._begun.add(path)
@@ -37,13 +37,13 @@ class Reports:
                 self._warn(text)
 
     def close(self) -> None:
-        """Wait for all."""
+        """Wait until all reports are done."""
         self._pool.shutdown()
         self.look(())
 
 
 def _make(path: str) -> str:
-    """Make the page of a dataset; returns what went wrong."""
+    """Make the report of a dataset; returns what went wrong, or an empty text."""
     command = [sys.executable, "-m", "edgefirst_ros", "report", path, "--overwrite"]
     try:
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as making:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What systemd is told of a service: that it is ready, what it does, that it lives. Source: sd_notify(3)."""
+"""Notifications to systemd: ready, status, watchdog. Source: sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 
 
 class ServiceManager:
-    """The service manager that started this process; without one nothing is told."""
+    """The service manager that started this process; without one nothing is sent."""
 
     def __init__(self) -> None:
         place = os.environ.get("NOTIFY_SOCKET", "")
@@ -26,6 +26,6 @@ class ServiceManager:
             channel.sendto("\n".join(lines).encode(), self._address)
 
     def alive(self) -> None:
-        """Tell that the process lives, where anybody watches it."""
+        """Send WATCHDOG=1, if the watchdog is enabled."""
         if self._watched:
             self.tell("WATCHDOG=1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture session on the device's bus: orders by queries, diagnostics as JSON, signals, the service manager."""
+"""A capture session on the device's bus: commands by queries, diagnostics as JSON, signals, the service manager."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMESPACE = re.compile(r"[^/*$?#@\s]+(/[^/*$?#@\s]+)*")
 
 
 def own_key(namespace: str, name: str) -> str:
-    """Return a key of the capture in a namespace; raises UsageError for what cannot be one."""
+    """Return a key of the capture in a namespace; raises UsageError for an invalid one."""
     bare = namespace.strip("/")
     if bare and not NAMESPACE.fullmatch(bare):
         raise UsageError(f"--namespace: expected names with / between them, got {namespace!r}")
@@ -43,18 +43,18 @@ def own_key(namespace: str, name: str) -> str:
 
 
 class StandardError:
-    """Says on standard error what happens."""
+    """Logs to standard error."""
 
     def info(self, text: str, /) -> None:
-        """Say what goes on as it should."""
+        """Log normal operation."""
         self._say(text)
 
     def warning(self, text: str, /) -> None:
-        """Say what the user should look at."""
+        """Log what the user should look at."""
         self._say(f"warning: {text}")
 
     def error(self, text: str, /) -> None:
-        """Say what cannot be recorded."""
+        """Log what cannot be recorded."""
         self._say(f"error: {text}")
 
     @staticmethod
@@ -63,7 +63,7 @@ class StandardError:
 
 
 class Orders:
-    """Queries that order the capture about, answered as JSON with `success` and `message`.
+    """Commands to the capture by Zenoh queries, answered as JSON with `success` and `message`.
 
     Owns: queries come in threads of Zenoh, which put them into `inbox`; the main thread carries them out.
     """
@@ -81,7 +81,7 @@ class Orders:
         inbox.put((verb, query))
 
     def carry_out(self, capture: CaptureSession, verb: str, query: Any) -> None:
-        """Carry an order out, and answer once that is done."""
+        """Carry out a command, and answer once it is done."""
         if verb == "status":
             facts = capture.status()
             state = facts.get("state") or facts["waiting_for"] or capture.state.value
@@ -106,7 +106,7 @@ class Orders:
 
 
 class _Service:
-    """The capture as a service that is ordered about, looked at and ended.
+    """The capture as a service: takes commands, publishes diagnostics, ends by signals.
 
     Owns: the main thread changes everything here.
     """
@@ -160,7 +160,7 @@ class _Service:
         self._reports.close()
 
     def _look_for_finished(self) -> None:
-        """Begin the pages of datasets that are finished, where they are wanted."""
+        """Start the HTML reports of newly finished datasets, if `report` is set."""
         self._reports.look(self.running.finished if self.running.live.report else ())
 
     def _diagnose(self) -> None:
@@ -181,7 +181,7 @@ class _Service:
 def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: str) -> int:
     """Capture until a signal; returns the exit code: 0 all there, 1 nothing usable written, 3 finished with loss.
 
-    Raises EdgeFirstError where nobody answers at `endpoint`.
+    Raises EdgeFirstError if there is no answer at `endpoint`.
     """
     keep_buffers()
     own_key(namespace, "")

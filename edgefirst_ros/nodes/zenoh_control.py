@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders to a capture on the device's bus, from another process."""
+"""Commands to a capture on the device's bus, from another process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from edgefirst_ros.nodes.zenoh_capture import VERBS, own_key
 from edgefirst_ros.sources.zenoh_session import session
 
 LONGEST = 60.0
-"""s that completing a dataset may take."""
+"""Timeout in s: completing a dataset may take long."""
 
 
 def order(verb: str, endpoint: str, namespace: str) -> list[dict[str, Any]]:
-    """Return the answers of all captures that are reached by an order.
+    """Send a command; return the answers of all captures that it reaches.
 
-    Raises UsageError for an unknown one, EdgeFirstError where nobody answers.
+    Raises UsageError for an unknown command, EdgeFirstError without an answer.
     """
     if verb not in VERBS:
         raise UsageError(f"expected one of {', '.join(VERBS)}, got {verb!r}")

@@ -19,11 +19,11 @@ from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.zenoh_session import library, session
 
 SETTLED = SECOND // 2
-"""ns without a new subscriber after which all are taken to be there."""
+"""ns without a new subscriber after which discovery counts as finished."""
 WAIT = 10 * SECOND
-"""ns for which the first subscriber is waited for."""
+"""Longest wait for the first subscriber, ns."""
 HIGH, LOW = ("radar/", "lidar/"), ("camera/info", "tf_static")
-"""Begins of the device's names of topics that go before the camera's, and those that come behind it."""
+"""Prefixes of the device's topics with a higher priority than the camera, and with a lower one."""
 
 
 def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) -> int:
@@ -68,7 +68,7 @@ class _Player:
 
     @property
     def summary(self) -> str:
-        """What was done, in words."""
+        """Return how many messages were published and how late, in words."""
         late = self._lateness
         return (
             f"{self._published} messages of {len(self._publishers)} topics published; {late.late} were late by over "
@@ -76,7 +76,7 @@ class _Player:
         )
 
     def wait_for_subscribers(self) -> None:
-        """Until somebody hears a topic and no more come, or the time is over."""
+        """Wait until a topic has a subscriber and no more appear, or until the timeout."""
         began = since = time.monotonic_ns()
         found = 0
         while (now := time.monotonic_ns()) < began + WAIT and not self._stopped():
@@ -90,7 +90,7 @@ class _Player:
             _say("nobody listens; playing all the same")
 
     def play_once(self) -> None:
-        """Publish all messages when they are due."""
+        """Publish all messages once, each when it is due."""
         timeline, pace = None, None
         for message in ahead(self._recording.iter_messages({t for t, _ in self._publishers}), self._stopped):
             timeline = timeline or Timeline(message.log_time)
@@ -112,7 +112,7 @@ class _Player:
 
 
 def _publisher(bus: Any, topic: str, schema: str) -> Any:
-    """A publisher with the device's encoding and priority, which leaves out what cannot be sent in time."""
+    """Return a publisher with the device's encoding and priority, which drops what cannot be sent in time."""
     zenoh = library()
     name = known_name(topic, schema) or ""
     priority = zenoh.Priority.DATA_HIGH if name.startswith(HIGH) else zenoh.Priority.DATA

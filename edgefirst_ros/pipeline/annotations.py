@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a model found in one frame, from all messages that say something about it, as annotation rows."""
+"""Model results of one frame, from all messages that belong to it, as annotation rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from edgefirst_ros.sensors.detections import Context, rows_of_boxes3d, rows_of_m
 from edgefirst_ros.sources.topics import Roles
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
-"""Annotation rows, and how much of each topic was left out for which reason."""
+"""Annotation rows, and for each topic how many results were dropped, by reason."""
 
 
 def context_of(
     settings: Settings, roles: Roles, calibration: Calibration, sequence: str, frame: int, size: tuple[int, int] | None
 ) -> Context:
-    """The frame of some results, and what of them the settings want."""
+    """Return the context of a frame's results: sequence, frame, picture size, and what the settings want of them."""
     labels = calibration.labels or ()
     return Context(
         sequence,
@@ -39,7 +39,7 @@ def context_of(
 
 
 def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
-    """All rows of a frame: boxes with their masks, masks of classes, boxes in space."""
+    """Return all rows of a frame: 2D boxes with their masks, semantic masks, 3D boxes."""
     rows: list[dict[str, object]] = []
     dropped: Counter[tuple[str, str]] = Counter()
     if frame.result is not None:
@@ -59,7 +59,7 @@ def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
 
 
 def outline_into(row: dict[str, object], settings: Settings) -> None:
-    """Give a row the outline of its instance mask, and take the mask from it where only the outline is wanted."""
+    """Add the outline of the instance mask to a row as `polygon`; drop the mask if only the outline is wanted."""
     mask = row.get("mask")
     if settings.polygons and isinstance(mask, bytes) and "box2d" in row:
         rings = _rings(mask)
@@ -70,7 +70,7 @@ def outline_into(row: dict[str, object], settings: Settings) -> None:
 
 
 def _rings(png: bytes) -> list[list[float]]:
-    """The outline of a mask made here, normalised; only the part that holds the object is looked at."""
+    """Return the outline of a mask, normalised x, y; only the part that holds the object is traced."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png), formats=["PNG"]) as image:

@@ -20,7 +20,7 @@ from edgefirst_ros.sensors.pictures import Picture
 
 
 def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) -> Sample:
-    """Wait for the parts of a sample and put them together; boxes and masks that are left out are counted."""
+    """Wait for the encoded parts of a sample and assemble it; boxes and masks that are left out are counted."""
     frame, picture = parts.frame, parts.picture
     members: list[tuple[str, Sequence[Any]]] = []
     row: dict[str, object] = {"segment": frame.segment, "keyframe": parts.keyframe}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a camera topic would give: its codec, and the size of its first picture that can be decoded."""
+"""Codec of a camera topic, and the size of its first picture that can be decoded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from edgefirst_ros.sensors.video_message import ReferenceParser
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 
 MOST_TRIED = 1000
-"""Messages that are looked at for a picture."""
+"""Messages that are tried at most."""
 
 
 class CameraFacts:
-    """Looks at the messages of one topic until one gives a picture. Owned by the thread that walks."""
+    """Decodes messages of one topic until one gives a picture. Owned by the thread of the first pass."""
 
     def __init__(self, topic: str, schema: str, limits: Limits) -> None:
         self.topic = topic
@@ -33,7 +33,7 @@ class CameraFacts:
         )
 
     def offer(self, message: Message) -> None:
-        """Look at the next message, unless there was a picture."""
+        """Try the next message, unless a picture was found."""
         if self.size is not None or self._number >= MOST_TRIED or message.schema != self._schema:
             return
         self._number += 1

@@ -24,19 +24,19 @@ from edgefirst_ros.pipeline.recorder import Recorder
 from edgefirst_ros.sources.topics import Roles
 
 TICK = 0.05
-"""s between two looks at the clock while nothing comes."""
+"""s between two ticks while no message comes."""
 
 
 @dataclass(slots=True)
 class _Order:
-    """Something to be done by the capture's thread."""
+    """A command for the capture's thread."""
 
     what: Callable[[], Any]
     done: Future[Any] = field(default_factory=Future)
 
 
 class _Backlog:
-    """Messages of each topic that wait in the queue.
+    """Number of queued messages by topic.
 
     Owns: `added` is called by any thread, `taken` by the capture's; both change the numbers under the lock.
     """
@@ -59,10 +59,10 @@ class _Backlog:
 
 
 class Capture:
-    """Writes datasets of messages as they come.
+    """Writes datasets from live messages.
 
     `put` may be called from any thread and never waits. `start`, `split` and `stop` wait until they are done, and
-    raise EdgeFirstError when that fails. `on_event` is told in words what happens.
+    raise EdgeFirstError when that fails. `on_event` is called with a line about each event.
     Owns: its thread alone changes the recorder and `results`; everybody else sends it messages and orders.
     """
 
@@ -75,7 +75,7 @@ class Capture:
         on_event: Callable[[str], object],
         results: Results | None = None,
     ) -> None:
-        """`results`: of the captures before this one, to go on with."""
+        """`results`: those of earlier captures of the session, which are continued."""
         self.results = results if results is not None else Results()
         self._recorder = Recorder(settings, live, roles, host, self.results, on_event)
         self._queue: queue.SimpleQueue[Arrival | _Order | None] = queue.SimpleQueue()
@@ -85,7 +85,7 @@ class Capture:
 
     # ---- from any thread -----------------------------------------------------------------
     def put(self, message: Message, now: int, lost: int = 0, guessed: int = 0) -> None:
-        """Take a message that came at `now` (time.monotonic_ns()); `lost` of its topic did not arrive before it.
+        """Enqueue a message that came at `now` (time.monotonic_ns()); `lost` of its topic did not arrive before it.
 
         `guessed`: how many more seem to be lost, by the stamps.
         """
@@ -93,20 +93,20 @@ class Capture:
         self._queue.put(Arrival(message, now, lost=lost, guessed=guessed))
 
     def start(self, since: int | None = None) -> None:
-        """Begin a dataset with what the pre-trigger holds, as soon as the clock is known.
+        """Start a dataset with the content of the pre-trigger, as soon as the clock is known.
 
-        `since`: when that was asked for, ns of time.monotonic_ns(); None: now.
+        `since`: time of the command, ns of time.monotonic_ns(); None: now.
         """
         asked = time.monotonic_ns() if since is None else since
         self._order(lambda: self._recorder.start(asked))
 
     def split(self) -> None:
-        """Go on in a new dataset from the next keyframe on; no frame is lost."""
+        """Continue in a new dataset from the next keyframe on; no frame is lost."""
         if not self._order(lambda: self._recorder.split(time.monotonic_ns())):
             raise DatasetError("nothing is being recorded that could be split")
 
     def stop(self) -> list[str]:
-        """Complete the dataset; returns where the finished ones are."""
+        """Complete the dataset; returns the paths of the finished ones."""
         completing = wait(self._order(self._recorder.stop)).done
         self._order(self._recorder.settle)
         failed = [done.failure for done in (future.result() for future in completing) if done.failure]
@@ -115,11 +115,11 @@ class Capture:
         return list(self.results.finished)
 
     def change(self, settings: Settings, live: LiveSettings) -> None:
-        """Use other settings from the next dataset on; those that say how messages are joined must be the same."""
+        """Apply settings from the next dataset on; those of alignment must stay the same."""
         self._recorder.change(settings, live)
 
     def status(self) -> dict[str, Any]:
-        """What is going on."""
+        """Return state and statistics, ready for JSON."""
         return {
             "queue": self._queue.qsize(),
             "queues": self._backlog.by_topic(),
@@ -129,7 +129,7 @@ class Capture:
         }
 
     def close(self) -> None:
-        """Stop, and end the thread."""
+        """Stop recording, and end the thread."""
         if self._thread.is_alive():
             try:
                 self.stop()
@@ -165,7 +165,7 @@ class Capture:
                 item.done.set_exception(error if isinstance(error, EdgeFirstError) else failed)
 
     def _guard(self, what: Callable[[Any], None], value: Any) -> None:
-        """Do something; where that fails the dataset ends and this is told, and listening goes on."""
+        """Call `what`; if it fails, end the dataset and report it, and keep receiving."""
         try:
             what(value)
         except Exception as error:  # noqa: BLE001  without this thread nobody would be told, and orders would wait for ever

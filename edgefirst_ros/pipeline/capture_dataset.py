@@ -25,21 +25,21 @@ from edgefirst_ros.sync.clock import TimeBase
 
 @dataclass(frozen=True)
 class Completed:
-    """What became of a dataset, in words and facts."""
+    """Outcome of a dataset."""
 
     text: str
     lossy: bool
-    """Whether it lacks something that came."""
+    """True if messages that came were lost."""
     refused: str = ""
-    """Why the disk did not take all of it, although it is complete."""
+    """Why the disk refused part of it, although what was written is complete."""
     failure: str = ""
-    """Why it could not be completed."""
+    """Why it could not be completed; None if it was."""
     container: str | None = None
-    """Where it is; None as well where it had no sample and is not kept."""
+    """Path of the container; None also for one without samples, which is not kept."""
 
 
 class CaptureDataset:
-    """A dataset being written: `push` and `advance` until `complete`, never two of them at a time.
+    """A dataset that is being written: `push` and `advance` until `complete`, never concurrently.
 
     Owns: these belong to one thread at a time, `complete` may be called in another one; `status` in any.
     """
@@ -80,7 +80,7 @@ class CaptureDataset:
         return self._output.bytes
 
     def status(self) -> dict[str, Any]:
-        """How far it is."""
+        """Return counts of topics and samples so far, ready for JSON."""
         output, writer = self._output, self._writer
         return {
             "sequence": self.sequence,
@@ -108,7 +108,7 @@ class CaptureDataset:
         }
 
     def push(self, arrival: Arrival) -> None:
-        """Take the next message."""
+        """Add the next message."""
         topic = arrival.message.topic
         self._counts.see(topic, 1 + arrival.lost + arrival.guessed)
         self._counts.drop(topic, ON_THE_WAY, arrival.lost)
@@ -116,15 +116,15 @@ class CaptureDataset:
         self._output.push(arrival.message, arrival.now, arrival.video)
 
     def advance(self, now: int) -> None:
-        """Hand on what is complete by `now`, ns of time.monotonic_ns()."""
+        """Hand on the frames that are complete by `now`, ns of time.monotonic_ns()."""
         self._output.advance(now)
 
     def flush(self) -> None:
-        """Commit what is written where nothing new comes; else the writer does so by itself."""
+        """Commit what is written while no sample comes; otherwise the writer does so by itself."""
         self._output.call_idle(self._writer.flush)
 
     def complete(self) -> Completed:
-        """Complete the dataset, or remove it where it has no sample; raises nothing."""
+        """Complete the dataset, or remove one without samples; never raises, the outcome says what failed."""
         try:
             paths = self._finish()
         except Exception as error:  # noqa: BLE001  whoever waits for it must be told
@@ -146,7 +146,7 @@ class CaptureDataset:
 
 
 def free_name(out: Path, host: str, layout: Layout) -> str:
-    """A name that no dataset in `out` has: HOST_YYYY_MM_DD_hh_mm_ss of now, or of a second soon after."""
+    """Return a free name in `out`: HOST_YYYY_MM_DD_hh_mm_ss of now (UTC), or of one of the next seconds."""
     moment = datetime.now(UTC)
     while is_taken(out, name := f"{host}_{moment:%Y_%m_%d_%H_%M_%S}", layout):
         moment += timedelta(seconds=1)
@@ -154,6 +154,6 @@ def free_name(out: Path, host: str, layout: Layout) -> str:
 
 
 def is_taken(out: Path, name: str, layout: Layout) -> bool:
-    """Whether there is a dataset of that name, finished or not."""
+    """True if `out` has a dataset of that name, finished or not."""
     paths = DatasetPaths(out, name, layout)
     return paths.unfinished or any(os.path.lexists(place) for place in (paths.container, paths.arrow, paths.frames))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A capture of a running system from waiting for the camera to the exit code, whatever bus carries the messages."""
+"""Capture of a running system from waiting for the camera to the exit code, independent of the transport."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOK_EVERY = 0.25
 
 
 class SessionState(Enum):
-    """What a session is doing."""
+    """State of a session."""
 
     INACTIVE = "inactive"
     WAITING = "waiting for the camera"
@@ -37,23 +37,23 @@ class SessionState(Enum):
 
 @dataclass(slots=True)
 class _Waiting:
-    """An active session without a camera."""
+    """Active, without a camera topic so far."""
 
     camera: CameraWait
     wanted: int | None
-    """When a dataset was asked for that is to begin as soon as there is one, ns of time.monotonic_ns(); else None."""
+    """Time of a start command that waits for the camera, ns of time.monotonic_ns(); None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Capturing:
-    """An active session with a camera."""
+    """Active, with a camera topic."""
 
     capture: Capture
     source: LiveSource
 
 
 class CaptureSession:
-    """Finds the topics, carries out orders one after the other, and keeps what became of the datasets.
+    """Finds the topics, carries out commands one after the other, and keeps the outcome of the datasets.
 
     Call `look` every `LOOK_EVERY` seconds. `start`, `split` and `stop` return a future that holds the answer in words,
     or the EdgeFirstError that says why not; messages are taken all the while.
@@ -62,9 +62,9 @@ class CaptureSession:
     """
 
     def __init__(self, transport: Transport, settings: Settings, live: LiveSettings, host: str, log: Log) -> None:
-        """`host`: the first part of the datasets' names where the settings have none.
+        """`host`: first part of the datasets' names, unless the settings have one.
 
-        Raises UsageError where datasets cannot be uploaded as they are asked to be.
+        Raises UsageError if datasets cannot be uploaded as the settings ask.
         """
         self._uploader = _uploader(settings, live, log)
         self.settings = settings
@@ -90,22 +90,22 @@ class CaptureSession:
 
     @property
     def source(self) -> LiveSource | None:
-        """Where messages come from; None without a camera."""
+        """The source of the messages; None without a camera."""
         return self._current.source if isinstance(self._current, _Capturing) else None
 
     @property
     def exit_code(self) -> int:
-        """What the end of the process says of the datasets: 0 all there, 1 nothing usable, 3 something is lost."""
+        """Exit code of the process: 0 all there, 1 nothing usable, 3 with loss."""
         return self._results.exit_code
 
     @property
     def finished(self) -> list[str]:
-        """Where the finished datasets are, in order."""
+        """Paths of the finished datasets, in order."""
         return list(self._results.finished)
 
     # ---- active or not -------------------------------------------------------------------
     def activate(self) -> None:
-        """Begin to look for topics, and complete beside it what an earlier capture could not."""
+        """Start to look for topics, and in the background recover what an earlier capture left unfinished."""
         if self._recovering is None or not self._recovering.is_alive():
             arguments = Path(self.live.out), self._log.warning
             self._recovering = threading.Thread(target=recover_all, args=arguments, daemon=True)
@@ -113,7 +113,7 @@ class CaptureSession:
         self._current = _Waiting(CameraWait(self.settings), time.monotonic_ns() if self.live.autostart else None)
 
     def deactivate(self) -> None:
-        """Complete the dataset and listen no more; returns when that is done."""
+        """Complete the dataset and close all subscriptions; returns when that is done."""
         current, self._current = self._current, None
         if not isinstance(current, _Capturing):
             return
@@ -124,18 +124,18 @@ class CaptureSession:
             self._log.error(str(error))
 
     def close(self) -> None:
-        """End what goes on beside the capture, once it is not active any more."""
+        """End background work; to be called once the session is not active any more."""
         if self._uploader is not None:
             self._uploader.close()
 
     def change(self, settings: Settings, live: LiveSettings) -> None:
-        """Use other settings from the next dataset on."""
+        """Apply settings from the next dataset on."""
         self.settings, self.live = settings, live
         if isinstance(self._current, _Capturing):
             self._current.capture.change(settings, live)
 
     def look(self) -> None:
-        """Look for the camera, and for topics and publishers that came and went."""
+        """Look for the camera, and for topics and publishers that appeared or went."""
         now = time.monotonic()
         if isinstance(self._current, _Waiting):
             self._look_for_camera(self._current, now)
@@ -161,7 +161,7 @@ class CaptureSession:
 
     # ---- orders --------------------------------------------------------------------------
     def start(self) -> Future[str]:
-        """Begin a dataset, now or as soon as there is a camera."""
+        """Start a dataset, now or as soon as there is a camera."""
         if isinstance(self._current, _Waiting):
             if self._current.wanted is None:
                 self._current.wanted = time.monotonic_ns()
@@ -169,7 +169,7 @@ class CaptureSession:
         return self._order(lambda capture: capture.start(), lambda: "started")
 
     def split(self) -> Future[str]:
-        """Go on in a new dataset from the next keyframe on."""
+        """Continue in a new dataset from the next keyframe on."""
         return self._order(lambda capture: capture.split(), lambda: "a new dataset begins with the next keyframe")
 
     def stop(self) -> Future[str]:
@@ -181,7 +181,7 @@ class CaptureSession:
         return self._order(lambda capture: capture.stop(), self._finished)
 
     def _order(self, what: Callable[[Capture], Any], answer: Callable[[], str]) -> Future[str]:
-        """Have the capture do something, which may take seconds."""
+        """Run a command of the capture in the session's thread; it may take seconds."""
         current = self._current
         if not isinstance(current, _Capturing):
             told = current.camera.told or "looking for topics" if current is not None else "the node is not active"
@@ -200,7 +200,7 @@ class CaptureSession:
 
     # ---- what is told --------------------------------------------------------------------
     def status(self) -> dict[str, Any]:
-        """What is going on, by topic and in all; ready for JSON."""
+        """Return state and statistics, by topic and in total, ready for JSON."""
         current = self._current
         told = current.camera.told if isinstance(current, _Waiting) else ""
         facts: dict[str, Any] = {"active": current is not None, "waiting_for": told}
@@ -225,7 +225,7 @@ class CaptureSession:
 
 
 def _uploader(settings: Settings, live: LiveSettings, log: Log) -> Uploader | None:
-    """What sends datasets away; None where nothing is to be sent. Raises UsageError where it cannot be."""
+    """Return the uploader, None without `upload`. Raises UsageError if datasets cannot be uploaded."""
     if not live.upload:
         return None
     if settings.layout != "zip":

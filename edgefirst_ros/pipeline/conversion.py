@@ -37,32 +37,32 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a conversion."""
+    """Outcome of a conversion."""
 
     paths: DatasetPaths
     samples: int
     counts: Counts
     time_bases: dict[str, Any]
-    """Of each sequence {"base", "topics"}."""
+    """{sequence: {"base", "topics"}}: which stamps count, and for which topics others."""
     notes: list[str]
     """What the user should know: damage, topics chosen, clocks that differ."""
     loss: bool
     skews: dict[str, Skews]
-    """Of each companion sensor how far off it was, of every sample that has it."""
+    """{companion sensor: skew of every sample that has it}, ns."""
     duration: float
     """Length of the recordings, s."""
     steps: Mapping[str, float]
-    """Time that reading, converting and completing took, s; empty where it was finished already."""
+    """Wall time of reading, converting and completing, s; empty if the dataset was finished already."""
     cores: float
-    """How many cores were busy meanwhile, on average."""
+    """Average number of busy cores."""
     groups: GroupCounts | None = None
-    """What each group has; None where samples were given none."""
+    """Samples, sensors and labels of each group; None without groups."""
     refused: StorageError | None = None
-    """Why the dataset ends early: the disk took no more."""
+    """Error of the disk that ended the dataset early; None without one."""
 
     @property
     def seconds(self) -> float:
-        """Time the conversion took, s."""
+        """Wall time of the conversion, s."""
         return sum(self.steps.values())
 
     @property
@@ -130,7 +130,7 @@ def convert(
 
 
 class _Run:
-    """One conversion, recording by recording; what is gathered over all of them."""
+    """One conversion, recording by recording, with what is collected over all of them."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class _Run:
             self._notes.append(f"{label}: the clock was stepped or stood still: {found.segments} segments")
 
     def _open(self, found: FirstPass) -> DatasetWriter:
-        """Begin to write, once there is something to be written."""
+        """Open the writer, once there is something to write."""
         if self._writer is None:
             writer = open_writer(
                 self._settings,
@@ -222,7 +222,7 @@ class _Run:
         return self._writer
 
     def _unfinished(self) -> UnfinishedDataset | None:
-        """What an interrupted conversion left, if it was this one; raises DatasetError if it was another."""
+        """Return what an interrupted run of this conversion left; raises DatasetError if it was another conversion."""
         if not self._paths.unfinished:
             return None
         found = take_over(self._paths, self._facts.describe())
@@ -302,7 +302,7 @@ class _Run:
 
 
 def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings, notes: list[str]) -> Outcome:
-    """What became of a conversion that is finished already; raises DatasetError if it was another one."""
+    """Return the outcome of a conversion that is finished already; raises DatasetError if it was another one."""
     samples, counts, time_bases = finished(paths, recordings, settings)
     notes = [*notes, "it was finished already; nothing was done"]
     groups = _count_groups(paths, settings, notes)
@@ -310,7 +310,7 @@ def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Setting
 
 
 def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> GroupCounts | None:
-    """Count what each group has, and note what one lacks; None where samples were given none."""
+    """Count samples, sensors and labels of each group, and note what one lacks; None without groups."""
     rule = GroupRule.of(settings)
     if rule is None:
         return None
@@ -322,7 +322,7 @@ def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> 
 
 
 def _cameras(settings: Settings) -> Mapping[str | None, str]:
-    """The topics that make samples, and what their cameras add to the names of sequences: nothing of a single one."""
+    """Return {reference topic: what its camera adds to sequence names}; a single camera adds nothing."""
     topics = [topic for topic in settings.references if topic is not None]
     return {settings.references[0]: ""} if len(topics) < 2 else camera_names(topics)  # type: ignore[return-value]
 
@@ -332,7 +332,7 @@ def _sequence(drive: str, camera: str) -> str:
 
 
 def _names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, str]) -> list[str]:
-    """The name of each recording, none of which may give a sequence that another one gives too."""
+    """Return the name of each recording; raises UsageError if two of them would give the same sequence."""
     if not inputs:
         raise UsageError("no recording is given")
     drives = [safe_name(recording.name) for recording in inputs]

@@ -26,13 +26,13 @@ from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IM
 POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
 """sensor_msgs/PointField datatypes of numpy types."""
 UNKNOWN = [-1.0] + [0.0] * 8
-"""Covariance of what the sensor does not give."""
+"""First covariance value of what the sensor does not measure (sensor_msgs)."""
 COMPANIONS: Mapping[str, tuple[str, str, str]] = {
     "radar.cube": ("radar_cube", "/radar/cube", CUBE),
     "radar.pcd": ("radar_targets", "/radar/targets", CLOUD),
     "lidar.pcd": ("lidar_points", "/lidar/points", CLOUD),
 }
-"""Input of a sample -> begin of its columns in the frames table, topic, type."""
+"""Sample input -> column prefix in the frames table, topic, type."""
 OTHERS = {"/camera/jpeg": COMPRESSED_IMAGE, "/gps": FIX, "/imu": IMU, "/model/boxes2d": DETECT}
 
 Make = Callable[[], bytes]
@@ -40,7 +40,7 @@ Make = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A message that is made when it is its turn."""
+    """A message that is encoded when it is due."""
 
     stamp: int
     topic: str
@@ -110,14 +110,14 @@ class DatasetRecording:
                 yield _Planned(at, topic, schema, make)
 
     def _has_boxes(self, row: Mapping[str, Any]) -> bool:
-        """Whether the model looked at a sample, and its boxes are as messages have them."""
+        """True if the model processed a sample, and its boxes can be given as messages."""
         facts = self._dataset.metadata
         as_sent = (facts.get("box2d_format"), facts.get("box2d_normalized")) == ("cxcywh", "true")
         return as_sent and row.get("model_timestamp") is not None
 
 
 def open_playable(path: Path) -> McapRecording | DatasetRecording:
-    """Open a recording or a dataset, whatever lies at a path. Raises EdgeFirstError for what is neither."""
+    """Open the recording or dataset at a path. Raises EdgeFirstError for anything else."""
     if path.suffix != ".mcap":
         try:
             locate(path)
@@ -130,7 +130,7 @@ def open_playable(path: Path) -> McapRecording | DatasetRecording:
 
 
 def times_of(recording: McapRecording | DatasetRecording) -> Iterator[int]:
-    """Yield the log times of all messages, ns, by one walk through a recording, which finds its channels."""
+    """Yield the log times of all messages, ns, in one pass through a recording, which also finds its channels."""
     if isinstance(recording, DatasetRecording):
         return recording.times()
     return (message.log_time for message in recording.walk())

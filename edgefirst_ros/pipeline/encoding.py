@@ -23,26 +23,26 @@ from edgefirst_ros.sensors.processors import workers
 
 @dataclass(frozen=True, slots=True)
 class EncodingSample:
-    """A sample on its way: what is being encoded, and what is known already."""
+    """A sample in progress: futures of its encoded parts, and what is known already."""
 
     frame: Frame
     picture: Picture | None
     keyframe: bool
     part: Part
-    """What of it is wanted: a companion's message that other samples share may be encoded and no member of this."""
+    """The wanted part: a companion's message shared with other samples may be encoded, but not be a member of this."""
     image: Callable[[], tuple[bytes, str | None]] | None
-    """Gives the bytes of the picture, and how degraded it is where that is asked for."""
+    """Waits for and returns the encoded picture, and its degradation if that is asked for."""
     rows: Future[Rows] | None
 
 
 class SampleEncoder:
-    """Encodes the parts of samples in threads of its own; waits where too much is under way.
+    """Encodes the parts of samples in a thread pool; blocks while too much is in progress.
 
     Owns: `begin` belongs to the thread that chooses frames, and it alone counts the samples that are written already.
     """
 
     def __init__(self, settings: Settings, facts: SequenceFacts, already_written: int) -> None:
-        """`already_written`: so many of the first samples need no members."""
+        """`already_written`: number of first samples that need no members."""
         self._settings = settings
         self._without_masks = settings.model_copy(update={"masks": False, "polygons": False})
         self._facts = facts
@@ -52,7 +52,7 @@ class SampleEncoder:
         self._slots = threading.BoundedSemaphore(2 * threads)
 
     def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool, part: Part = WHOLE) -> EncodingSample:
-        """Begin to encode the parts of the next sample that are wanted."""
+        """Start to encode the wanted parts of the next sample."""
         wanted = self._already_written == 0
         self._already_written = max(0, self._already_written - 1)
         image = None
@@ -69,7 +69,7 @@ class SampleEncoder:
         return EncodingSample(frame, picture, keyframe, part, image, self._rows(frame, picture, masks=part.masks))
 
     def close(self) -> None:
-        """End all threads; what has not begun is not encoded."""
+        """End all threads; what has not started is not encoded."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _encode(self, sensor: str, message: SensorMessage) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a dataset that is being written, sequence by sequence: its metadata, and what recovery needs."""
+"""Metadata of a dataset that is being written, sequence by sequence, and what recovery needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOFTWARE = "edgefirst_ros"
 
 
 class Scaling:
-    """By how much the pictures of a sequence were scaled down.
+    """Scale of the pictures of a sequence, for the intrinsics.
 
     Owns: `note` is called by the thread that writes, and sets it once; any thread may ask.
     """
@@ -31,7 +31,7 @@ class Scaling:
         self._sizes: tuple[Size, Size] | None = None
 
     def note(self, before: Size, after: Size) -> None:
-        """Take note of a picture; where their sizes differ the first one counts."""
+        """Note the size of a picture before and after scaling; the first one counts."""
         if self._sizes is None:
             self._sizes = before, after
 
@@ -42,7 +42,7 @@ class Scaling:
 
 @dataclass(frozen=True, slots=True)
 class SequenceFacts:
-    """One sequence: which topic plays which part, by which clock, what was said once, and what is counted.
+    """One sequence: topics with their roles, time base, calibration and labels, counts.
 
     Owns: `calibration` and `base.replaced` are changed by the thread that pushes messages alone, `counts` by any.
     """
@@ -53,24 +53,24 @@ class SequenceFacts:
     calibration: Calibration
     counts: Counts
     sources: Sequence[Mapping[str, Any]] = ()
-    """{"file", "size", "sha256"} of the files it is made from; none: live."""
+    """{"file", "size", "sha256"} of the recording files; empty in a capture."""
     first_source: int = 0
-    """Place of the first of them among those of the dataset; two cameras of one recording share them."""
+    """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
     scaling: Scaling = field(default_factory=Scaling)
 
     @property
     def time_base(self) -> dict[str, Any]:
-        """{"base", "topics"} of the metadata; live, topics may be added."""
+        """{"base", "topics"} of the metadata; in a capture topics may be added."""
         return {"base": self.base.base, "topics": dict(self.base.replaced)}
 
     @property
     def topics(self) -> dict[str, str]:
-        """What `recover` has to know: the reference topic, and those of companions by their columns."""
+        """Topics that `recover` has to know: the reference, and those of companions by column."""
         columns = {streams.of_key(sensor).column: topic for sensor, topic in self.roles.companions.items()}
         return {REFERENCE: self.roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
     def described(self) -> dict[str, Any]:
-        """What the metadata say of the sequence (dataset.md 10, "By sequence")."""
+        """Metadata of the sequence (dataset.md 10, "By sequence")."""
         camera_info, transforms = self.scaling.of(self.calibration.camera_info), self.calibration.static_transforms
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
         return {
@@ -85,7 +85,7 @@ class SequenceFacts:
 
 
 def making(settings: Settings) -> dict[str, Any]:
-    """Metadata that say how a dataset was made: where these and the recordings are the same, so are its bytes."""
+    """Return the metadata of how a dataset was made: the same ones and the same recordings give the same bytes."""
     configuration = settings.model_dump(mode="json")
     if settings.picture_hook is not None:
         configuration["picture_hook_version"] = load_hook(settings.picture_hook).version
@@ -111,7 +111,7 @@ class DatasetFacts:
         self._labels: list[str] | None = None
 
     def begin(self, facts: SequenceFacts) -> bool:
-        """Take the next sequence; True where its model has other labels, which become one list with those before.
+        """Begin the next sequence; True if its model has other labels, which are merged into one list.
 
         The table of annotations has one list of labels.
         """
@@ -123,7 +123,7 @@ class DatasetFacts:
         return united
 
     def end(self) -> None:
-        """Close the sequence that has begun."""
+        """End the current sequence."""
         facts = self._current
         if facts is None:
             return
@@ -134,18 +134,18 @@ class DatasetFacts:
 
     @property
     def labels(self) -> list[str] | None:
-        """The model's labels, None where no model told any; they grow with every sequence."""
+        """Labels of the model by index, None if no model gave any; they may grow with every sequence."""
         own = self._current.calibration.labels if self._current is not None else None
         return own if own is not None else self._labels
 
     @property
     def time_bases(self) -> dict[str, dict[str, Any]]:
-        """Of each sequence {"base", "topics"}."""
+        """{sequence: {"base", "topics"}}."""
         return {name: known["time_base"] for name, known in self._all()[1].items()}
 
     @property
     def notes(self) -> list[str]:
-        """What of the calibration differs between the sequences, in words."""
+        """Differences of calibration between the sequences, in words."""
         return combined(self._sequences)[1]
 
     def metadata(self) -> dict[str, Any]:
@@ -166,11 +166,11 @@ class DatasetFacts:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Return all that is known so far, for the case that the dataset is never finished."""
+        """Return all metadata known so far, for recovery."""
         return {**self.metadata(), "labels": self.labels}
 
     def _all(self) -> tuple[list[Mapping[str, Any]], dict[str, dict[str, Any]]]:
-        """Sources and sequences, the one that has begun included."""
+        """Return sources and sequences, with the current one."""
         current = self._current
         if current is None:
             return self._sources, self._sequences

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first walk through a recording: what is in it, whose stamps count, what is said once."""
+"""The first pass through a recording: its topics, the clock, calibration and labels."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, low
 from edgefirst_ros.sync.cut import Cut
 
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
-"""The device's names for topics that join the frames by the common time."""
+"""The device's names of topics that are aligned with the frames by time."""
 TOLD_EVERY = 32
 """Messages between two reports of progress."""
 MOST_CAMERAS = 256
-"""Whose intrinsics are kept."""
+"""Most cameras whose intrinsics are kept."""
 
 
 @dataclass(slots=True)
 class _Sequence:
-    """Of a topic that may be the reference: sequence numbers and stamps of all its messages, 28 bytes each."""
+    """Sequence numbers and stamps of all messages of a topic that may be the reference, 28 bytes each."""
 
     numbers: array[int] = field(default_factory=lambda: array("I"))
     header: array[int] = field(default_factory=lambda: array("q"))
@@ -44,7 +44,7 @@ class _Sequence:
     log: array[int] = field(default_factory=lambda: array("q"))
     unreadable: set[int] = field(default_factory=set)
     frame_id: str | None = None
-    """That of the first message which has one."""
+    """frame_id of the first message that has one."""
 
     def add(self, message: Message, usable: bool) -> None:
         if not usable:
@@ -62,7 +62,7 @@ class _Sequence:
         return [int(n) for n in np.argsort(np.frombuffer(self.log, np.int64), kind="stable")]
 
     def numbered(self) -> bool:
-        """Whether the usual step of the sequence numbers is 1."""
+        """True if the sequence numbers usually step by 1."""
         steps = np.diff(np.frombuffer(self.numbers, np.uint32)[self.recorded_order()].astype(np.int64))
         return len(steps) > 0 and lower_median(int(step) for step in steps) == 1
 
@@ -74,7 +74,7 @@ class _Sequence:
 
 @dataclass(slots=True)
 class FirstPass:
-    """What the first walk found."""
+    """Result of the first pass."""
 
     recording: Recording
     topics: dict[str, str]
@@ -88,24 +88,24 @@ class FirstPass:
     """Segments that begin within `max_gap` behind one recorded later, and up to which stamp that matters."""
     segments: int
     numbered: bool
-    """A step other than 1 in the reference topic's sequence numbers means a loss."""
+    """True if a step other than 1 in the reference topic's sequence numbers means a loss."""
     span: tuple[int, int]
     """First and last `log_time`, ns."""
     unreadable: dict[str, int]
-    """Messages that cannot be decoded, of the topics that are read in this walk alone."""
+    """Undecodable messages of topics that are read in the first pass alone."""
     cut: Cut | None
-    """What of it becomes samples; None: all."""
+    """Begin and end of the samples; None: the whole recording."""
     unknown_labels: str
-    """What of the label map the model does not know, in words."""
+    """Labels of the label map that the model does not have, in words."""
 
     @property
     def wanted(self) -> int:
-        """Messages the second walk gives."""
+        """Number of messages that the second pass reads."""
         channels, streamed = self.recording.channels.values(), self.roles.streamed
         return sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in streamed)
 
     def count(self, counts: Counts) -> None:
-        """Count the messages of every topic as seen, and those that only this walk reads."""
+        """Count the messages of every topic as seen, and the outcome of those that only the first pass reads."""
         in_use = self.roles.streamed | self.roles.statics
         for channel in self.recording.channels.values():
             counts.see(channel.topic, channel.seen)
@@ -118,7 +118,7 @@ class FirstPass:
 
 
 class _Walk:
-    """Gathers facts of all topics that may play a part; which do is known only at the end."""
+    """Collects facts of all topics that may get a role; which do is known only at the end."""
 
     def __init__(self, settings: Settings) -> None:
         self._asked = tuple(topic.removeprefix("/") for topic in settings.references if topic is not None)
@@ -158,7 +158,7 @@ class _Walk:
             self.sequences[topic].add(message, usable)
 
     def _open(self, message: Message) -> bool:
-        """Begin to follow a topic; False where it can play no part."""
+        """Start to collect a topic; False if it can have no role."""
         topic, schema = message.topic, message.schema
         name = known_name(topic, schema)
         asked = topic.endswith(self._asked) if self._asked else False
@@ -175,12 +175,12 @@ class _Walk:
 
 @dataclass(slots=True)
 class Walked:
-    """A recording walked through, before its topics are given parts."""
+    """A recording after the first pass, before its topics have roles."""
 
     recording: Recording
     walk: _Walk
     several: bool = False
-    """Whether more than one topic makes samples: then only the CameraInfo of its own frame_id is a camera's."""
+    """True with several reference topics: then a camera takes only the CameraInfo of its own frame_id."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ class Walked:
         return dict(self.recording.topics)
 
     def conclude(self, settings: Settings) -> FirstPass:
-        """Give the topics their parts and choose the clock; raises RecordingError or UsageError."""
+        """Assign roles to the topics and choose the clock; raises RecordingError or UsageError."""
         path, recording, walk = self.recording.path, self.recording, self.walk
         faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
         if not self.topics:
@@ -238,7 +238,7 @@ class Walked:
 
 
 def _largest_tolerance(settings: Settings, roles: Roles) -> int:
-    """The largest tolerance of all that is aligned, ns: that of companions, and of boxes and masks."""
+    """Return the largest tolerance of all aligned topics, ns: of companions, boxes and masks."""
     own = (settings.stream(sensor)[0] for sensor, topic in roles.companions.items() if topic != roles.reference)
     return max((nanoseconds(settings.tolerance), *own))
 
@@ -252,7 +252,7 @@ def walk(
     hashed: bool = False,
     more: Iterable[Path] = (),
 ) -> Walked:
-    """Walk through a recording once; `more`: the files behind its first one.
+    """Read through a recording once; `more`: the files that follow the first one.
 
     `progress` is called with the bytes done and the size of the file, `observe` with every CDR message; `hashed`:
     the recording's SHA-256 is made on the way. Raises RecordingError when it is no MCAP recording.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes from alignment to samples: messages of the reference topic, and frames with all that belongs to them."""
+"""Records passed from alignment to samples: messages of the reference topic, and frames with their companions."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ class SensorMessage:
     stamp: int
     encoded: Future[Sequence[Any]] | None = None
     used: bool = False
-    """Whether a sample has it."""
+    """True if a sample uses it."""
     late: bool = False
-    """Whether a frame after it had been complete when it came."""
+    """True if it came after a later frame was complete."""
     mask: SensorMessage | None = None
-    """Of boxes: the mask without a header that belongs to them."""
+    """For a message of boxes: the mask without a header that belongs to it."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """A frame with everything that belongs to it; nobody changes it once it is handed on."""
+    """A frame with its aligned messages; immutable once it is handed on."""
 
     number: int
     stamp: int
     segment: int
     companions: dict[str, tuple[int, SensorMessage]] = field(default_factory=dict)
-    """Sensor -> (its stamp in ns, offset included; message)."""
+    """Sensor -> (stamp in ns with the sensor's offset, message)."""
     own: tuple[str, SensorMessage] | None = None
-    """Sensor and message of a reference that is no camera."""
+    """Sensor and message of the reference, if it is not a camera."""
     position: Position | None = None
     orientation: Quaternion | None = None
     result: SensorMessage | None = None
@@ -52,17 +52,17 @@ class Frame:
     boxes3d: SensorMessage | None = None
     """Nearest message of boxes in space."""
     epoch: int = 0
-    """Of the alignment: another one behind a clock set back."""
+    """Alignment epoch: a new one begins where the clock was set back."""
     since: float = field(default_factory=time.monotonic)
-    """When it was complete, s of time.monotonic()."""
+    """Time at which it was complete, s of time.monotonic()."""
 
     def left_out(self) -> Frame:
-        """The frame without what belongs to it, whose time is over."""
+        """Return the frame without its messages, for one that is dropped as overdue."""
         return Frame(self.number, self.stamp, self.segment, since=-math.inf)
 
     @property
     def results(self) -> list[SensorMessage]:
-        """All messages that annotate it."""
+        """All messages with annotations of the frame."""
         mask = self.result.mask if self.result is not None else None
         return [message for message in (self.result, mask, self.boxes3d) if message is not None]
 
@@ -77,12 +77,12 @@ class CameraMessage:
     number: int
     content: Any
     gap: bool = False
-    """A message before it is missing."""
+    """True if a message before it is missing."""
     wanted: bool = True
-    """Whether it lies between start and end; if not, it is there for what later pictures refer to alone."""
+    """True if it lies between start and end; otherwise it is only decoded as a reference of later pictures."""
 
     def left_out(self) -> CameraMessage:
-        """The message without its content, which no other needs."""
+        """Return the message without its content, which no later picture refers to."""
         return (
             self if isinstance(self.content, MessageError) else CameraMessage(self.number, None, self.gap, self.wanted)
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From messages to frames: each message of the reference topic with all that belongs to it."""
+"""From messages to frames: each message of the reference topic with its aligned messages."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.cut import Cut
 
 BOXES3D = "fusion.boxes3d"
-"""Stream that is aligned with frames besides the companions."""
+"""Key of 3D boxes, which are aligned with frames besides the companions."""
 SWEEP = 250_000_000
-"""ns of recording between two looks at what can be forgotten."""
+"""ns of recording between two sweeps of what is not needed any more."""
 
 
 @dataclass(slots=True)
 class _Anchor:
-    """What comes along with a message of the reference topic through the alignment."""
+    """Payload of a message of the reference topic in the alignment."""
 
     segment: int
     join: Joint
-    """What the result of the model is asked for by."""
+    """Key by which the model result is looked up."""
     own: SensorMessage | None
     wanted: bool
-    """Whether it lies between start and end."""
+    """True if it lies between start and end."""
 
 
 class FrameBuilder:
@@ -92,9 +92,9 @@ class FrameBuilder:
 
     # ---- messages ------------------------------------------------------------------------
     def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
-        """Take the next message; `now` is a time in ns that only runs forward (default: that of the recording).
+        """Add the next message; `now` is a monotonic time in ns (default: the running time of the recording).
 
-        `video`: the message parsed, where that was done on its way.
+        `video`: the parsed video message, if it was parsed before.
         """
         now = self._timeline.tick(message) if now is None else now
         if message.topic == self._facts.roles.reference:
@@ -133,7 +133,7 @@ class FrameBuilder:
             self._push_other(message, content, now)
 
     def _push_other(self, message: Message, content: Any, now: int) -> None:
-        """Give a message to every part that its topic plays; raises MessageError where it cannot be stored."""
+        """Pass a message to every role of its topic; raises MessageError if it cannot be stored."""
         facts, roles, topic = self._facts, self._facts.roles, message.topic
         stamp, epoch = facts.base.stamp(message), self._timeline.epoch
         for sensor in self._sensors.get(topic, ()):
@@ -177,7 +177,7 @@ class FrameBuilder:
 
     # ---- frames --------------------------------------------------------------------------
     def advance(self, now: int | None) -> None:
-        """Hand on the frames that are complete by `now`; all for None."""
+        """Hand on the frames that are complete by `now`, ns; None: all."""
         self._ready.extend(self._aligner.release(now))
         self._results.advance(now)
         while self._ready and (now is None or self._is_complete(self._ready[0], now)):
@@ -194,18 +194,18 @@ class FrameBuilder:
 
     @property
     def is_through(self) -> bool:
-        """Whether every frame inside the cut was handed on; False without a cut."""
+        """True if every frame inside the cut was handed on; False without a cut."""
         return self._cut is not None and not self._wanted and self._timeline.frames > self._cut.last
 
     def leave(self) -> None:
-        """Count the messages of the reference topic that are not pushed any more; `is_through`."""
+        """Count the messages of the reference topic that are not pushed any more, once `is_through`."""
         if self._cut is not None:
             whole, broken = self._cut.left(self._timeline.frames)
             self._facts.counts.drop(self._facts.roles.reference, CUT, whole)
             self._facts.counts.drop(self._facts.roles.reference, UNDECODABLE, broken)
 
     def _is_complete(self, aligned: Aligned[_Anchor, SensorMessage], now: int) -> bool:
-        """Whether all fixes, attitudes and masks have come that could change those of the frame."""
+        """True if all fixes, attitudes and masks have come that could change the frame."""
         if not self._results.is_complete(aligned.item.join):
             return False
         if aligned.arrived + self._lookahead > now:
@@ -232,7 +232,7 @@ class FrameBuilder:
         return frame
 
     def _forget(self, now: int) -> None:
-        """Let go of what no frame that waits or is still to come can need."""
+        """Drop what no waiting or future frame can need."""
         waiting = [*self._ready, *self._aligner.waiting()]
         oldest = min((aligned.arrived for aligned in waiting), default=now)
         self._results.forget(oldest)
@@ -243,12 +243,12 @@ class FrameBuilder:
         self._navigation.forget(first, self._lookahead, came_before)
 
     def close(self) -> None:
-        """Count the fixes that no neighbour reaches, once all frames are handed on."""
+        """Count the fixes without a neighbour within `max_gap`, once all frames are handed on."""
         refused = self._navigation.close()
         if self._facts.roles.gps is not None:
             self._facts.counts.drop(self._facts.roles.gps, NO_FIX, refused)
 
 
 def _published(message: Message) -> int:
-    """The stamp by which masks find their boxes: what a message without a header has (dataset.md 9, "Time")."""
+    """Return the stamp that joins masks to boxes: that of a message without a header (dataset.md 9, "Time")."""
     return message.publish_time or message.log_time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture tells of itself once a second: how each topic and the dataset are, and in words what is wrong."""
+"""Diagnostics of a capture, once a second: status of each topic and of the dataset, and what is wrong."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.sources.topics import STATICS
 
 RATES_KEPT = 60
-"""Looks at the rate, one a second, of which the median is what a topic is expected to have."""
+"""Measurements of a rate, one a second, whose median is the expected rate of a topic."""
 FEWEST = 100
-"""Samples from which on shares of them are judged."""
+"""Fewest samples for which shares are judged."""
 STEADY = 5
-"""Seconds with messages after which their rate is believed."""
+"""Seconds with messages after which their rate counts as known."""
 
 
 @dataclass(slots=True)
 class _Rate:
-    """How often messages of a topic come; measured once a second."""
+    """Rate of a topic, measured once a second."""
 
     received: int
     since: int
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=RATES_KEPT))
-    """Messages a second, of each look at which some had come."""
+    """Measured rates in Hz, without seconds in which nothing came."""
 
     def measure(self, received: int, now: int) -> float:
-        """Messages a second since the last look; `now` in ns."""
+        """Return the rate in Hz since the last call; `now` in ns."""
         rate = (received - self.received) * 1e9 / (now - self.since) if now > self.since else 0.0
         self.received, self.since = received, now
         if rate:
@@ -57,12 +57,12 @@ class _Rate:
 
     @property
     def expected(self) -> float:
-        """The usual rate, messages a second; 0.0 where none came yet."""
+        """Return the usual rate in Hz; 0.0 if no message came yet."""
         return median(self.recent) if self.recent else 0.0
 
 
 class Level(IntEnum):
-    """How bad it is, as in diagnostic_msgs."""
+    """Severity, as in diagnostic_msgs."""
 
     OK = 0
     WARN = 1
@@ -71,7 +71,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One line of the diagnostics; `name` says whose, `message` what is wrong."""
+    """One DiagnosticStatus: `name` of the component, `message` with what is wrong."""
 
     level: Level
     name: str
@@ -80,15 +80,15 @@ class Status:
 
 
 class Health:
-    """Statuses of a capture's diagnostics, made once a second from what its session knows."""
+    """Makes the diagnostics of a capture, once a second, from the facts of its session."""
 
     def __init__(self, node: str) -> None:
-        """`node`: what the names of the statuses begin with."""
+        """`node`: prefix of the statuses' names."""
         self._node = node
         self._rates: dict[str, _Rate] = {}
 
     def statuses(self, session: CaptureSession) -> list[Status]:
-        """The dataset, the topics that are recorded, and those that could have been meant."""
+        """Return the statuses of the dataset, of recorded topics, and of topics that could have been meant."""
         facts = session.status()
         states = sorted(session.source.states.items()) if session.source is not None else []
         topics = [self.topic(state, facts) for _, state in states]
@@ -97,7 +97,7 @@ class Health:
         return [self.dataset(facts, topics, session.live.out), *topics]
 
     def topic(self, state: TopicState, facts: Mapping[str, Any]) -> Status:
-        """One topic; `facts` are those of the capture."""
+        """Return the status of one topic; `facts` are those of the capture."""
         now = time.monotonic_ns()
         known = self._rates.setdefault(state.name, _Rate(state.received, now))
         rate = known.measure(state.received, now)
@@ -118,7 +118,7 @@ class Health:
         return Status(level, f"{self._node}: {state.name}", text, values)
 
     def unused(self, topic: str, why: str) -> Status:
-        """One topic that could have been meant and is not recorded."""
+        """Return the status of a topic that could have been meant and is not recorded."""
         return Status(Level.WARN, f"{self._node}: {topic}", why, {})
 
     @staticmethod
@@ -145,7 +145,7 @@ class Health:
         return (Level.WARN if faults else Level.OK), "; ".join(faults)
 
     def dataset(self, facts: Mapping[str, Any], topics: list[Status], out: str) -> Status:
-        """The dataset and the node as a whole; `topics` are the statuses of all its topics."""
+        """Return the status of the dataset and the whole node; `topics` are the statuses of its topics."""
         level, text = Level.OK, "recording" if facts.get("recording") else "listening"
         troubled = [topic.name.removeprefix(f"{self._node}: ") for topic in topics if topic.level != level]
         if facts.get("failure"):
@@ -188,7 +188,7 @@ class Health:
 
 
 def drive_of(facts: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield what the verdict of the dataset so far is, where it is known before the dataset is finished."""
+    """Yield the checks of the verdict that can be judged before the dataset is finished."""
     yield from replaced_clocks(facts.get("time_base", {}))
     if facts.get("samples", 0) >= FEWEST:
         for sensor, one in facts.get("companions", {}).items():
@@ -197,12 +197,12 @@ def drive_of(facts: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _tells(lost: int, state: TopicState) -> bool:
-    """Whether so many lost messages are more than the verdict of a dataset lets pass."""
+    """True if so many lost messages exceed the threshold of the verdict."""
     return bool(THRESHOLDS["loss"].level(lost / max(state.received, lost, 1)))
 
 
 def _room(out: Path) -> int | str:
-    """Free bytes where the datasets go; empty where there is no such folder, or its disk does not tell."""
+    """Return the free bytes of the output folder; empty if it does not exist, or its disk does not tell."""
     try:
         return free_bytes(out) if out.is_dir() else ""
     except (OSError, StorageError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the C library keeps memory that is given back, set once for a program that moves large buffers."""
+"""Settings of glibc's malloc for a program that moves large buffers between threads."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import ctypes
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt."""
 KEPT = 64 << 20
-"""Bytes of free memory that are kept for what comes next."""
+"""Free memory that is kept for reuse, bytes."""
 LARGEST_KEPT = 32 << 20
-"""Bytes of the largest buffer that is taken from what is kept."""
+"""Largest buffer that is taken from kept memory, bytes."""
 
 
 def keep_buffers() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What brings a sequence into a dataset, for conversions and captures alike."""
+"""Brings a sequence into a dataset, for conversions and captures alike."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_writer(
     live: LiveSettings | None = None,
     unfinished: UnfinishedDataset | None = None,
 ) -> DatasetWriter:
-    """Open the writer of a dataset, of a capture with its settings; raises DatasetError when it cannot be written."""
+    """Open the writer of a dataset; `live`: settings of a capture. Raises DatasetError if it cannot be written."""
     used = settings.companions
     columns = (s.column for s in streams.with_column() if (s.default or s in used) and s.key != roles.sensor)
     return DatasetWriter(
@@ -126,39 +126,39 @@ class SequenceOutput:
         self._samples.abandon()
 
     def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
-        """Take the next message, as `FrameBuilder.push`; raises StorageError where the disk refused those before."""
+        """Add the next message, as `FrameBuilder.push`; raises StorageError if the disk refused earlier samples."""
         self._frames.push(message, now, video)
 
     def advance(self, now: int) -> None:
-        """Hand on what is complete by `now`, ns of the clock of `push`."""
+        """Hand on the frames that are complete by `now`, ns of the clock of `push`."""
         self._frames.advance(now)
 
     @property
     def is_through(self) -> bool:
-        """Whether nothing that is still to come can change the samples; False where all of it becomes samples."""
+        """True if no further message can change the samples; always False without a cut."""
         return self._frames.is_through
 
     def call_idle(self, what: Callable[[], None]) -> None:
-        """Call something in the thread that writes, unless samples wait for it."""
+        """Call `what` in the writer thread, unless samples wait for it."""
         self._samples.call_idle(what)
 
     @property
     def note(self) -> str:
-        """What the user should know of the decoder; empty when there is nothing."""
+        """Note of the decoder to the user; empty without any."""
         return self._samples.note
 
     @property
     def backlog(self) -> int:
-        """Messages and frames that wait for the decoder."""
+        """Number of messages and frames that wait for the decoder."""
         return self._samples.backlog
 
     @property
     def standstill(self) -> float:
-        """For how long nothing of what waits has moved on, s."""
+        """Time without progress of what waits, s."""
         return self._samples.standstill
 
     def finish(self) -> None:
-        """Write what is left, end all threads, and count what became of every message.
+        """Write the remaining samples, end all threads, and count the outcome of every message.
 
         A disk that refuses is no error here: `refused` says why, and what did not reach the dataset is counted.
         """
@@ -190,7 +190,7 @@ class SequenceOutput:
 
 
 class Reached:
-    """What of one sequence reached the disk, for the case that the disk refuses the rest.
+    """Counts what of one sequence reached the disk, in case the disk refuses the rest.
 
     Owned by the thread that writes; `settle` comes once that has ended.
     """
@@ -211,7 +211,7 @@ class Reached:
                 self._used.update(self._messages.of(sample.frame_row))
 
     def settle(self, counts: Counts, roles: Roles) -> None:
-        """Count what did not reach it."""
+        """Count what did not reach the disk as dropped."""
         written = {topic: self._used[streams.of_key(sensor).column or ""] for sensor, topic in roles.companions.items()}
         written[roles.reference] = self._samples
         for topic, number in written.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of companions that were nearest to a sample and still too far from it (dataset.md 10)."""
+"""Counts companion messages nearest to a sample but outside the tolerance (dataset.md 10)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.pipeline.frame import Frame
 
 AGE = 120 * SECOND
-"""ns behind the newest sample after which nothing can change any more what was nearest to one."""
+"""ns before the newest sample up to which the nearest messages are final."""
 HELD = 4096
-"""Stamps of samples between two looks at what is settled."""
+"""Stamps of samples between two calls of `settle`."""
 MOST = 1 << 20
-"""Stamps of messages that are held where there is no sample at all."""
+"""Most stamps of messages that are held while there is no sample."""
 
 
 def _array() -> array[int]:
@@ -34,12 +34,12 @@ class _Track:
     used: array[int] = field(default_factory=_array)
     lacking: array[int] = field(default_factory=_array)
     far: set[int] = field(default_factory=set)
-    """Messages that were nearest to a sample and too far, of which it is not settled whether another has them."""
+    """Messages nearest to a sample and too far, which another sample may still use."""
     count: int = 0
-    """Of those that are settled."""
+    """Number of settled messages outside the tolerance."""
 
     def settle(self, before: int, tolerance: int, lookahead: int) -> None:
-        """Decide about the samples stamped before that, and forget what no later one can need."""
+        """Decide about the samples stamped before `before`, ns, and drop what no later sample can need."""
         lacking, offered = _sorted(self.lacking), _sorted(self.offered)
         found = lacking[lacking < before]
         if len(offered) and len(found):
@@ -58,7 +58,7 @@ class _Track:
 
 
 class OutsideTolerance:
-    """Keeps the stamps by which it is known which messages were outside the tolerance, as long as they matter.
+    """Keeps stamps of messages and samples for as long as they matter to find messages outside the tolerance.
 
     Owns: `offer` belongs to the thread that pushes messages, `observe` to the one that chooses frames; both change the
     tracks under the lock. `count` comes once both are through.
@@ -71,7 +71,7 @@ class OutsideTolerance:
         self._tracks: dict[tuple[str, int], _Track] = {}
 
     def offer(self, sensor: str, stamp: int, epoch: int) -> None:
-        """Take note of a message that was given to the alignment in time; `stamp` in ns with the sensor's offset."""
+        """Note a message that reached the alignment in time; `stamp` in ns with the sensor's offset."""
         with self._lock:
             offered = self._track(sensor, epoch).offered
             offered.append(stamp)
@@ -79,7 +79,7 @@ class OutsideTolerance:
                 del offered[: MOST // 2]
 
     def observe(self, frame: Frame, sensors: Collection[str]) -> None:
-        """Take note of what a sample has, and of what it lacks."""
+        """Note the companions that a sample has, and those that it lacks."""
         with self._lock:
             for sensor in sensors:
                 track, near = self._track(sensor, frame.epoch), frame.companions.get(sensor)
@@ -110,5 +110,5 @@ class OutsideTolerance:
 
 
 def _sorted(stamps: array[int]) -> NDArray[np.int64]:
-    """The different ones, in order."""
+    """Return the stamps sorted, without duplicates."""
     return np.unique(np.frombuffer(stamps, np.int64)) if stamps else np.empty(0, np.int64)

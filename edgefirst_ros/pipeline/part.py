@@ -15,12 +15,12 @@ class Part:
 
     picture: bool = True
     sensors: Collection[str] | None = None
-    """Companions whose members are made, and of the reference where it is no camera; None: all."""
+    """Sensors whose members are made, with the reference if it is not a camera; None: all."""
     masks: bool = True
-    """Whether its annotations have masks and outlines."""
+    """True if its annotations have masks and outlines."""
 
     def has(self, sensor: str) -> bool:
-        """Whether the member of a sensor is made."""
+        """True if the member of a sensor is made."""
         return self.sensors is None or sensor in self.sensors
 
 
@@ -28,4 +28,4 @@ WHOLE = Part()
 ROWS = Part(picture=False, sensors=(), masks=False)
 
 Chosen = Callable[[Frame, bool], Part]
-"""Tells how much of a frame is wanted, which may be a keyframe; it may be asked more than once."""
+"""Returns how much of a frame is wanted; it may be called more than once for a frame."""

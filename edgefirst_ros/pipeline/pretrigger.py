@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last messages of a capture, still encoded: a dataset can begin with them, at a keyframe."""
+"""Ring of the last messages of a capture, still encoded: a dataset can begin with them, at a keyframe."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import TILED, VIDEO
 
 LONGEST_WAIT = 10_000_000_000
-"""ns an entry is held beyond the pre-trigger while no other comes: such a stream must not fill the memory."""
+"""ns an entry is held beyond the pre-trigger while no other comes: a stream without keyframes must not fill memory."""
 
 UNKNOWN_SPREAD = 2_000_000_000
-"""ns by which a topic's messages may come later than others with their stamp, as long as it is not known."""
+"""Assumed lateness of a topic against others with the same stamp, ns, until it is measured."""
 
 
 @dataclass(slots=True)
 class Arrival:
-    """A message and when it came, in ns of a clock that only runs forward.
+    """A message and its arrival time, ns of a monotonic clock.
 
     Owns: made by the thread that received it; afterwards the capture's thread alone reads and changes it.
     """
@@ -33,25 +33,25 @@ class Arrival:
     message: Message
     now: int
     lost: int = 0
-    """Messages of its topic lost on the way before it."""
+    """Number of messages of its topic lost in transport before it."""
     guessed: int = 0
-    """How many more seem to be, by a gap of their stamps."""
+    """Number of further losses estimated by a gap of stamps."""
     video: VideoMessage | TiledVideo | None = None
-    """What was parsed of a video message on its way; None where it cannot be decoded."""
+    """The parsed video message; None if it cannot be decoded."""
     entry: bool = False
-    """Whether decoding can start with it."""
+    """True if decoding can start with it."""
     closed: bool = False
-    """Whether, besides, nothing behind it needs what came before."""
+    """True if, besides, nothing after it refers to what came before (closed GOP)."""
     sets: bytes = b""
-    """Parameter sets of the video before it, where it does not repeat them all."""
+    """Parameter sets of the video before it, if it does not repeat them all."""
 
     def whole(self) -> Arrival:
-        """Return it with these in front of its own: a decoder that knows nothing before it can begin with it."""
+        """Return the message with these parameter sets prepended: a new decoder can start with it."""
         return self if self.video is None else replace(self, video=self.video.with_sets(self.sets), sets=b"")
 
 
 class Recent:
-    """Holds what a dataset that begins now must begin with: `pretrigger` ns, and what belongs to the first frames.
+    """Holds the messages with which a dataset would begin: of `pretrigger` ns, and companions of the first frames.
 
     Where that is more than `most` bytes it begins at a later keyframe. Video is parsed here, once for all datasets.
 
@@ -75,10 +75,10 @@ class Recent:
         self.spread = UNKNOWN_SPREAD
         """How much later a topic's messages may come than others with their stamp, besides `lookahead`; ns."""
         self.crowded = False
-        """Whether it was ever more than the memory that may be taken."""
+        """True if it was ever more than the memory that may be taken."""
 
     def add(self, arrival: Arrival) -> bool:
-        """Take the newest message; marks it as an entry where it is one. True when memory first runs short."""
+        """Add the newest message, and mark it if it is an entry. Return True when memory first runs short."""
         crowded = self.crowded
         topic, kept = arrival.message.topic, self._arrivals
         if topic == self._roles.reference:
@@ -104,13 +104,13 @@ class Recent:
         return self.crowded and not crowded
 
     def _forget(self, begin: int) -> None:
-        """Let go of what no dataset that begins then or later needs."""
+        """Drop what no dataset needs that begins at `begin` or later."""
         for arrivals, lookback in ((self._arrivals, self._lookback), (self._fixes, self._nav_lookback)):
             while arrivals and arrivals[0].now < begin - lookback - self.spread:
                 self._bytes -= len(arrivals.popleft().message.data)
 
     def begin(self, now: int) -> int:
-        """When the entry came at which a dataset started at `now` begins; `now` where there is none."""
+        """Return the arrival of the entry with which a dataset started at `now` begins; `now` without an entry."""
         begin = next(iter(self._entries), now)
         for entry in self._entries:
             if entry > now - self._pretrigger:
@@ -119,7 +119,7 @@ class Recent:
         return begin
 
     def since(self, begin: int) -> Iterator[Arrival]:
-        """The reference's messages from `begin` on, and those of other topics that may belong to its frames."""
+        """Return the reference messages from `begin` on, and those of other topics that may belong to their frames."""
         first = True
         for arrival in heapq.merge(list(self._arrivals), list(self._fixes), key=_time):
             if arrival.message.topic != self._roles.reference:
@@ -160,7 +160,7 @@ class Recent:
 
 
 def max_skew(settings: Settings) -> int:
-    """Return how far a companion's stamp may lie from that of its frame at most, ns."""
+    """Return the largest possible skew of a companion, ns."""
     streams = [settings.stream(sensor) for sensor in SENSORS]
     return max(tolerance + abs(offset) for tolerance, offset, _ in streams)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture does with messages and orders, as a state machine: waiting for the clock, recording, splitting."""
+"""State machine of a capture: idle, waiting for the clock, recording, splitting, completing."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from edgefirst_ros.sync.clock import TimeBase
 from edgefirst_ros.sync.live_clock import LiveClock
 
 NAMES = 10
-"""Names that are tried where others begin datasets in the same folder at the same time."""
+"""Names that are tried if others begin datasets in the same folder at the same time."""
 OPEN_SPLIT = 10 * SECOND
-"""ns a split waits for a keyframe behind which nothing refers to what came before it; then any other will do."""
+"""ns a split waits for a keyframe of a closed GOP; then any keyframe will do."""
 
 
 class State(Enum):
-    """What a capture is doing."""
+    """State of a capture."""
 
     IDLE = "idle"
     WAITING = "waiting for the clock"
@@ -43,25 +43,25 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A dataset that is wanted and cannot begin yet."""
+    """A dataset that is asked for and cannot begin yet."""
 
     since: int
-    """When it was asked for, ns."""
+    """Time of the start command, ns."""
 
 
 @dataclass(slots=True)
 class _Recording:
-    """The dataset that takes what comes."""
+    """The dataset that receives messages."""
 
     dataset: CaptureDataset
     headroom: Headroom
     split_since: int | None = None
-    """When a split was asked for that waits for a keyframe, ns."""
+    """Time of a split command that waits for a keyframe, ns; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """A dataset behind a split: it still gets what its last frames may need."""
+    """A dataset after a split: it still receives what its last frames may need."""
 
     until: int
     dataset: CaptureDataset
@@ -69,7 +69,7 @@ class _Ending:
 
 @dataclass(slots=True)
 class _Plan:
-    """How datasets are made from the next one on."""
+    """Settings of the next dataset."""
 
     settings: Settings
     live: LiveSettings
@@ -77,11 +77,11 @@ class _Plan:
     sequence: str | None
     """Name of the next dataset; None: by host and time."""
     known: Calibration = field(default_factory=Calibration)
-    """What was said once so far."""
+    """Calibration and labels received so far."""
 
 
 class Recorder:
-    """Begins, fills, splits and ends datasets as messages and orders come; times are ns of time.monotonic_ns().
+    """Starts, fills, splits and ends datasets by messages and commands; times are ns of time.monotonic_ns().
 
     Owns: the capture's thread calls everything but `change` and `facts`, which any thread may call.
     """
@@ -123,7 +123,7 @@ class Recorder:
         return State.COMPLETING if self._completer.busy else State.IDLE
 
     def facts(self) -> dict[str, Any]:
-        """The state, and how far the dataset is that is being recorded."""
+        """Return the state, and the progress of the dataset that is being recorded."""
         current = self._current
         facts = {
             "state": self.state.value,
@@ -133,13 +133,13 @@ class Recorder:
         return facts | (current.dataset.status() if isinstance(current, _Recording) else {})
 
     def change(self, settings: Settings, live: LiveSettings) -> None:
-        """Use other settings from the next dataset on; those that say how messages are joined must be the same."""
+        """Apply settings from the next dataset on; those of alignment must stay the same."""
         plan = self._plan
         plan.settings, plan.live = settings, live
 
     # ---- orders --------------------------------------------------------------------------
     def start(self, now: int) -> None:
-        """Begin a dataset with what the pre-trigger holds, as soon as the clock is known."""
+        """Start a dataset with the content of the pre-trigger, as soon as the clock is known."""
         if isinstance(self._current, _Recording):
             return
         self._results.failure = None
@@ -149,7 +149,7 @@ class Recorder:
             self._begin(self._clock.base, self._recent.begin(now))
 
     def split(self, now: int) -> bool:
-        """Go on in a new dataset from the next keyframe on; False where nothing is being recorded."""
+        """Continue in a new dataset from the next keyframe on; False if nothing is being recorded."""
         if not isinstance(self._current, _Recording):
             return False
         if self._current.split_since is None:
@@ -157,7 +157,7 @@ class Recorder:
         return True
 
     def stop(self) -> list[Future[Completed]]:
-        """Begin to complete every dataset; returns those that are being completed."""
+        """Start to complete every dataset; return those that are being completed."""
         try:
             if isinstance(self._current, _Waiting) and self._clock.base is None and self._clock.heard is not None:
                 self._choose_clock()  # less than that came, and is all there will be
@@ -166,7 +166,7 @@ class Recorder:
         return self._completer.completing
 
     def settle(self) -> None:
-        """Take note of what became of the datasets that are completed."""
+        """Collect the outcome of the datasets that are completed."""
         self._completer.settle()
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class Recorder:
         self._completer.close()
 
     def fail(self, error: Exception) -> None:
-        """End the dataset because of an error, and tell; listening goes on."""
+        """End the dataset because of an error, and report it; messages are still received."""
         reason = describe_error(error)
         self._results.fail(reason)
         self._on_event(f"the dataset ends here: {reason}")
@@ -182,7 +182,7 @@ class Recorder:
 
     # ---- messages and time ---------------------------------------------------------------
     def arrive(self, arrival: Arrival) -> None:
-        """Take the next message."""
+        """Add the next message."""
         message = arrival.message
         reference = message.topic == self._roles.reference
         if message.topic in self._roles.statics:
@@ -205,7 +205,7 @@ class Recorder:
         self.advance(arrival.now)
 
     def advance(self, now: int) -> None:
-        """Do what is due at `now`: choose the clock, hand on what is complete, look at the disk."""
+        """Do what is due at `now`: choose the clock, hand on complete frames, check the disk."""
         if self._clock.due(now):
             self._choose_clock()  # the camera may be gone again
         current = self._current
@@ -222,7 +222,7 @@ class Recorder:
             current.headroom.check(current.dataset.bytes, self._plan.live.min_free_bytes, time.monotonic())
 
     def _choose_clock(self) -> None:
-        """Choose the clock by what came so far: the dataset that waits for it begins."""
+        """Choose the clock by the messages so far, and start the dataset that waits for it."""
         heard, waiting = self._clock.heard or 0, self._current
         try:
             base = self._clock.choose(self._plan.settings.time_base)
@@ -238,7 +238,7 @@ class Recorder:
             self._recent.hold = None
 
     def _record(self, current: _Recording, arrival: Arrival) -> None:
-        """Give a message to the dataset, or to a new one that begins with it."""
+        """Add a message to the dataset, or to a new one that begins with it."""
         if arrival.entry and current.split_since is None and self._full(current.dataset):
             current.split_since = arrival.now
         since = current.split_since
@@ -253,7 +253,7 @@ class Recorder:
         return bool(long or (live.max_bytes and dataset.bytes >= live.max_bytes))
 
     def _change_over(self, dataset: CaptureDataset, arrival: Arrival) -> None:
-        """Begin a new dataset with this keyframe; the old one still gets what its last frames may need."""
+        """Start a new dataset with this keyframe; the old one still receives what its last frames may need."""
         settings = self._plan.settings
         wait = nanoseconds(2 * settings.max_gap + 2 * settings.lookahead) + max_skew(settings)
         self._current = None
@@ -274,7 +274,7 @@ class Recorder:
             dataset.push(earlier if earlier.now >= begin else replace(earlier, lost=0, guessed=0))
 
     def _open(self, base: TimeBase, start_lag: float) -> CaptureDataset:
-        """A dataset of a name that nobody else has, whose first messages came `start_lag` s ago."""
+        """Open a dataset with a free name, whose first messages came `start_lag` s ago."""
         plan, tried = self._plan, 0
         while True:
             name, tried = self._new_name(), tried + 1
@@ -296,7 +296,7 @@ class Recorder:
         return free_name(out, plan.host, layout)
 
     def _end(self) -> None:
-        """Begin to complete every dataset."""
+        """Start to complete every dataset."""
         current, ending = self._current, self._ending
         self._current, self._ending = None, []
         for one in ending:

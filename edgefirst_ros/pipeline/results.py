@@ -11,7 +11,7 @@ from edgefirst_ros.sync.align import Aligner, Stream
 
 MASK = "model.mask"
 REMEMBERED = 2048
-"""Frames that are known to have come, and frames handed on for which a result would come too late."""
+"""Frames that are remembered: those that came, and those handed on, for which a result would be late."""
 
 Joint = tuple[int, int]
 """Epoch of a frame and the stamp that results join it by: behind a clock set back the same stamps come again."""
@@ -27,10 +27,10 @@ class _Result:
 
 
 class ModelResults:
-    """Results by the frame that they join. Owned by the thread that pushes messages."""
+    """Model results by the frame that they join. Owned by the thread that pushes messages."""
 
     def __init__(self, tolerance: int, lookahead: int) -> None:
-        """`tolerance`: furthest a mask's stamp may lie from that of its boxes; both in ns."""
+        """`tolerance`: largest distance of a mask's stamp from that of its boxes; both in ns."""
         self._lookahead = lookahead
         self._results: OrderedDict[Joint, _Result] = OrderedDict()
         self._masks: Aligner[_Result, SensorMessage] = Aligner({MASK: Stream(tolerance, reuse=False)}, lookahead)
@@ -40,7 +40,7 @@ class ModelResults:
         """Epoch of the last frame that came, by the stamp that results join it by."""
 
     def expect(self, stamp: int, epoch: int) -> Joint:
-        """Take note of a frame that came; returns what its result is asked for by."""
+        """Note a frame that came; return the key by which its result is looked up."""
         self._came[stamp] = epoch
         self._came.move_to_end(stamp)
         if len(self._came) > REMEMBERED:
@@ -65,26 +65,26 @@ class ModelResults:
             self._masks.add_frame(mask_stamp, self._boxes, now, result, epoch=epoch)
 
     def add_mask(self, stamp: int, message: SensorMessage, now: int, epoch: int) -> None:
-        """Take a mask without a header."""
+        """Add a mask without a header."""
         self._masks.add(MASK, stamp, now, message, epoch)
 
     def advance(self, now: int | None) -> None:
-        """Give the results their masks that must all have come by `now`; all for None."""
+        """Join masks to the results whose masks must have come by `now`, ns; None: all."""
         for boxes in self._masks.release(now):
             near = boxes.nearest[MASK]
             boxes.item.message.mask, boxes.item.complete = near.item if near is not None else None, True
 
     def is_late(self, join: Joint) -> bool:
-        """Whether the frame of a result was handed on already."""
+        """True if the frame of a result was handed on already."""
         return join in self._taken
 
     def is_complete(self, join: Joint) -> bool:
-        """Whether nothing more can belong to what the model said of a frame."""
+        """True if no further message can belong to the model result of a frame."""
         result = self._results.get(join)
         return result is None or result.complete
 
     def take(self, join: Joint) -> SensorMessage | None:
-        """Return what the model said of a frame that is handed on; None where it said nothing."""
+        """Remove and return the model result of a frame that is handed on; None without one."""
         self._taken[join] = None
         if len(self._taken) > REMEMBERED:
             self._taken.popitem(last=False)
@@ -92,6 +92,6 @@ class ModelResults:
         return result.message if result is not None else None
 
     def forget(self, oldest: int) -> None:
-        """Drop what came too long before `oldest`, when the first frame came that waits."""
+        """Drop results older than any waiting frame; `oldest`: arrival of the first one that waits."""
         while self._results and next(iter(self._results.values())).arrived < oldest - 2 * self._lookahead:
             self._results.popitem(last=False)

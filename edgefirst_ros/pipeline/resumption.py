@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an earlier conversion left: whether it was this one, unfinished or finished."""
+"""Datasets of an earlier run: whether they are of this conversion, unfinished or finished."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgefirst_ros.sources.digest import sha256
 
 
 def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset:
-    """Open what an interrupted conversion left; `mine` is the metadata of the one that is to continue it.
+    """Open the unfinished dataset of an interrupted conversion; `mine` is the metadata of the one that continues it.
 
     Raises DatasetError if it was another one, or a living writer is at work on it; nothing is changed then.
     """
@@ -45,7 +45,7 @@ def check_sources(paths: DatasetPaths, known: Any, first: int, mine: Sequence[Ma
 def finished(
     paths: DatasetPaths, recordings: Sequence[Path], settings: Settings
 ) -> tuple[int, Counts, dict[str, dict[str, Any]]]:
-    """Samples, counts and time bases of a conversion that is finished; raises DatasetError if it was another one.
+    """Return samples, counts and time bases of a finished conversion; raises DatasetError if it was another one.
 
     The recordings are hashed, unless something else tells already that they are others. What a kill behind its last
     step left beside the dataset is removed. Raises RecordingError where a recording cannot be read.
@@ -80,7 +80,7 @@ def _not_continued(paths: DatasetPaths, what: str) -> DatasetError:
 
 
 def _other_making(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    """What of software and settings differs, in words; empty where they give the same dataset."""
+    """Return in words how software and settings differ; empty if they give the same dataset."""
     software, settings = known.get("software"), known.get("configuration")
     if software != mine["software"]:
         version = software.get("version") if isinstance(software, dict) else None
@@ -93,7 +93,7 @@ def _other_making(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
 
 
 def _other_sources(known: Any, mine: Iterable[Mapping[str, Any]]) -> str:
-    """Which source is another recording, in words; empty where those that both have agree in all that `mine` says."""
+    """Return in words which source is another recording; empty if the common ones agree in all keys of `mine`."""
     if not isinstance(known, list) or not all(isinstance(source, dict) for source in known):
         return "it does not say from which recordings"
     for source, own in zip(known, mine, strict=False):

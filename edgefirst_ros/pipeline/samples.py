@@ -29,14 +29,14 @@ from edgefirst_ros.streams import TILED, VIDEO
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A clean frame with all that is needed to make a sample of it."""
+    """A frame with an undamaged picture, and what is needed to make a sample of it."""
 
     frame: Frame
     picture: Picture | None
     part: Part
     bucket: Bucket | None
     missing: str | None
-    """The first required sensor that it lacks."""
+    """The first required sensor that it lacks; None if it has all."""
     keyframe: bool
 
 
@@ -90,7 +90,7 @@ class SampleBuilder:
 
     # ---- in the thread that pushes -------------------------------------------------------
     def put(self, item: CameraMessage | Frame) -> None:
-        """Hand over the next message or frame; raises what went wrong with those before."""
+        """Enqueue the next message or frame; raises what went wrong with earlier ones."""
         if not self._choosing.backlog:
             self._pace.move()
         elif self._pace.is_stuck and (isinstance(item, Frame) or self._facts.roles.schema not in (VIDEO, TILED)):
@@ -99,26 +99,26 @@ class SampleBuilder:
 
     @property
     def note(self) -> str:
-        """What the user should know of the decoder; empty when there is nothing."""
+        """Note of the decoder to the user; empty without any."""
         return self._pictures.note if self._pictures is not None else ""
 
     def drain(self) -> None:
-        """Leave nothing out for a while: no more will come."""
+        """Leave nothing out for a while: no more messages will come."""
         self._pace.drain()
 
     def call_idle(self, what: Callable[[], None]) -> None:
-        """Call something in the thread that writes, unless samples wait for it."""
+        """Call `what` in the writer thread, unless samples wait for it."""
         if not self._writing.backlog:
             self._writing.put(what)
 
     @property
     def backlog(self) -> int:
-        """Messages and frames that wait for the decoder."""
+        """Number of messages and frames that wait for the decoder."""
         return self._choosing.backlog
 
     @property
     def standstill(self) -> float:
-        """For how long nothing of what waits has moved on, s."""
+        """Time without progress of what waits, s."""
         return self._pace.standstill if self._choosing.backlog else 0.0
 
     def finish(self) -> None:
@@ -166,7 +166,7 @@ class SampleBuilder:
             self._waiting.popleft()
 
     def _is_decided(self, frame: Frame, *, last: bool) -> bool:
-        """Decide about the first frame that waits; False where more must come first."""
+        """Decide about the first waiting frame; False if that needs further messages."""
         if self._pace.is_over:
             return self._drop(OVERLOAD)
         keyframe = self._pictures.keyframe(frame.number) if self._pictures is not None else True
@@ -199,7 +199,7 @@ class SampleBuilder:
         return self._select(_Candidate(frame, picture, part, bucket, missing, keyframe))
 
     def _select(self, found: _Candidate) -> bool:
-        """Make a sample of a clean frame, unless it lacks a sensor or another one may go before it."""
+        """Make a sample of a clean frame, unless it lacks a sensor or another frame may be preferred."""
         if self._sampling.is_second_choice(found.frame):
             self._fallback = found
             return True
@@ -209,7 +209,7 @@ class SampleBuilder:
         return self._make_sample(found)
 
     def _take_fallback(self) -> None:
-        """Make a sample of the first clean frame of a bucket in which the model looked at none that is clean."""
+        """Make a sample of the first clean frame of a bucket without a clean frame that the model processed."""
         if self._fallback is not None:
             found, self._fallback = self._fallback, None
             self._make_sample(found)
@@ -225,19 +225,19 @@ class SampleBuilder:
         return True
 
     def _skip(self, frame: Frame, reason: str) -> bool:
-        """Leave out a frame whose picture was not asked for."""
+        """Drop a frame whose picture was not requested."""
         if self._pictures is not None:
             self._pictures.skip(frame.number)
         return self._drop(reason)
 
     def _drop(self, reason: str, error: MessageError | None = None) -> bool:
-        """Count a frame that is left out; True: it is decided."""
+        """Count a dropped frame; returns True: it is decided."""
         self._facts.counts.drop(self._facts.roles.reference, reason, why=error)
         return True
 
 
 def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> Pictures | None:
-    """The pictures of the reference topic; None where it is no camera. `eager`: more than are wanted may be decoded."""
+    """Return the decoder of the reference topic; None if it is no camera. `eager`: unwanted pictures may be decoded."""
     if not facts.roles.camera or not settings.takes_pictures:
         return None
     side_by_side = settings.rate is None and eager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a conversion goes."""
+"""Wall time of the steps of a conversion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Adds up the time of named steps, one after the other, and the processor time of them all."""
+    """Adds up the wall time of named consecutive steps, s, and their common processor time."""
 
     def __init__(self) -> None:
         self.steps: dict[str, float] = {}
@@ -18,7 +18,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Add the time that the block takes to a step."""
+        """Add the wall time of the block to a step."""
         began = time.monotonic()
         try:
             yield
@@ -27,6 +27,6 @@ class Stopwatch:
 
     @property
     def cores(self) -> float:
-        """How many cores were busy on average since the beginning."""
+        """Return the average number of busy cores since the beginning."""
         seconds = sum(self.steps.values())
         return (time.process_time() - self._began) / seconds if seconds else 0.0

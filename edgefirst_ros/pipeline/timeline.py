@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a message lies in its sequence: running time, frame number, segment, and the epoch that it can meet."""
+"""Place of a message in its sequence: running time, frame number, segment and alignment epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgefirst_ros.sync.clock import RunningClock, Segments
 
 
 class Timeline:
-    """Numbers the messages of the reference topic, and tells stretches of time apart where its clock was set.
+    """Numbers the messages of the reference topic, and separates segments where its clock was set.
 
     `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
     where that is not known beforehand (live): then every clock set back begins an epoch of its own. `preceded`: as
@@ -50,12 +50,12 @@ class Timeline:
         return self._segments.add(stamp)
 
     def may_need_later(self, segment: int, stamp: int) -> bool:
-        """Whether the position at a stamp of a segment may hang on a fix recorded in a later one."""
+        """True if the position at a stamp of a segment may depend on a fix recorded in a later one."""
         return segment in self._preceded and stamp <= self._preceded[segment]
 
     @property
     def epoch(self) -> int:
-        """Where segments overlap in time, messages meet only those recorded during the same one."""
+        """The alignment epoch: where segments overlap in time, messages join only those recorded in the same one."""
         if self._overlapping is None:
             return self._segments.set_back
         current = self._segments.current

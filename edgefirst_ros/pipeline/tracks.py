@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Position and attitude of frames: fixes and attitudes of each epoch, kept for as long as a frame may need them."""
+"""Position and attitude of frames: fixes and attitudes by epoch, kept as long as a frame may need them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Navigation:
         self._epochs: dict[int, _Tracks] = {}
 
     def add_fix(self, content: Any, stamp: int, now: int, epoch: int) -> bool:
-        """Take a NavSatFix; False where it is no valid fix."""
+        """Add a NavSatFix; False if it is not a valid fix."""
         tracks = self._tracks(epoch)
         tracks.newest = stamp
         fix = fix_of(content, stamp)
@@ -38,7 +38,7 @@ class Navigation:
         return fix is not None
 
     def add_attitude(self, content: Any, stamp: int, now: int, epoch: int) -> bool:
-        """Take an Imu message; False where it has no attitude."""
+        """Add an Imu message; False if it has no orientation."""
         tracks = self._tracks(epoch)
         tracks.newest = stamp
         attitude = attitude_of(content)
@@ -47,17 +47,17 @@ class Navigation:
         return attitude is not None
 
     def at(self, stamp: int, epoch: int) -> tuple[Position | None, Quaternion | None]:
-        """Return position and orientation at a stamp in ns; None where it cannot be told."""
+        """Return position and orientation at a stamp in ns; None where unknown."""
         tracks = self._tracks(epoch)
         return tracks.fixes.position(stamp), tracks.attitudes.orientation(stamp)
 
     def horizon(self, stamp: int, epoch: int) -> int:
-        """Return the latest stamp, ns, at which a further message could change what is told at `stamp`."""
+        """Return the latest stamp, ns, at which a further message could change the result of `at(stamp)`."""
         tracks = self._tracks(epoch)
         return max(tracks.fixes.horizon(stamp), tracks.attitudes.horizon(stamp), stamp)
 
     def forget(self, first: Mapping[int, int], lookahead: int, came_before: int) -> None:
-        """Drop what came before that and no frame needs; `first`: of each epoch the stamp of its first frame."""
+        """Drop what came before `came_before` and no frame needs; `first`: {epoch: stamp of its first frame, ns}."""
         for epoch, tracks in self._epochs.items():
             # Where no frame waits the camera is silent, maybe for ever.
             before = first.get(epoch, tracks.newest - 2 * lookahead) - lookahead
@@ -65,7 +65,7 @@ class Navigation:
             tracks.attitudes.forget(before, came_before)
 
     def close(self) -> int:
-        """Return how many fixes were refused in all, because of their neighbours; no more come."""
+        """Return the total number of fixes refused because of their neighbours; no more may be added."""
         for tracks in self._epochs.values():
             tracks.fixes.close()
         return sum(tracks.fixes.refused for tracks in self._epochs.values())

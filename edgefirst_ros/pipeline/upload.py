@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finished datasets of a capture on their way to storage, beside the capture."""
+"""Upload of finished datasets to object storage, beside the capture."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.sources.live import Log
 
 UPLOADED = ".uploaded"
-"""End of the name of the note beside a dataset that says where it is, and of which files that was said."""
+"""Suffix of the note beside a dataset that says where it was uploaded, with size and time of its files."""
 LOOK_EVERY = 2.0
-"""s between two looks for finished datasets."""
+"""s between two searches for finished datasets."""
 PATIENCE = 30.0
-"""s for which storage may give nothing before it counts as gone."""
+"""s without an answer after which storage counts as gone."""
 PAUSES = 5.0, 300.0
-"""s until storage that failed is asked again: at first, and at most."""
+"""s until a failed upload is retried: at first, and at most."""
 LAST_WAIT = 0.5
-"""s given to an upload when the capture ends; what is not sent then goes on at the next start."""
+"""s given to an upload when the capture ends; the rest is sent after the next start."""
 
 
 class Uploader:
-    """Sends every finished dataset of a folder, also those of earlier runs, one after the other.
+    """Uploads every finished dataset of a folder, also of earlier runs, one after the other.
 
     A note beside it is written once all its checksums were compared. Where datasets are not kept they are removed then,
     the container first, so that what a power cut leaves is no dataset; the next start removes the rest.
@@ -42,7 +42,7 @@ class Uploader:
     """
 
     def __init__(self, live: LiveSettings, log: Log) -> None:
-        """Raises UsageError where `upload` is no place, or its library is missing."""
+        """Raises UsageError if `upload` is not a valid place, or its library is missing."""
         self._out = Path(live.out)
         self._keep = live.keep
         self._to = Location.of(live.upload or "")
@@ -56,7 +56,7 @@ class Uploader:
         self._thread.start()
 
     def status(self) -> dict[str, Any]:
-        """How far it is, in numbers and words."""
+        """Return the progress: waiting and sent datasets, and the last failure in words."""
         refused = "; ".join(self._refused.values())
         return {
             "to": str(self._to),
@@ -66,7 +66,7 @@ class Uploader:
         }
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no further upload, and wait for the current one at most `LAST_WAIT` s."""
         self._ended.set()
         self._thread.join(LAST_WAIT)
 
@@ -86,7 +86,7 @@ class Uploader:
             self._ended.wait(wait)
 
     def _send_all(self) -> None:
-        """Send what is finished; raises ObjectStoreError where storage does not answer."""
+        """Upload what is finished; raises ObjectStoreError if storage does not answer."""
         datasets = self._datasets()
         self._waiting = len(datasets)
         for paths in datasets:
@@ -108,7 +108,7 @@ class Uploader:
                 _remove(paths)
 
     def _datasets(self) -> list[DatasetPaths]:
-        """Finished datasets that are not sent, the oldest first; removes what is left of those that are."""
+        """Return finished datasets that are not uploaded, oldest first; remove what is left of those that are."""
         with suppress(FileNotFoundError):
             names = {entry.name for entry in os.scandir(self._out)}
             if not self._keep:
@@ -127,7 +127,7 @@ def _note(paths: DatasetPaths) -> Path:
 
 
 def _files(paths: DatasetPaths) -> Mapping[str, list[int]]:
-    """{file: [size, time of change in ns]} of those that are there."""
+    """Return {file: [size in bytes, mtime in ns]} of the existing files."""
     found = {}
     for file in dataset_files(paths):
         with suppress(FileNotFoundError):
@@ -137,7 +137,7 @@ def _files(paths: DatasetPaths) -> Mapping[str, list[int]]:
 
 
 def _is_noted(paths: DatasetPaths) -> bool:
-    """Whether what is there of a dataset was sent: a note says so, of these very files."""
+    """True if the files of a dataset were uploaded: a note says so, of these very files."""
     try:
         noted = json.loads(_note(paths).read_text(encoding="utf-8"))["files"]
         return all(noted.get(name) == known for name, known in _files(paths).items())
@@ -156,7 +156,7 @@ def _write_note(paths: DatasetPaths, to: str) -> None:
 
 
 def _remove(paths: DatasetPaths) -> None:
-    """Remove a dataset that was sent, its note last."""
+    """Remove an uploaded dataset, its note last."""
     for file in (*reversed(dataset_files(paths)), _note(paths)):
         file.unlink(missing_ok=True)
         sync_folder(paths.out)

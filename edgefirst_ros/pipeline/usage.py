@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of messages that may serve several samples, or none: which a sample has, which came late."""
+"""Outcome of messages that may serve several samples, or none: used, late, outside tolerance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefirst_ros.sources.topics import Roles
 
 
 class Usage:
-    """Follows the messages of companions and of the model until it is known what became of them.
+    """Follows the messages of companions and of the model until their outcome is known.
 
     Owns: `take` and `mark_late` belong to the thread that pushes messages, `use` to the one that chooses frames; each
     counter is changed by one of them. `settle` and `count_unused` come once both are through.
@@ -27,22 +27,22 @@ class Usage:
         self._late_used: Counter[str] = Counter()
 
     def take(self, topic: str) -> None:
-        """Take note of a message that was given to the alignment."""
+        """Note a message that was given to the alignment."""
         self._given[topic] += 1
 
     def mark_late(self, topic: str) -> None:
-        """Take note of a message that came after frames it belongs to were handed on."""
+        """Note a message that came after the frames it belongs to were handed on."""
         self._late[topic] += 1
 
     def offer(self, sensor: str, message: SensorMessage, epoch: int) -> None:
-        """Take note of a companion's message that was given to the alignment."""
+        """Note a companion's message that was given to the alignment."""
         if message.late:
             self.mark_late(message.topic)
         else:
             self._outside.offer(sensor, message.stamp, epoch)
 
     def observe(self, frame: Frame) -> None:
-        """Take note of a sample's companions, and of those that it lacks."""
+        """Note a sample's companions, and those that it lacks."""
         self._outside.observe(frame, self._roles.companions)
         for _, message in frame.companions.values():
             self.use(message)
@@ -50,14 +50,14 @@ class Usage:
             self.use(message)
 
     def use(self, message: SensorMessage) -> None:
-        """Count a message that a sample has, once; those of the reference are counted as samples."""
+        """Count a message that a sample uses, once; those of the reference are counted as samples."""
         if not message.used and message.topic != self._roles.reference:
             self._counts.write(message.topic)
             self._late_used[message.topic] += message.late
         message.used = True
 
     def settle(self) -> None:
-        """Count what came late and is in no sample, and the model's results whose frames are no samples."""
+        """Count late messages that no sample uses, and model results whose frames are not samples."""
         self._late.subtract(self._late_used)
         for topic, number in self._late.items():
             self._counts.drop(topic, LATE, number)
@@ -70,7 +70,7 @@ class Usage:
                 self._counts.drop(result, NO_SAMPLE, max(0, unused))
 
     def count_unused(self) -> None:
-        """Count the companions' messages that were nearest to no sample; called once all are seen."""
+        """Count companion messages that were nearest to no sample; called once all are seen."""
         for topic in set(self._roles.companions.values()) & set(self._counts.topics) - {self._roles.reference}:
             count = self._counts[topic]
             self._counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))

@@ -35,24 +35,24 @@ class Worker(Generic[T]):
                     self._error = error
 
     def put(self, item: T) -> None:
-        """Hand over the next item."""
+        """Enqueue the next item."""
         if self._error is not None:
             raise self._error
         self._queue.put(item)
 
     @property
     def backlog(self) -> int:
-        """Items that wait, about."""
+        """Approximate number of waiting items."""
         return self._queue.qsize()
 
     def close(self) -> None:
-        """Wait until everything is handled."""
+        """Wait until all items are handled; raises what the handler raised."""
         self.stop()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Wait until everything is handled, whatever became of it."""
+        """Wait until all items are handled; never raises."""
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()

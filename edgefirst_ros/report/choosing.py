@@ -79,7 +79,7 @@ class Chooser:
         return min(behind, self._cut.end - first.stamp)
 
     def _is_fresh(self, sensor: str, frame: Frame) -> bool:
-        """Whether it has another message of a sensor than the frame before."""
+        """True if it has another message of a sensor than the frame before."""
         own = frame.own[1].stamp if frame.own is not None and frame.own[0] == sensor else None
         stamp = frame.companions[sensor][0] if sensor in frame.companions else own
         if stamp is None or self._last.get(sensor) == stamp:
@@ -88,7 +88,7 @@ class Chooser:
         return True
 
     def _is_new(self, frame: Frame) -> bool:
-        """Whether it shows more of a label, or a larger skew, than all frames before."""
+        """True if it shows more of a label, or a larger skew, than all frames before."""
         new = False
         boxes = getattr(frame.result.content, "boxes", ()) if frame.result is not None else ()
         counted: dict[str, int] = {}
@@ -108,7 +108,7 @@ class Chooser:
         return new
 
     def _is_due(self, what: str, at: int, number: int, *, cheap: bool) -> bool:
-        """Whether it is the one of its slot, of `number` over the recording: the first `cheap` one, else any late one.
+        """True if it is the one of its slot, of `number` over the recording: the first `cheap` one, else any late one.
 
         A keyframe costs one picture, boxes are to be seen where the model looked, and a message that the frame before
         has too tells nothing new.

@@ -113,7 +113,7 @@ class RadarLook:
     speed: float | None
     """A doppler bin, m/s."""
     whole: bool
-    """Whether all cubes are shown."""
+    """True if all cubes are shown."""
     targets: Floats
     """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said)."""
     clouds: int

@@ -126,7 +126,7 @@ class Subject:
         return found
 
     def has(self, key: Key) -> bool:
-        """Whether a sample has members."""
+        """True if a sample has members."""
         try:
             return bool(self.dataset.members(key))
         except KeyError:

@@ -80,7 +80,7 @@ def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether it is a rosbag2 folder, or a file that begins as MCAP does or says so by its name."""
+    """True if it is a rosbag2 folder, or a file that begins as MCAP does or says so by its name."""
     with suppress(OSError):
         if is_rosbag2(path):
             return True

@@ -50,16 +50,16 @@ class UnitHeaders:
     picture: SliceHeader | None
     """None where it has no picture, or its headers cannot be read."""
     damaged: bool = False
-    """Whether its headers cannot be read."""
+    """True if its headers cannot be read."""
 
     @property
     def entry(self) -> bool:
-        """Whether decoding can start with it."""
+        """True if decoding can start with it."""
         return self.picture is not None and self.picture.entry
 
     @property
     def closed(self) -> bool:
-        """Whether decoding can start with it, and nothing behind it refers to anything before it."""
+        """True if decoding can start with it, and nothing behind it refers to anything before it."""
         return self.picture is not None and self.picture.closed
 
 

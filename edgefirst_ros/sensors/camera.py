@@ -60,7 +60,7 @@ class _Flight:
 
 
 class _References(Enum):
-    """Whether what the next units refer to is in the decoder, undamaged."""
+    """True if what the next units refer to is in the decoder, undamaged."""
 
     INTACT = auto()
     LEADING_LOST = auto()

@@ -184,7 +184,7 @@ def _described(message: PointCloud2) -> list[_Field]:
 
 
 def _in_line(fields: list[_Field], step: int) -> bool:
-    """Whether the fields lie one behind the other and fill the point."""
+    """True if the fields lie one behind the other and fill the point."""
     end = 0
     for field in fields:
         if field.offset != end:

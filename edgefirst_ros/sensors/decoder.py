@@ -130,7 +130,7 @@ class Decoder:
 
 
 def _harms(level: int, text: str) -> bool:
-    """Whether what libavcodec says means that a picture is not as it was."""
+    """True if what libavcodec says means that a picture is not as it was."""
     import av
 
     if level > av.logging.ERROR:

@@ -188,7 +188,7 @@ class GopReader:
             return self._take(flight)
 
     def _more(self) -> bool:
-        """Whether more units can be taken in before pictures are waited for."""
+        """True if more units can be taken in before pictures are waited for."""
         return len(self._flights) < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
 
     def skip(self, number: int) -> None:
@@ -284,7 +284,7 @@ class GopReader:
         return gop.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads
 
     def _can_wait(self, gop: _Gop) -> bool:
-        """Whether the picture that is waited for, if any, comes without this GOP going on."""
+        """True if the picture that is waited for, if any, comes without this GOP going on."""
         return self._asked is None or (self._asked is not gop and self._asked.state is not _GopState.QUEUED)
 
 

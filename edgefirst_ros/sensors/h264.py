@@ -152,7 +152,7 @@ class H264Tracker(Tracker):
 
 
 def _recovers_at_once(nal: bytes) -> bool:
-    """Whether a SEI NAL unit holds a recovery point with count 0."""
+    """True if a SEI NAL unit holds a recovery point with count 0."""
     data = nal[1:].replace(b"\x00\x00\x03", b"\x00\x00")
     at = 0
     while at + 2 < len(data):

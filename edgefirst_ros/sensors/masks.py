@@ -29,7 +29,7 @@ VOID = 255
 
 
 def is_empty(mask: Mask | MaskBox) -> bool:
-    """Whether a mask has no cells at all, as the device sends it where the model found nothing."""
+    """True if a mask has no cells at all, as the device sends it where the model found nothing."""
     return not mask.width * mask.height and not len(mask.mask)
 
 

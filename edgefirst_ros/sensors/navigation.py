@@ -63,7 +63,7 @@ def fix_of(message: NavSatFix, stamp: int) -> Fix | None:
 
 
 def reachable(first: Fix, second: Fix) -> bool:
-    """Whether the way from an earlier fix to a later one is possible at 1 km/s (haversine, 6371 km)."""
+    """True if the way from an earlier fix to a later one is possible at 1 km/s (haversine, 6371 km)."""
     a, b = math.radians(first.latitude), math.radians(second.latitude)
     turn = math.radians(second.longitude - first.longitude)
     chord = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(turn / 2) ** 2
@@ -161,12 +161,12 @@ class FixTrack:
         return self._fixes[n - 1] if n else self._before
 
     def _follows(self, n: int) -> bool:
-        """Whether a fix is valid by the one before it, whatever comes after."""
+        """True if a fix is valid by the one before it, whatever comes after."""
         before = self._before_of(n)
         return before is not None and reachable(before, self._fixes[n])
 
     def _valid(self, n: int, end: int) -> bool:
-        """Whether a fix is valid when those from index `end` on are unknown."""
+        """True if a fix is valid when those from index `end` on are unknown."""
         if self._follows(n):
             return True
         if n + 1 < end:

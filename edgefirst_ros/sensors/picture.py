@@ -90,7 +90,7 @@ class PictureEncoder:
         return scaled_size(width, height, self._max_width)
 
     def alters(self, width: int, height: int) -> bool:
-        """Whether a picture of some size does not stay as it is."""
+        """True if a picture of some size does not stay as it is."""
         return self._hook is not None or self.size(width, height) != (width, height)
 
     def change(self, frame: Any) -> Any:

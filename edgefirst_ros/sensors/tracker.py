@@ -23,10 +23,10 @@ class AccessUnit:
     fault: str | None
     """Reason not to write its picture."""
     after_gap: bool = False
-    """Whether something before it is lost or could not be read."""
+    """True if something before it is lost or could not be read."""
     keyframe: bool = False
     entry: bool = False
-    """Whether decoding can start here."""
+    """True if decoding can start here."""
     closed: bool = False
     """Whether, besides, nothing behind it refers to anything before it."""
     leading: bool = False
@@ -79,7 +79,7 @@ class Tracker:
         )
 
     def _contradicts(self, picture: SliceHeader) -> bool:
-        """Whether its sequence parameter set is not that of the picture before it, although no new sequence begins.
+        """True if its sequence parameter set is not that of the picture before it, although no new sequence begins.
 
         The standards forbid that (H.264 7.4.1.2.1, H.265 7.4.2.4.2): one of the two was damaged on the way, and a
         decoder would show what it gives without a word. Behind a loss nobody can tell.

@@ -65,7 +65,7 @@ class Chunk:
     whole: bool
     contents: Contents
     loose: bool = False
-    """Whether these are messages outside of all chunks."""
+    """True if these are messages outside of all chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ChunkHead:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two lengths in it agree, so that the next record can be found by them."""
+        """True if the two lengths in it agree, so that the next record can be found by them."""
         return self.length == self.size + self.packed
 
 

@@ -16,7 +16,7 @@ SET_BACK = 1_000_000_000
 
 @dataclass(slots=True)
 class _TopicOrder:
-    """Whether the messages of one topic stand in the file in recorded order."""
+    """True if the messages of one topic stand in the file in recorded order."""
 
     sequence: int = -1
     log_time: int = -1
@@ -47,7 +47,7 @@ class FileOrder:
 
     @property
     def is_recorded_order(self) -> bool:
-        """Whether file order is recorded order."""
+        """True if file order is recorded order."""
         topics = self._topics.values()
         if all(topic.steady for topic in topics):
             return not self._late and all(topic.rising or topic.repeated for topic in topics)
@@ -55,7 +55,7 @@ class FileOrder:
 
 
 def all_different(numbers: np.ndarray[Any, Any]) -> bool:
-    """Whether no number comes twice; np.unique would load numpy.ma, which takes as long as converting ten pictures."""
+    """True if no number comes twice; np.unique would load numpy.ma, which takes as long as converting ten pictures."""
     ordered = np.sort(numbers)
     return not (ordered[1:] == ordered[:-1]).any()
 

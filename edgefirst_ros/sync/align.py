@@ -117,7 +117,7 @@ class Aligner(Generic[F, C]):
             self._frames.setdefault(epoch, _Buffer()).add(Companion(stamp, number, None), arrived)
 
     def late(self, name: str, stamp: int, epoch: int = 0) -> bool:
-        """Whether the frames around this message have left already; `stamp` without the stream's offset.
+        """True if the frames around this message have left already; `stamp` without the stream's offset.
 
         Where a stream's stamps fall back by themselves its clock was set, before the frames tell so.
         """
@@ -153,7 +153,7 @@ class Aligner(Generic[F, C]):
         return [entry[3] for entry in self._waiting]
 
     def _belongs(self, companion: Companion[C], frame: Aligned[F, C]) -> bool:
-        """Whether no other frame is nearer to the message; of two equally near the earlier one has it."""
+        """True if no other frame is nearer to the message; of two equally near the earlier one has it."""
         frames = self._frames[frame.epoch]
         nearest = next(frames.outward(companion.stamp, abs(companion.stamp - frame.stamp)), None)
         return nearest is not None and nearest.order == frame.number

@@ -40,7 +40,7 @@ class Stamps:
 
     @property
     def tell_time(self) -> bool:
-        """Whether these are stamps at all: not zero, and not all equal (of more than one)."""
+        """True if these are stamps at all: not zero, and not all equal (of more than one)."""
         return self.nonzero and (self.differ or len(self.distances) == 1)
 
     def median(self) -> int:
@@ -68,7 +68,7 @@ class TopicTimes:
             self.log_times.append(message.log_time)
 
     def wall_clock(self, kind: str) -> bool:
-        """Whether stamps of a kind tell the time of day: median after 2000, not all equal."""
+        """True if stamps of a kind tell the time of day: median after 2000, not all equal."""
         stamps: Stamps = getattr(self, kind)
         if not stamps.tell_time or self.log_times is None or len(stamps.distances) != len(self.log_times):
             return False

@@ -43,7 +43,7 @@ class Cut:
         return cls(*span, last, undecodable, frames, note)
 
     def holds(self, stamp: int) -> bool:
-        """Whether a stamp in ns lies inside."""
+        """True if a stamp in ns lies inside."""
         return self.begin <= stamp < self.end
 
     def left(self, frames: int) -> tuple[int, int]:

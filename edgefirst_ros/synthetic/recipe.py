@@ -199,7 +199,7 @@ class Recipe:
 
 
 def chosen(name: str, names: Collection[str]) -> bool:
-    """Whether a fault concerns a topic."""
+    """True if a fault concerns a topic."""
     return name in names or "*" in names
 
 

@@ -26,24 +26,24 @@ def convert(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SRC", help="Folders, recordings, globs, s3:// prefixes, or a file with a list of these."
+            metavar="SRC", help="Folders, recordings, globs, s3:// prefixes, or a text file that lists them."
         ),
     ],
     out: Annotated[str, typer.Option("-o", "--out", metavar="DST", help="Folder or s3://BUCKET/PREFIX.")],
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings; options go before it.")
+        Path | None, typer.Option(readable=False, help="YAML file with settings; options override it.")
     ] = None,
     assignments: Annotated[list[str] | None, SET] = None,
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Also do again what failed or crashed before.")
+        bool, typer.Option("--retry-failed", help="Also retry recordings that failed or crashed before.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Convert many recordings, each to a dataset of its own; what is done already is left as it is.
+    """Convert many recordings, each to a dataset of its own; those that are done already are skipped.
 
     Writes DST/SETTINGS/SEQUENCE/NAME.zip with its tables, a state for each recording, and DST/catalogue.parquet.
 

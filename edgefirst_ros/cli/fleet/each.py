@@ -30,7 +30,7 @@ def results(
     quiet: bool,
     **options: Any,
 ) -> list[Mapping[str, Any]]:
-    """Return the record of each dataset, by name."""
+    """Run `function` on each dataset; return its record of each, sorted by name."""
     from edgefirst_ros.fleet.dask_engine import dask_engine
     from edgefirst_ros.fleet.each import for_each
 
@@ -42,7 +42,7 @@ def results(
 
 
 def finish(records: Sequence[Mapping[str, Any]], *, as_json: bool, partly: int = 1) -> None:
-    """Print what became of each, and end: 0 where all are ok, `partly` where some are, else 1."""
+    """Print the result of each dataset, and exit: 0 if all are ok, `partly` if some are, else 1."""
     bad = [record for record in records if record["verdict"] != "ok"]
     code = 0 if not bad else partly if len(bad) < len(records) else 1
     if as_json:

@@ -15,8 +15,8 @@ from edgefirst_ros.export import SYSTEMS
 
 def export(
     place: Annotated[str, PLACE],
-    to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="System whose format they get.")],
-    out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Folder or s3://BUCKET/PREFIX for them.")],
+    to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="Format to write.")],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Output folder or s3://BUCKET/PREFIX.")],
     where: Annotated[str | None, WHERE] = None,
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def live(*, quiet: bool) -> Iterator[Callable[[Tally], None]]:
-    """Give a function to be called with how far a run is, as often as one likes."""
+    """Return a function that prints the progress of a run; it may be called at any rate."""
     terminal = sys.stderr.isatty() and not quiet
     told = {"at": time.monotonic(), "width": 0.0}
 
@@ -44,7 +44,7 @@ def live(*, quiet: bool) -> Iterator[Callable[[Tally], None]]:
 
 
 def describe(tally: Tally) -> str:
-    """Return how far a run is, in a line: done, running, failed, rate, bytes, time left."""
+    """Return the progress of a run as one line: done, running, failed, rate, bytes, time left."""
     done = tally.before + tally.now
     parts = [f"{done} of {tally.total} done", f"{tally.running} running", f"{tally.failed} failed"]
     if tally.waiting:

@@ -19,11 +19,11 @@ def merge(
     context: typer.Context,
     place: Annotated[str, PLACE],
     out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Folder or s3://BUCKET/PREFIX for it.")],
-    name: Annotated[str | None, typer.Option(help="Name of the merged dataset; the folder's if not given.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the merged dataset; default: the folder's.")] = None,
     where: Annotated[str | None, WHERE] = None,
     shard_bytes: Annotated[
         int | None,
-        typer.Option(metavar="B", min=1, help="NAME-000.zip, NAME-001.zip and so on, each of at most so many bytes."),
+        typer.Option(metavar="B", min=1, help="Write shards NAME-000.zip, NAME-001.zip, ..., each of at most B bytes."),
     ] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
     assignments: Annotated[list[str] | None, SET_GROUPING] = None,
@@ -32,7 +32,7 @@ def merge(
 ) -> None:
     """Merge the datasets of a fleet to one, or to shards.
 
-    Done by this machine. Samples keep their groups, unless --split or --group gives new ones.
+    Runs on this machine. Samples keep their groups, unless --split or --group gives new ones.
 
     Exit codes: 0 all there, 1 nothing written, 2 wrong usage, 3 something could not be taken over (the notes say what).
     """

@@ -21,9 +21,9 @@ def status(
     where: Annotated[str | None, WHERE] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every recording.")] = False,
 ) -> None:
-    """Say what a fleet has: recordings by settings and verdict, and what is wrong with which.
+    """Show the status of a fleet: recordings by settings and verdict, and what failed.
 
-    Reads the states, and writes DST/catalogue.parquet anew where it is behind them.
+    Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
 
     Exit codes: 0 all recordings are there, 1 none is, or DST has no states, 2 wrong usage, 3 some are not.
     """

@@ -20,7 +20,7 @@ def validate(
     scratch: Annotated[str | None, SCRATCH] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Check every dataset of a fleet against the format, and that it is what its state says.
+    """Check every dataset of a fleet against the format and against its state file.
 
     Exit codes: 0 no errors in any (with --strict no warnings either), 1 otherwise, 2 wrong usage.
     """

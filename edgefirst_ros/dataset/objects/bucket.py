@@ -157,7 +157,7 @@ class BucketStore:
         return found
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        """Whether an object is what a file holds, by the MD5 in its ETag, else by SHA-256 of what is read back."""
+        """True if an object is what a file holds, by the MD5 in its ETag, else by SHA-256 of what is read back."""
         size = path.stat().st_size
         if found.size != size:
             return False

@@ -83,7 +83,7 @@ class FolderStore:
             return self._place(key, lambda file: shutil.copyfileobj(source, file, BLOCK))
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        """Whether a file is what another holds."""
+        """True if a file is what another holds."""
         try:
             return filecmp.cmp(f"/{found.key}", path, shallow=False)
         except OSError as error:

@@ -55,7 +55,7 @@ class Location:
 
     @property
     def local(self) -> bool:
-        """Whether it is on the file system; then it is written as a path."""
+        """True if it is on the file system; then it is written as a path."""
         return self.root == LOCAL
 
     @property
@@ -75,5 +75,5 @@ class Location:
 
 
 def is_remote(text: str | os.PathLike[str]) -> bool:
-    """Whether a user names an object or a bucket, and no path of this machine."""
+    """True if a user names an object or a bucket, and no path of this machine."""
     return _SQUEEZED.match(os.fspath(text)) is not None

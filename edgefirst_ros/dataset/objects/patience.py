@@ -76,7 +76,7 @@ class Patience:
 
 
 def is_final(error: Exception) -> bool:
-    """Whether storage would say the same again: not there, not allowed, not understood, replaced."""
+    """True if storage would say the same again: not there, not allowed, not understood, replaced."""
     status = _STATUS.search(str(error))
     if status is not None:
         number = int(status[1][:3])

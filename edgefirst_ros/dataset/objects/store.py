@@ -54,7 +54,7 @@ class Store(Protocol):
         """Put a file in place, whole or not at all, and compare checksums: what is there is what the file holds."""
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        """Whether an object is what a file holds, byte for byte."""
+        """True if an object is what a file holds, byte for byte."""
 
     def delete(self, key: str) -> None:
         """Remove an object; nothing where there is none."""

@@ -31,7 +31,7 @@ class Checkpoint:
     bytes: int = 0
     """Of the ZIP."""
     synced: bool = True
-    """Whether the disk had all of it before the journal said so."""
+    """True if the disk had all of it before the journal said so."""
 
 
 class Journals:

@@ -119,7 +119,7 @@ class Rebuilt:
 
 
 def _is_same(exact: tuple[float | None, float | None], place: list[float]) -> bool:
-    """Whether two positions are one, as far as single precision goes."""
+    """True if two positions are one, as far as single precision goes."""
     return all(a is not None and abs(a - b) <= _SINGLE for a, b in zip(exact, place, strict=True))
 
 
@@ -183,14 +183,14 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
 
 
 def _is_by_part(topics: Any) -> TypeGuard[dict[str, dict[str, str]]]:
-    """Whether it is {sequence: {part: topic}}."""
+    """True if it is {sequence: {part: topic}}."""
     return isinstance(topics, dict) and all(
         isinstance(parts, dict) and all(isinstance(topic, str) for topic in parts.values()) for parts in topics.values()
     )
 
 
 def _is_counted(counts: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether it is {topic: {"seen", "written", "dropped": {reason: n}}}."""
+    """True if it is {topic: {"seen", "written", "dropped": {reason: n}}}."""
     return isinstance(counts, dict) and all(
         isinstance(count, dict)
         and isinstance(count.get("dropped"), dict)

@@ -256,7 +256,7 @@ class _Recoverer:
         place(paths)
 
     def _is_kept(self, table: Path) -> bool:
-        """Whether a table of another tool can stay as it is; one that cannot be read is put aside."""
+        """True if a table of another tool can stay as it is; one that cannot be read is put aside."""
         if not self._foreign or not os.path.exists(table):
             return False
         try:

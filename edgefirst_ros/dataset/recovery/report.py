@@ -20,7 +20,7 @@ class Recovery:
     paths: DatasetPaths
     dry_run: bool
     complete: bool = False
-    """Whether the dataset was finished already."""
+    """True if the dataset was finished already."""
     samples: int = 0
     members: int = 0
     lost: list[Lost] = field(default_factory=list)

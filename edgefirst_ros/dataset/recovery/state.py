@@ -59,7 +59,7 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
 
 
 def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
-    """Whether a finished dataset lost the end of its ZIP, or that of a table. Raises TooLargeError."""
+    """True if a finished dataset lost the end of its ZIP, or that of a table. Raises TooLargeError."""
     if paths.layout == "directory":
         return False
     try:
@@ -72,7 +72,7 @@ def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
 
 
 def is_sealed(paths: DatasetPaths, limits: Limits) -> bool:
-    """Whether all was complete already and only the renaming was interrupted. Raises TooLargeError."""
+    """True if all was complete already and only the renaming was interrupted. Raises TooLargeError."""
     if paths.layout == "zip":
         try:
             Archive(paths.members_partial, limits)

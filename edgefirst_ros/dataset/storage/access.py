@@ -28,11 +28,11 @@ _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error
 
 
 class Container(Protocol):
-    """Members by name."""
+    """Random access to members by name."""
 
     path: Path
     names: list[str]
-    """Every file as found, in stored order, duplicates included."""
+    """All member names in stored order, with duplicates."""
 
     def size(self, name: str) -> int:
         """Bytes of a member, unpacked."""
@@ -45,7 +45,7 @@ class Container(Protocol):
 
 
 def open_container(path: Path, limits: Limits = DEFAULT_LIMITS) -> Container:
-    """The ZIP or folder at `path`. Raises DatasetError."""
+    """Open the ZIP or folder at `path`. Raises DatasetError."""
     return Folder(path) if path.is_dir() else Archive(path, limits)
 
 
@@ -91,7 +91,7 @@ class Archive:
             os.close(self._fd)
 
     def pread(self, size: int, offset: int) -> bytes:
-        """`size` bytes of the file. Raises DatasetError where it ends early."""
+        """Return `size` bytes of the file from `offset` on. Raises DatasetError if it ends before."""
         if offset < 0 or offset + size > self.file_size:
             raise DatasetError(f"{self.path}: {size} bytes at {offset} reach over its end at {self.file_size}")
         parts, missing = [], size
@@ -112,7 +112,7 @@ class Archive:
         return self.read_entry(self._entry(name))
 
     def read_entry(self, entry: zipfile.ZipInfo) -> bytes:
-        """The same for one of several entries with one name."""
+        """Return the data of an entry, also of one of several with the same name. Raises DatasetError."""
         place = f"{self.path}: {entry.filename!r}"
         try:
             data = _unpacked(self.packed(entry), entry)
@@ -124,7 +124,7 @@ class Archive:
         return data
 
     def _takes(self, entry: zipfile.ZipInfo) -> int:
-        """Bytes that it takes to read a member; none for one that is refused by its own sizes."""
+        """Return the unpacked size of a member, 0 for one whose sizes are impossible: it is refused when read."""
         most = _most_inflated(entry.compress_size) if entry.compress_type == DEFLATED else entry.compress_size
         return entry.file_size if entry.compress_size <= self.file_size and entry.file_size <= most else 0
 
@@ -145,7 +145,7 @@ class Archive:
             raise DatasetError(f"{self.path}: {last!r} reaches to {end}, into the directory at {self.directory_start}")
 
     def damaged(self) -> Iterator[tuple[zipfile.ZipInfo, str]]:
-        """The members that cannot be read whole, and why."""
+        """Yield the entries that cannot be read whole, and why."""
         for entry in self.entries:
             try:
                 self.read_entry(entry)
@@ -153,7 +153,7 @@ class Archive:
                 yield entry, str(error)
 
     def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
-        """The data of an entry as they lie in the file, at most `most` bytes of them. Raises DatasetError."""
+        """Return the stored (packed) data of an entry, at most `most` bytes. Raises DatasetError."""
         mark, *_, named, extended = LOCAL.unpack(self.pread(LOCAL.size, entry.header_offset))
         if mark != LOCAL_MARK:
             raise DatasetError(f"no local header at {entry.header_offset}")
@@ -161,7 +161,7 @@ class Archive:
         return self.pread(size, entry.header_offset + LOCAL.size + named + extended)
 
     def head(self, name: str, size: int) -> bytes:
-        """The first bytes of a member, of a stored one without reading the others. Raises DatasetError."""
+        """Return the first `size` bytes of a member; of a stored one nothing else is read. Raises DatasetError."""
         entry = self._entry(name)
         return self.packed(entry, size) if entry.compress_type == STORED else self.read_entry(entry)[:size]
 
@@ -247,7 +247,7 @@ class Folder:
 
 
 def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
-    """(name, size) of the files here and one level below, in order of name."""
+    """Return (name, size in bytes) of the files in a folder and one level below, sorted by name."""
     found: list[tuple[str, int]] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda item: item.name):

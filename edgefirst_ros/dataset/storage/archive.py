@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ZIP that is only ever appended to, and what it has in common with a plain folder (folder.py).
+"""An append-only ZIP writer, and the interface it shares with the writer of plain folders (folder.py).
 
 Every member lies whole behind a complete local header, so that a ZIP without its end can be read up to the cut.
 """
@@ -40,7 +40,7 @@ class MemberWriter(Protocol):
     path: Path
 
     seen: MemberIndex
-    """The members that are there."""
+    """Index of the written members."""
 
     def begin(self) -> None:
         """Mark the beginning of a sample."""
@@ -55,11 +55,11 @@ class MemberWriter(Protocol):
         """Append a member made of `buffers`, one after the other."""
 
     def flush(self, sync: bool) -> int:
-        """Hand everything to the system, `sync`: and wait for the disk; returns how many bytes that is."""
+        """Hand everything to the system and return the bytes so far; `sync`: also wait for the disk."""
 
     @property
     def closing_bytes(self) -> int:
-        """Space that completing it takes."""
+        """Bytes that completing the container takes."""
 
     def close(self) -> None:
         """Complete the container and sync it to disk."""
@@ -202,7 +202,7 @@ class ArchiveWriter:
 
     @property
     def closing_bytes(self) -> int:
-        """Space that central directory and end record take."""
+        """Bytes of central directory and end record."""
         return self._central.size + END_BYTES
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ class _Spill:
         self._pending += record
 
     def truncate(self, size: int) -> None:
-        """Forget all but the first `size` bytes."""
+        """Drop all but the first `size` bytes."""
         del self._pending[max(0, size - self._written) :]
         self._written = min(self._written, size)  # what lies behind it in the file is written over
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may come out of something that is read, in all: rows, values, bytes; counted before room is taken for them."""
+"""Limits on the sum of rows, values and unpacked bytes of an input, checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from edgefirst_ros.config import Limits
 from edgefirst_ros.errors import DatasetError, TooLargeError
 
 RATIO = 16
-"""A file may unpack to so many times its bytes, whatever the limits: what is there is not made of nothing."""
+"""A file may unpack to so many times its size in any case, whatever the limits."""
 BYTES_PER_ROW = 2
 """The rows of a file that may be there whatever the limits: those of a real table take more bytes than this, packed."""
 BYTES_PER_VALUE = 8
-"""What a value counts for at least: nulls take no bytes in a file, but they do where they are used."""
+"""Bytes that a value counts for at least: nulls take none in a file, but do in memory."""
 SETTABLE = "{0}; --set {0}=NUMBER takes another"
 IMPORT_RATIO = 100
 """Bytes that may come out of each byte of an import, whatever the limits."""
 
 
 class Budget:
-    """How much may still come out of a file, or of all files of an import: one for all parts of it."""
+    """Remaining allowance of a file, or of all files of an import, shared by all its parts."""
 
     def __init__(self, path: Path, unpacked: int, because: str, rows: int = sys.maxsize) -> None:
         self._path, self._because, self._rows = path, because, rows
@@ -31,13 +31,13 @@ class Budget:
 
     @classmethod
     def of_file(cls, path: Path, size: int, limits: Limits) -> Budget:
-        """Of a table or ZIP of `size` bytes."""
+        """Return the budget of a table or ZIP of `size` bytes."""
         rows = max(limits.table_rows, size // BYTES_PER_ROW)
         return cls(path, max(limits.unpacked_bytes, RATIO * size), SETTABLE.format("limits.unpacked_bytes"), rows)
 
     @classmethod
     def of_import(cls, source: Path, size: int, limits: Limits) -> Budget:
-        """Of a store of another system; `size`: bytes of all its files."""
+        """Return the budget of a store of another system; `size`: bytes of all its files."""
         most, because = IMPORT_RATIO * size, f"{IMPORT_RATIO} times the {size} bytes that are read"
         if most < limits.unpacked_bytes:
             most, because = limits.unpacked_bytes, SETTABLE.format("limits.unpacked_bytes")

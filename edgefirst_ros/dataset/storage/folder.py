@@ -54,7 +54,7 @@ class DirectoryWriter:
             self._clear()
 
     def _clear(self) -> None:
-        """Remove what belongs to no sample."""
+        """Remove files of samples that were undone."""
         while self._unwanted:
             name = self._unwanted[-1]
             with reporting(self.path / name, "remove"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claiming an output: a file or folder created anew or taken over, with a lock that lives as long as its writer."""
+"""Creates or takes over output files and folders, with a lock that is held as long as the writer lives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ADVICE = {
     errno.ESTALE: "see whether its disk is still there",
     errno.ENOTCONN: "see whether its disk is still there",
 }
-"""What to do, by the reason of the system."""
+"""Advice to the user by errno."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def reporting(path: Path, action: str) -> Iterator[None]:
 
 
 def give_back(fd: int) -> None:
-    """Close a descriptor of which nothing is wanted any more; some file systems tell only now that they refuse."""
+    """Close a descriptor, ignoring errors that some file systems report only now."""
     with suppress(OSError):
         os.close(fd)
 
@@ -167,7 +167,7 @@ def _is_locked(fd: int, path: Path) -> bool:
 
 
 def byte_views(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
-    """The bytes of buffers as `write_at` takes them, and how many they are."""
+    """Return buffers as views of bytes for `write_at`, and their total size in bytes."""
     views = [memoryview(buffer) for buffer in buffers]
     views = [view.cast("B") for view in views if view.nbytes]
     return views, sum(map(len, views))

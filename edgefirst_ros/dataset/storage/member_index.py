@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members and frames of a dataset, a bit each, whatever the length of a drive; messages of companions, each once."""
+"""Sets of members and frames, one bit each, for drives of any length; new messages of companions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FRAME = 8 * -(-len(KINDS) // 8)
 
 
 class MemberIndex:
-    """Members by name. `recent` are those added since it was last cleared."""
+    """Set of members. `recent` are the names added since it was last cleared."""
 
     def __init__(self) -> None:
         self.recent: list[str] = []
         self._pages: dict[tuple[str, int], bytearray] = {}
 
     def add(self, name: str) -> Member:
-        """Take note of a member; raises DatasetError for a name that is no member's or was added before."""
+        """Add a member; raises DatasetError for an invalid name or one that was added before."""
         member = parse_member(name)
         if member is None or member_name(member.sequence, member.frame, member.kind) != name:
             raise DatasetError(f"{name!r} is no member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
@@ -33,7 +33,7 @@ class MemberIndex:
         return member
 
     def note(self, member: Member) -> bool:
-        """Take note of a member; return False when it was noted before."""
+        """Add a member; return False if it was added before."""
         bits, place, bit = self._bit(member)
         if bits[place] & bit:
             return False
@@ -48,7 +48,7 @@ class MemberIndex:
         return frozenset(kind for n, kind in enumerate(KINDS) if found >> n & 1)
 
     def undo(self) -> list[str]:
-        """Forget the recent ones; return their names."""
+        """Remove the recent members; return their names."""
         names, self.recent = self.recent, []
         for member in filter(None, map(parse_member, names)):
             bits, place, bit = self._bit(member)
@@ -56,7 +56,7 @@ class MemberIndex:
         return names
 
     def _bit(self, member: Member) -> tuple[bytearray, int, int]:
-        """The page that holds a member's bit, the byte in it, and the bit."""
+        """Return the page that holds a member's bit, the index of the byte in it, and the bit mask."""
         page, frame = divmod(member.frame, _PAGE)
         bits = self._pages.setdefault((member.sequence, page), bytearray(_PAGE * _FRAME // 8))
         place, bit = divmod(frame * _FRAME + KINDS.index(member.kind), 8)
@@ -70,7 +70,7 @@ class FrameSet:
         self._pages: dict[tuple[str, int], int] = {}
 
     def add(self, sequence: str, frame: int) -> None:
-        """Put a frame in."""
+        """Add a frame."""
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] = self._pages.get((sequence, page), 0) | 1 << place
 
@@ -80,13 +80,13 @@ class FrameSet:
 
 
 class NewMessages:
-    """Tells messages from each other: one of a companion can belong to several samples, which follow each other."""
+    """Finds new companion messages: one message can belong to several consecutive samples."""
 
     def __init__(self) -> None:
         self._last: dict[str, object] = {}
 
     def of(self, row: Mapping[str, object]) -> list[str]:
-        """The companions, by their columns, of which the next row of frames has a message that was in none before."""
+        """Return the companions, by column, whose message in the next frames row was in no row before."""
         found = []
         for column, stamp in row.items():
             base = column.removesuffix("_timestamp")
@@ -97,5 +97,5 @@ class NewMessages:
 
 
 def keys_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
-    """(sequence, frame) of every row of either table."""
+    """Yield (sequence, frame) of every row of either table."""
     return zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way to open what a dataset holds: regular files and folders, through no link and waiting for no pipe."""
+"""Opens files and folders of a dataset: regular ones only, without following links or waiting for pipes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 TAIL = 1 << 18
-"""Bytes that are asked for first: the directory of some 3,000 members."""
+"""Bytes of the first request: enough for the directory of some 3,000 members."""
 EXTRA = 64
 """Bytes that the extra field of a local header may have so that its member comes with one request."""
 
@@ -50,7 +50,7 @@ class RemoteArchive(Archive):
         return RemoteArchive, (self.path, self._place, self._limits)
 
     def pread(self, size: int, offset: int) -> bytes:
-        """`size` bytes of the object, by one request. Raises DatasetError where it ends early, or was replaced."""
+        """Return `size` bytes of the object by one request. Raises DatasetError if it ends before, or was replaced."""
         if offset < 0 or offset + size > self.file_size:
             raise DatasetError(f"{self.path}: {size} bytes at {offset} reach over its end at {self.file_size}")
         if not size:
@@ -61,7 +61,7 @@ class RemoteArchive(Archive):
         return data
 
     def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
-        """The data of an entry as they lie in the file, at most `most` bytes of them, by one request."""
+        """Return the stored (packed) data of an entry, at most `most` bytes, by one request."""
         start = entry.header_offset
         size = entry.compress_size if most is None else min(most, entry.compress_size)
         near = start + LOCAL.size + len(os.fsencode(entry.orig_filename)) + EXTRA + size
@@ -78,7 +78,7 @@ class RemoteArchive(Archive):
 
 
 class _Tail(io.RawIOBase):
-    """What `zipfile` reads a directory from: the end that came, and more of the object where that is too little."""
+    """File for `zipfile` to read the directory from: the fetched end, and more of the object if needed."""
 
     def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
         self._archive, self._tail, self._at = archive, tail, 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members that are there: in a ZIP by their local headers alone, whatever became of its end, and in a folder.
+"""Finds existing members: in a ZIP by their local headers alone, without its central directory, and in a folder.
 
 Source: APPNOTE.TXT 6.3.10, sections 4.3.7 to 4.3.9.
 """
@@ -46,12 +46,12 @@ _ENDS = (CENTRAL_MARK, END_MARK, END64_MARK)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A stretch of the file that holds no whole member."""
+    """A range of the file that holds no whole member."""
 
     start: int
     end: int
     name: str
-    """Name of the member it begins with; empty where it does not say."""
+    """Name of the member it begins with; empty if unknown."""
     why: str
 
 
@@ -90,7 +90,7 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
 
 
 def missing(row: Mapping[str, Any], kinds: Set[str]) -> int:
-    """How many members a sample lacks that has these kinds of them, by its row of the frames table."""
+    """Return how many members of its frames row a sample with these `kinds` lacks."""
     camera = row["size"] is not None and not any(kind.startswith("camera.") for kind in kinds)
     expected = {kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None}
     return len(expected - kinds) + camera
@@ -121,7 +121,7 @@ def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping
 
 
 def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> Entry | None:
-    """The member that begins here, with its real sizes; None where none does, or its header leaves the size open."""
+    """Return the member that begins here, with its real sizes; None without one, or if its size is unknown."""
     entry = read_local(head, position)
     if entry is None and head[:4] == LOCAL_MARK and len(head) == _HEAD:
         entry = read_local(os.pread(fd, _LARGEST_HEAD, position), position)
@@ -160,7 +160,7 @@ def _stated(entry: Entry, descriptor: bytes, packed: int) -> Entry | None:
 
 
 def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
-    """Where the next whole member (or the central directory behind one) begins; the end of the file if none does."""
+    """Return the offset of the next whole member (or of the central directory), else of the end of the file."""
     while position < size:
         block = os.pread(fd, _BLOCK + 3, position)
         at = block.find(b"PK")
@@ -179,7 +179,7 @@ def _search(fd: int, position: int, size: int, checks: _Checks) -> int:
 
 
 def _is_central(fd: int, position: int, size: int) -> bool:
-    """Whether a central directory begins here: the record behind the first one has a mark as well."""
+    """True if a central directory begins here: the record after the first one has a mark as well."""
     head = os.pread(fd, 46, position)
     if len(head) < 46:
         return False
@@ -189,7 +189,7 @@ def _is_central(fd: int, position: int, size: int) -> bool:
 
 
 class _Checks:
-    """Compares checksums; `left` bounds what is read for headers that need not be any."""
+    """Compares checksums; `left` bounds the bytes read for headers that may be false."""
 
     def __init__(self, fd: int, left: int) -> None:
         self._fd = fd
@@ -197,7 +197,7 @@ class _Checks:
         self.left = left
 
     def whole(self, entry: Entry) -> bool:
-        """Whether the data have the size and checksum that the header says."""
+        """True if the data have the size and checksum of the header."""
         if entry.flags & 1 or entry.method not in (STORED, DEFLATED):
             return False
         if entry.method == STORED and entry.packed != entry.size:
@@ -220,7 +220,7 @@ class _Checks:
 
 
 def _parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memoryview | bytes]:
-    """What the data unpack to, in pieces of bounded size."""
+    """Yield the unpacked data in pieces of bounded size."""
     if inflate is None:
         yield data
         return
@@ -231,7 +231,7 @@ def _parts(data: memoryview, inflate: zlib._Decompress | None) -> Iterator[memor
 
 # ---- folders ---------------------------------------------------------------------------------
 def present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Path]]:
-    """The members of a frame that are there as files."""
+    """Yield (member, file) for the members of a frame in a folder."""
     for kind in KINDS if safe_name(sequence) == sequence else ():
         file = root / member_name(sequence, frame, kind)
         if is_plain_file(file):
@@ -239,7 +239,7 @@ def present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Pat
 
 
 def files(root: Path) -> Iterator[tuple[str, Path]]:
-    """(name, file) of all that is one folder below, and no folder, in the order of frames."""
+    """Yield (name, file) of everything one folder below that is not a folder itself, in frame order."""
     for folder in _listed(root, folders=True):
         found = [(f"{folder.name}/{file.name}", file) for file in _listed(folder, folders=False)]
         yield from sorted(found, key=lambda item: _order(item[0]))

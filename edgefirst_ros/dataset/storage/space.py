@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Room on the disk: kept in reserve for the end of a dataset, and watched."""
+"""Disk space: reserved for completing a dataset, and monitored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP = 1 << 20
 _FAT = ("vfat", "msdos")
 _FAT_LARGEST = (1 << 32) - 1
 _AHEAD = 3.0
-"""s of growth that the free space must cover besides what is to be kept: until the next look, and what is encoded."""
+"""s of growth that the free space must cover besides what is to be kept: until the next check, and queued samples."""
 
 
 class Reserve:
@@ -38,7 +38,7 @@ class Reserve:
         self._bytes = size
 
     def release(self) -> None:
-        """Give the space back; doing so twice does nothing."""
+        """Release the space; releasing twice does nothing."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
@@ -48,7 +48,7 @@ class Reserve:
 
 
 class LargestFile:
-    """The size that a file cannot pass, for a limit of the process or by its file system."""
+    """Largest possible file size, by a limit of the process or of the file system."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -60,7 +60,7 @@ class LargestFile:
 
 
 def largest_file(path: Path) -> LargestFile:
-    """The limit for a file that exists, known beforehand: a central directory must still fit below it."""
+    """Return the size limit for an existing file; it is checked beforehand, as a central directory must still fit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     limits = [] if soft == resource.RLIM_INFINITY else [soft]
     if _file_system(path) in _FAT:
@@ -69,7 +69,7 @@ def largest_file(path: Path) -> LargestFile:
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system of a file that exists, as the system names it; empty where it does not say."""
+    """Return the file system type of an existing file, as in /proc/self/mountinfo; empty if unknown."""
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with contextlib.suppress(OSError, ValueError):
@@ -81,28 +81,28 @@ def _file_system(path: Path) -> str:
 
 
 class StillThere:
-    """Tells when a file or folder that is written to is no longer the one at its path: removed, or its disk is gone."""
+    """Detects that an open file or folder is no longer the one at its path: removed, replaced or unmounted."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self._path = path
         self._fd = fd
 
     def check(self) -> None:
-        """Raise OSError when it is not there any more."""
+        """Raise OSError if it is not there any more."""
         if not os.path.samestat(os.stat(self._path, follow_symlinks=False), os.fstat(self._fd)):
             raise OSError(errno.ESTALE, "another file took its place")
 
 
 class Headroom:
-    """Watches the free space of a folder against the pace at which a dataset uses it up."""
+    """Compares the free space of a folder with the rate at which a dataset grows."""
 
     def __init__(self, out: Path, now: float) -> None:
-        """`now`: s of a clock that only runs forward, as in `check`; nothing is written yet."""
+        """`now`: monotonic time in s, as in `check`, when nothing is written yet."""
         self._out = out
         self._before = 0, now
 
     def check(self, written: int, keep: int, now: float) -> None:
-        """Raise StorageError while there still is room for what is under way.
+        """Raise StorageError early enough that queued samples can still be written.
 
         `written`: bytes of the dataset so far; `keep`: bytes that must stay free.
         """
@@ -118,7 +118,7 @@ class Headroom:
 
 
 def free_bytes(path: Path) -> int:
-    """Free space on the disk of `path`, or of the nearest folder above that exists, for users without privileges.
+    """Return the free bytes for unprivileged users on the disk of `path`, or of its nearest existing parent.
 
     Raises StorageError where the disk does not tell.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for the disk: until it has the names in a folder, or all that was written to it."""
+"""Waits until the disk has the names in a folder, or everything written to it (fsync, syncfs)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def sync_folder(path: Path) -> None:
-    """Make the disk keep the names in a folder."""
+    """Sync the names in a folder to the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -18,7 +18,7 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_disk(fd: int) -> None:
-    """Make the disk on which an open file or folder lies keep everything; for thousands of files cheaper than each.
+    """Sync everything on the disk of an open file or folder; for thousands of files cheaper than one by one.
 
     Raises OSError where it refused something since that file was opened (from Linux 5.8 on). `os.sync`, which other
     systems have, waits for every disk there is and tells nothing.

@@ -37,7 +37,7 @@ _DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One member: what its headers say, and where it lies."""
+    """One member: the fields of its headers, and its offsets in the file."""
 
     name: bytes
     start: int
@@ -45,7 +45,7 @@ class Entry:
     data: int
     """Offset of its data."""
     packed: int
-    """Bytes of its data as they lie there."""
+    """Bytes of its data as stored."""
     size: int
     """Bytes when unpacked."""
     crc: int
@@ -58,7 +58,7 @@ class Entry:
 
     @property
     def end(self) -> int:
-        """Offset behind it."""
+        """Offset of the end of the member."""
         return self.data + self.packed + self.descriptor
 
     @property
@@ -68,7 +68,7 @@ class Entry:
 
 
 class Deflated(tuple["Buffer"]):
-    """The data of a member as they lie in another ZIP, deflated; `size`, under 4 GB, and `crc` are those unpacked."""
+    """Deflated data of a member of another ZIP; `size` (under 4 GB) and `crc` are those of the unpacked data."""
 
     size: int
     crc: int
@@ -81,7 +81,7 @@ class Deflated(tuple["Buffer"]):
 
 
 def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Sequence[Buffer] = ()) -> Entry:
-    """A member to be put at offset `start`, dated `time_ns` (since the epoch): `data` of this size and checksum."""
+    """Return a member at offset `start`, dated `time_ns` (since the epoch), with `data` of this size and checksum."""
     encoded = name.encode()
     time, date = dos_time(time_ns)
     place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
@@ -90,7 +90,7 @@ def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Se
 
 
 def local_header(entry: Entry) -> bytes:
-    """The local header with the name."""
+    """Return the local header with the name."""
     big = entry.size >= LIMIT32
     extra = struct.pack("<2H2Q", _EXTRA64, 16, entry.size, entry.packed) if big else b""
     return (
@@ -126,7 +126,7 @@ def read_local(data: bytes, start: int) -> Entry | None:
 
 
 def central_record(entry: Entry) -> bytes:
-    """The member's record in the central directory."""
+    """Return the member's record in the central directory."""
     big, far = max(entry.size, entry.packed) >= LIMIT32, entry.start >= LIMIT32
     wide = ([entry.size, entry.packed] if big else []) + ([entry.start] if far else [])
     extra = struct.pack(f"<2H{len(wide)}Q", _EXTRA64, 8 * len(wide), *wide) if wide else b""
@@ -143,7 +143,7 @@ def central_record(entry: Entry) -> bytes:
 
 
 def end_records(count: int, start: int, size: int) -> bytes:
-    """What follows a central directory of `count` records, `size` bytes long, at offset `start`."""
+    """Return the end records of a central directory of `count` records, `size` bytes long, at offset `start`."""
     tail = b""
     if count >= _LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
         tail = _END64.pack(
@@ -154,7 +154,7 @@ def end_records(count: int, start: int, size: int) -> bytes:
 
 
 END_BYTES = _END64.size + _LOCATOR64.size + _END.size
-"""The most that `end_records` can give."""
+"""Largest size of `end_records`, bytes."""
 
 
 def dos_time(time_ns: int) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def dos_time(time_ns: int) -> tuple[int, int]:
 
 
 def unix_time(time: int, date: int) -> int:
-    """The ns since the epoch of a time of MS-DOS in UTC; 0 where it is none."""
+    """Return ns since the epoch of an MS-DOS time in UTC; 0 for an invalid one."""
     try:
         at = datetime(
             1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2, tzinfo=UTC

@@ -83,13 +83,13 @@ class TableFile:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         if self._parquet:
             return int(self._file.metadata.num_rows)
         return sum(batch.num_rows for batch in self._stored())
 
     def batches(self) -> Iterator[Any]:
-        """The record batches, on the first pass checked whole: lengths, offsets, UTF-8 and dictionary indices."""
+        """Yield the record batches, on the first pass fully validated: lengths, offsets, UTF-8, dictionary indices."""
         budget = self._budget()
         try:
             for batch in self._stored():
@@ -103,7 +103,7 @@ class TableFile:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
-        """The values of columns that are there, as Python has them; polars, which takes long to load, is not needed.
+        """Return the values of existing columns as Python objects, without loading polars.
 
         Raises DatasetError.
         """
@@ -114,7 +114,7 @@ class TableFile:
         return found
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """All rows; of `columns` those that are there. Raises DatasetError, also for types that polars lacks."""
+        """Return all rows, of `columns` the existing ones. Raises DatasetError, also for types that polars lacks."""
         import polars as pl
 
         try:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, offsets, validity
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
-"""Gives batches of rows, as often as it is called."""
+"""Returns the batches of rows from the beginning, each time it is called."""
 
 
 def even_batches(source: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

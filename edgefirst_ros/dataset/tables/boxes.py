@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts of 2D boxes, and the way from one to another.
+"""Layouts of 2D boxes, and conversion between them.
 
 Source: EdgeFirst Annotation Schema 2026.04, "File-Level Metadata" (box2d_format, box2d_normalized).
 """
@@ -16,7 +16,7 @@ LAYOUTS = ("cxcywh", "xyxy", "ltwh")
 
 
 def converted(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float64]:
-    """Return boxes, (N, 4), of one layout in another. Raises ValueError for a layout that is none."""
+    """Return boxes (N, 4) of layout `found` in layout `wanted`. Raises ValueError for an unknown layout."""
     first, second = np.asarray(boxes[:, :2], np.float64), np.asarray(boxes[:, 2:], np.float64)
     if found != wanted:
         left_top = {"cxcywh": first - second / 2, "xyxy": first, "ltwh": first}

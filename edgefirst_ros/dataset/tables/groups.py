@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The column `group` of annotations: what there is to be shared out, and rows with the group of their sample."""
+"""The column `group` of annotations: counts for the split, and rows with the group of their sample."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the batches of an Arrow IPC file unpack to, by what they state, before any is unpacked.
+"""Unpacked sizes that the batches of an Arrow IPC file state, checked before any is unpacked.
 
 Source: Apache Arrow, format/File.fbs, Message.fbs ("Footer", "RecordBatch", "BodyCompression"); FlatBuffers internals.
 """

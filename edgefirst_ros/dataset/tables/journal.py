@@ -110,7 +110,7 @@ class Journal:
 
     @property
     def heavy(self) -> bool:
-        """Whether so much is pending that it should be written now."""
+        """True if so much is pending that it should be written now."""
         rows = len(self._pending) + sum(batch.num_rows for batch in self._parts)
         return rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES
 
@@ -160,7 +160,7 @@ class Journal:
         self._stream.write_batch(batch, metadata if checkpoint is None else {**metadata, _CHECKPOINT: text})
 
     def _save(self) -> None:
-        """Append what the stream gave to the file, as a whole or not at all."""
+        """Append the bytes of the stream to the file, as a whole or not at all."""
         if self._sink.parts:
             self.bytes = write_at(self._fd, [memoryview(part) for part in self._sink.parts], self.bytes)
             self._sink.parts.clear()
@@ -211,7 +211,7 @@ class _Sink(io.RawIOBase):
 
 
 def remade_path(journal: Path) -> Path:
-    """Where another journal grows that is to take the place of one which must not change until then."""
+    """Return the path of a journal that is written to replace `journal`, which must not change until then."""
     return journal.with_name(f"{journal.name}.partial")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pages of a Parquet file unpack to, by what they state, before any is unpacked.
+"""Unpacked sizes that the pages of a Parquet file state, checked before any is unpacked.
 
 Source: apache/parquet-format, parquet.thrift ("PageHeader"); Thrift compact protocol.
 """

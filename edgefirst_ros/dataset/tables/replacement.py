@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A table of a finished dataset written anew: under a partial name, and in its place at once, or not at all."""
+"""Atomic replacement of a table of a finished dataset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgefirst_ros.errors import DatasetError
 
 
 class Replacement:
-    """The file that takes the place of a table; nothing is left of it without `put_in_place`.
+    """A file that replaces a table; without `put_in_place` it is removed.
 
     Claimed before the old table is read, it keeps two programs from changing one table at a time. Raises InUseError
     where another one is at it, and StorageError.
@@ -41,7 +41,7 @@ class Replacement:
 
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
-        """The file, to be written inside; at the end it is on the disk. Raises DatasetError where Arrow refuses."""
+        """Give the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
         with reporting(self._path, "write it anew"), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
             try:
                 yield file
@@ -51,7 +51,7 @@ class Replacement:
             os.fsync(self._fd)
 
     def put_in_place(self) -> None:
-        """Take the place of the table."""
+        """Replace the table."""
         with reporting(self._path, "write it anew"):
             os.replace(self._partial, self._path)
             sync_folder(self._path.parent)

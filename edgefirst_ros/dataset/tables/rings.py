@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Polygons of whole columns: rings as lists, and as one list with NaN between them; nothing goes row by row.
+"""Polygons of whole columns: rings as lists, and as one list with NaN between them; vectorised, not row by row.
 
 Source: EdgeFirst Annotation Schema 2026.04, "Geometry: Polygon"; EdgeFirst Dataset Format, "Mask".
 """
@@ -24,18 +24,18 @@ Numbers = NDArray[Any]
 
 
 def validity(valid: Numbers) -> pa.Buffer | None:
-    """The bitmap of what is not null; None where nothing is."""
+    """Return the validity bitmap; None if nothing is null."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def is_valid(array: pa.Array) -> Numbers:
-    """True where a value is not null."""
+    """Return a Boolean array, True where a value is not null."""
     valid: Numbers = pc.is_valid(array).to_numpy(zero_copy_only=False)
     return valid
 
 
 def lengths(array: pa.Array) -> Numbers:
-    """Values in each list; 0 for null."""
+    """Return the length of each list; 0 for null."""
     found: Numbers = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows since the last commit, one line of JSON a sample: what a kill would otherwise take from the journals.
+"""Log of the rows since the last commit, one JSON line per sample, so that a kill loses none of them.
 
 An Arrow batch for each sample would cost 25 times as much as a line.
 """
@@ -20,7 +20,7 @@ from isal import isal_zlib
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
 
 _LARGEST = 1 << 26
-"""Bytes that are read of a log: far more than come in a flush interval."""
+"""Most bytes read of a log: far more than a flush interval writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Logged:
 
 
 class RowLog:
-    """Takes rows until they are committed; a line is handed to the system as a whole."""
+    """Appends rows until they are committed; each line is written by one call."""
 
     def __init__(self, path: Path) -> None:
         """Create `path` anew, replacing what a dead writer left."""
@@ -52,7 +52,7 @@ class RowLog:
             self._bytes = write_at(self._fd, [memoryview(line)], self._bytes)
 
     def clear(self) -> None:
-        """Forget all rows: the journals have them. Raises StorageError."""
+        """Remove all rows: the journals have them. Raises StorageError."""
         if self._bytes:
             with reporting(self.path, "truncate"):
                 os.ftruncate(self._fd, 0)
@@ -66,7 +66,7 @@ class RowLog:
 
 
 def read_log(path: Path) -> list[Logged]:
-    """The whole lines of a log, up to the first that is cut or damaged; none where there is no log."""
+    """Return the whole lines of a log, up to the first that is cut or damaged; none without a log."""
     found: list[Logged] = []
     if not is_plain_file(path):
         return found
@@ -85,7 +85,7 @@ def read_log(path: Path) -> list[Logged]:
 
 
 def is_plain_file(path: Path) -> bool:
-    """Whether a file is there, and no link, pipe or device in its place; StorageError where the disk does not tell."""
+    """True for an existing regular file, not a link, pipe or device; raises StorageError if the disk does not tell."""
     with reporting(path, "look it up"):
         try:
             return stat.S_ISREG(os.lstat(path).st_mode)
@@ -94,5 +94,5 @@ def is_plain_file(path: Path) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as JSON has them."""
+    """Return numbers and arrays of numpy as plain JSON values."""
     return value.tolist()

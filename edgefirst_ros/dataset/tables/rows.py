@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a dataset that is being written, in both journals: committed together, and sealed to its tables."""
+"""Rows of a dataset that is being written: in two journals, committed together, and sealed to its tables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
 from edgefirst_ros.errors import StorageError
 
 GROUPING = "grouping"
-"""Key of the description of an unfinished dataset: how its samples get their groups."""
+"""Key of the description of an unfinished dataset: its group rule."""
 
 
 class RowJournals:
-    """Takes the rows of samples, in the journal of annotations and in that of frames.
+    """Writes the rows of samples to the journal of annotations and to that of frames.
 
     Owns: both files; used by the thread that writes the dataset.
     """
@@ -65,7 +65,7 @@ class RowJournals:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Rows of frames and of annotations so far."""
+        """Number of rows of frames and of annotations so far."""
         return self._frames.rows, self._annotations.rows
 
     @property

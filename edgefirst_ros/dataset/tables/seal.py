@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: the files that rows are sealed to."""
+"""Seals journals to the final tables."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.tables.rings import is_valid, join
 
 
 class Categories:
-    """The values of a category, in order, and the place of each."""
+    """Values of a categorical column, in order, and the index of each."""
 
     def __init__(self, values: list[str]) -> None:
         self._values = pa.array(values, schema.TEXT)
@@ -35,7 +35,7 @@ class Categories:
 
 @dataclass
 class ColumnCounts:
-    """What rows hold: values that are not null by column, and the values of each category in order of appearance."""
+    """Counts of non-null values by column, and the values of each categorical column in order of appearance."""
 
     rows: int = 0
     filled: dict[str, int] = field(default_factory=dict)

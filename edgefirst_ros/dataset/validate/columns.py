@@ -9,12 +9,12 @@ import pyarrow as pa
 
 
 def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether both are one type to a reader: how lengths and offsets are stored makes no difference."""
+    """True if both are one type to a reader: how lengths and offsets are stored makes no difference."""
     return bool(_kind(found) == _kind(wanted))
 
 
 def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one are values of the other after a conversion.
+    """True if values of one are values of the other after a conversion.
 
     Text and categories, integers of any width, floats of any width, lists and arrays, more or fewer fields of a struct.
     """

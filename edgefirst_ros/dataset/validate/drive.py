@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drive itself, by the thresholds of the verdict: no rule of the format is broken by a gap, but it is said."""
+"""Checks of the drive itself by the thresholds of the verdict: a gap breaks no rule of the format, but is reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgefirst_ros.dataset.verdict import Check, checks_of
 
 
 def drive_of(subject: Subject) -> list[Check]:
-    """Return what the tables tell of the drive; nothing where they are broken, which rules tell.
+    """Return the checks of the drive from its tables; none if they are broken, which rules report.
 
     The calibration has a rule of its own, CAL001.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`validate --fix`: the annotation table written anew without the defects that need no guess."""
+"""`validate --fix`: rewrites the annotation table without the defects that can be repaired without guessing."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
 
 BEFORE = ".before-fix"
-"""Behind the name of the table as it was."""
+"""Suffix of the original table."""
 LENGTHS = {"box2d": 4, "box3d": 6, "location": 2, "pose": 3}
 
 
 @dataclass
 class Fix:
-    """What was changed: number by (rule, what was done); `kept` is the table as it was, None where nothing was."""
+    """Outcome of a fix: {(rule, repair): number}; `kept` is the path of the original table, None without changes."""
 
     table: Path | None = None
     kept: Path | None = None
@@ -46,7 +46,7 @@ class Fix:
 
 
 def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix:
-    """Put right what can be in the annotations of the dataset at `path`; the table as it was stays beside.
+    """Repair the annotations of the dataset at `path` where no guess is needed; the original table is kept beside.
 
     Nothing is written where nothing can be put right. Raises DatasetError where there is no dataset, it is not
     finished, or the table of an earlier fix is still there; StorageError where the disk refuses.

@@ -119,7 +119,7 @@ def _is_png(data: bytes) -> bool:
 
 
 def _is_usual(png: bytes) -> bool:
-    """Whether it is a whole PNG of three chunks, as nearly all masks are: told at a tenth of the time."""
+    """True if it is a whole PNG of three chunks, as nearly all masks are: told at a tenth of the time."""
     end = len(png) - len(TAIL) - 4
     if end <= HEAD.size or not png.endswith(TAIL):
         return False

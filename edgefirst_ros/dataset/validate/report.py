@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a validation found: rules, findings, and the report of both."""
+"""Rules, findings, and the report of a validation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rule(
 
 @dataclass(frozen=True)
 class Finding:
-    """One place that breaks a rule."""
+    """One place that violates a rule."""
 
     rule: str
     severity: Severity
@@ -63,11 +63,11 @@ class Report:
     warnings: int = 0
     checked: dict[str, int] = field(default_factory=dict)
     drive: list[Check] = field(default_factory=list)
-    """What the tables tell of the drive, green checks too; no findings."""
+    """Checks of the drive from the tables, green ones too; they are not findings."""
 
     @property
     def ok(self) -> bool:
-        """No errors; when strict, no warnings either."""
+        """True without errors; when strict, without warnings either."""
         return not self.errors and not (self.strict and self.warnings)
 
     def add(self, broken: Rule, place: str, message: str) -> None:
@@ -82,12 +82,12 @@ class Report:
             self.findings.append(Finding(broken.id, broken.severity, place, message))
 
     def sort(self, rules: Iterable[Rule]) -> None:
-        """Bring the findings into the order of the rules."""
+        """Sort the findings by the order of the rules."""
         rank = {known.id: number for number, known in enumerate(rules)}
         self.findings.sort(key=lambda finding: rank[finding.rule])
 
     def to_json(self) -> str:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return json.dumps(
             {
                 "dataset": self.dataset,
@@ -110,7 +110,7 @@ class Report:
         )
 
     def to_text(self, most: int = 5) -> str:
-        """One line a finding, at most `most` of each rule, what of the drive is not green, and last the outcome."""
+        """Return one line per finding, at most `most` of a rule, drive checks that are not green, and the outcome."""
         lines, shown = [], Counter[str]()
         for number, finding in enumerate(self.findings):
             shown[finding.rule] += 1
@@ -133,5 +133,5 @@ class Report:
 
 
 def _printable(text: str) -> str:
-    """Text without characters that would steer a terminal."""
+    """Return text with characters that would control a terminal escaped."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

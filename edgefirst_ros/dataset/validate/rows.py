@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows of annotations stay when a table is put right."""
+"""Selection of the annotation rows that stay when a table is repaired."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dataset as the rules see it: everything opened once, members read one by one, tables batch by batch."""
+"""The dataset under validation: everything is opened once, members are read one by one, tables batch by batch."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from edgefirst_ros.errors import DatasetError
 
 @dataclass(frozen=True)
 class FrameRow:
-    """What the frames table says of one sample, as far as members are compared with it."""
+    """Columns of one frames row that members are compared with."""
 
     timestamp: int | None
     size: tuple[int, ...] | None
     position: tuple[float, float] | None
     companions: dict[str, int]
-    """Stamps by companion, those that are there."""
+    """{companion: stamp in ns}, existing ones only."""
 
 
 @dataclass
 class View:
-    """One member while it is looked at; `fault` says why it could not be read."""
+    """One member while it is checked; `fault` says why it could not be read."""
 
     name: str
     key: Key | None
@@ -43,7 +43,7 @@ class View:
     row: FrameRow | None
     zip_entry: Any = None
     notes: dict[str, Any] = field(default_factory=dict)
-    """What one rule read of the member and others need too."""
+    """Values that one rule read from the member and others need, too."""
 
 
 class Subject:

@@ -208,7 +208,7 @@ def _finite(values: list[float]) -> list[float] | None:
 
 
 def _is_name(key: str) -> bool:
-    """Whether a column can have this name: Unicode without control characters, no longer than a name of a file."""
+    """True if a column can have this name: Unicode without control characters, no longer than a name of a file."""
     return key.isprintable() and len(key.encode("utf-8", "surrogatepass")) <= LONGEST_PART
 
 

@@ -62,7 +62,7 @@ def whole_ring(values: Any) -> list[float] | None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a finite number, and no truth value."""
+    """True if it is a finite number, and no truth value."""
     try:
         return type(value) in (int, float) and math.isfinite(value)
     except OverflowError:

@@ -133,7 +133,7 @@ def depth(png: bytes) -> NDArray[np.float32] | None:
 
 
 def _fits(png: bytes, size: tuple[int, int]) -> bool:
-    """Whether this is a mask of classes for a picture of `size`."""
+    """True if this is a mask of classes for a picture of `size`."""
     found = decode_gray(png)
     return found is not None and found.shape == size[::-1] and found.dtype == np.uint8
 

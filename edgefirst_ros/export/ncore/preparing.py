@@ -33,7 +33,7 @@ class Task:
     """In its drive."""
     sample: Sample
     reached: bool
-    """Whether it lies within the time of the sequence."""
+    """True if it lies within the time of the sequence."""
     size: tuple[int, int] | None
     """(width, height) of its picture, where that is known already."""
     stamps: Mapping[str, int]

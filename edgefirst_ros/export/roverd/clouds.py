@@ -63,7 +63,7 @@ def write_cloud(cloud: Cloud) -> bytes:
 
 
 def has_channels(record: np.dtype[Any]) -> bool:
-    """Whether points of this kind fit into channels: x, y and z as float32, names that can be those of files."""
+    """True if points of this kind fit into channels: x, y and z as float32, names that can be those of files."""
     names = record.names or ()
     if not set(PLACE) <= set(names) or any(record[axis] != np.dtype("<f4") for axis in PLACE):
         return False

@@ -178,7 +178,7 @@ def _parts(found: FirstPass) -> Chosen:
 
 
 def _is_streamed(found: FirstPass) -> bool:
-    """Whether the camera is H.264 whose pictures come in the order in which they are shown.
+    """True if the camera is H.264 whose pictures come in the order in which they are shown.
 
     H.265 is decoded here: browsers refuse it in the middle of a stream.
     """

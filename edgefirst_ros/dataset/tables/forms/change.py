@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes in rows between schema versions and layouts, batch by batch, counted."""
+"""Changes rows between schema versions and box layouts, batch by batch, and counts what changed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.errors import DatasetError
 
 CROWD = "2026.10"
-"""From this version on `ignore` says what `iscrowd` said, which mirrors it."""
+"""From this version on `ignore` replaces `iscrowd`, which mirrors it."""
 RASTER = "2026.04"
-"""From this version on masks are pictures."""
+"""From this version on masks are PNG pictures."""
 
 Rows = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Boxes:
-    """How the numbers of `box2d` are meant."""
+    """Layout and unit of `box2d`."""
 
     layout: str
     normalised: bool
@@ -102,7 +102,7 @@ class Change:
         self._tally.change(f"box2d: {_words(self._found)} to {_words(self.boxes)}", int(valid.sum()))
 
     def _finite(self, columns: dict[str, pa.Array]) -> None:
-        """Count and take away what JSON has no number for; in columns of the schema there is none."""
+        """Count and remove numbers that JSON does not have (NaN, infinity); columns of the schema have none."""
         for name, array in columns.items():
             if name not in schema.WORKING and pa.types.is_floating(array.type):
                 fits = pc.is_finite(array)

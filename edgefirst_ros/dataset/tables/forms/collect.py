@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 
 _F64 = pa.float64()
 KEYS = {"cxcywh": ("cx", "cy", "w", "h"), "ltwh": ("x", "y", "w", "h"), "xyxy": ("x_min", "y_min", "x_max", "y_max")}
-"""How the numbers of `box2d` are named in each layout."""
+"""Names of the numbers of `box2d` in each layout."""
 BOX3D = ("x", "y", "z", "w", "h", "l")
 POSE = ("yaw", "pitch", "roll")
 
@@ -25,7 +25,7 @@ Columns = dict[str, pa.Array]
 
 
 class Gathered:
-    """Rows whose boxes wait for the layout of the file, which may stand behind them."""
+    """Collected rows whose boxes wait for the layout of the file, which may follow them."""
 
     def __init__(self, samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> None:
         """`names` of the samples; `owner`: which sample each row belongs to. Raises ValueError for a broken mask."""
@@ -39,7 +39,7 @@ class Gathered:
         self._boxes, self._found = _named_boxes(rows["box2d"])
 
     def settle(self, layout: str) -> None:
-        """Bring the boxes into the layout of the file."""
+        """Convert the boxes to the layout of the file."""
         self.columns["box2d"] = _boxes(self._boxes, self._found, layout)
 
 
@@ -55,7 +55,7 @@ def names_of(samples: Columns) -> pa.Array:
 
 
 def _of_samples(found: Columns, names: pa.Array) -> Columns:
-    """Columns of the samples in working types; a frame under 0 is none."""
+    """Return the columns of the samples in working types; a negative frame becomes null."""
     frame = found["frame_number"]
     gps, imu = found["sensors"].flatten()
     size = pa.StructArray.from_arrays([found["width"], found["height"]], ["width", "height"])

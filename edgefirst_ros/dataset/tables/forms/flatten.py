@@ -41,7 +41,7 @@ SAMPLE = {
     "not_exhaustive_label_indices": schema.INDICES,
     "sensors": pa.struct([("gps", _numbers("latitude", "longitude")), ("imu", _numbers(*POSE))]),
 }
-"""What is read of a sample."""
+"""Keys of a sample that are read."""
 _PLAIN = [
     column
     for column in schema.WORKING.values()
@@ -55,17 +55,17 @@ ANNOTATION = {
     "box2d": _numbers(*dict.fromkeys(key for keys in KEYS.values() for key in keys)),
     "box3d": _numbers(*BOX3D),
 }
-"""What is read of an annotation."""
+"""Keys of an annotation that are read."""
 REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
 """Keys of the sample that annotations of the vendor's server repeat."""
 _KNOWN = frozenset(ANNOTATION)
 _FLAGS = [name for name, kind in ANNOTATION.items() if pa.types.is_boolean(kind)]
 _OLDER = {"mask", "object_reference", *_FLAGS}
-"""Keys that older files use in another way."""
+"""Keys with another meaning in older files."""
 
 
 class Flattener:
-    """Takes samples (`add`) and gives the table of their rows (`finish`)."""
+    """Collects samples (`add`) and returns the table of their rows (`finish`)."""
 
     def __init__(self, path: Path, tally: Tally) -> None:
         self.samples = 0
@@ -79,7 +79,7 @@ class Flattener:
         self._before = 0
 
     def add(self, sample: Any) -> None:
-        """Take a sample. Raises DatasetError when it is no object, or `annotations` no list of such."""
+        """Add a sample. Raises DatasetError if it is not an object, or `annotations` not a list of objects."""
         annotations = sample.get("annotations") if isinstance(sample, dict) else None
         if not isinstance(sample, dict) or not isinstance(annotations, list | None):
             raise self._error("is no object with a list of annotations", self.samples)
@@ -202,7 +202,7 @@ class Flattener:
         }
 
     def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
-        """Find which value it is that does not fit."""
+        """Raise DatasetError that names the value that does not fit."""
         for number, value in enumerate(values):
             for key, kind in kinds.items():
                 try:

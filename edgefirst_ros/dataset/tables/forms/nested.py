@@ -27,7 +27,7 @@ CHUNK = 1 << 21
 LARGEST = 1 << 28
 """Characters of the largest sample, and of everything beside the samples."""
 LAYOUT = "ltwh"
-"""Of the boxes in a file that does not say."""
+"""Box layout of a file that does not state one."""
 BLANK = " \t\n\r"
 
 
@@ -57,7 +57,7 @@ class NestedFile:
         self.schema = self._table.schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows."""
+        """Yield the rows."""
         yield from self._table.to_batches(max_chunksize=1 << 16)
 
 

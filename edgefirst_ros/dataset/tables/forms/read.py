@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations read from any file: whatever its form, version and types, rows come in one shape."""
+"""Reads annotations of any file format, schema version and types into rows of one shape."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _VERSION = re.compile(r"\d{4}\.\d{2}")
 
 
 class Source(Protocol):
-    """An open file of annotations, as it is stored."""
+    """An open file of annotations, as stored."""
 
     schema: pa.Schema
     metadata: dict[str, str]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows."""
+        """Yield the rows."""
 
 
 class Annotations:
@@ -88,7 +88,7 @@ class Annotations:
 
     @property
     def layout(self) -> str:
-        """How the numbers of `box2d` are meant. Raises DatasetError for a word that is not known."""
+        """Layout of `box2d`. Raises DatasetError for an unknown one."""
         said: str = self.metadata.get("box2d_format", nested.LAYOUT if self.nested else LAYOUTS[0])
         if said not in LAYOUTS:
             raise DatasetError(f"{self.path}: box2d_format is {said!r}, must be one of {', '.join(LAYOUTS)}")
@@ -96,7 +96,7 @@ class Annotations:
 
     @property
     def normalised(self) -> bool:
-        """Whether `box2d` is in parts of the picture, and not in pixels. Raises DatasetError as `layout` does."""
+        """True if `box2d` is normalised to the picture, False if in pixels. Raises DatasetError as `layout`."""
         said = self.metadata.get("box2d_normalized", "true")
         if said not in ("true", "false"):
             raise DatasetError(f"{self.path}: box2d_normalized is {said!r}, must be true or false")

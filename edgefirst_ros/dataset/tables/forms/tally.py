@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to rows on their way from one file to another, counted under reasons."""
+"""Counts by reason what changes and what is lost when rows are converted."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Tally:
             self.lost[reason] += number
 
     def note(self, text: str) -> None:
-        """Say something once."""
+        """Add a note, once."""
         self.notes[text] = None
 
     def freeze(self) -> None:
-        """Count no more."""
+        """Ignore all further counts."""
         self._frozen = True

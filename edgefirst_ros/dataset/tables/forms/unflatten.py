@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 
 OF_SAMPLE = tuple(c.name for c in schema.WORKING.values() if c.level in ("identity", "sample"))
 PARSED = ("labels", "category_metadata")
-"""Metadata that are JSON in themselves."""
+"""Metadata keys whose values are JSON."""
 
 
 class NestedWriter:
@@ -73,7 +73,7 @@ class NestedWriter:
             self._rows = [row]
 
     def close(self) -> None:
-        """Write what is left, and the end."""
+        """Write the last sample, and the end of the file."""
         self._end()
         self._file.write(b"\n]\n" if self._bare else b"\n]}\n")
 
@@ -90,7 +90,7 @@ class NestedWriter:
             self._first = False
 
     def _heads(self, batch: pa.RecordBatch) -> pl.Series:
-        """What is said of each row's sample, as text of JSON."""
+        """Return the sample part of each row as JSON text."""
         there = {name: batch[name] for name in OF_SAMPLE if name in self._columns}
         frame = _series(there.pop("frame", pa.nulls(batch.num_rows, pa.uint32())))
         frame = frame.cast(pl.UInt32)

@@ -112,12 +112,12 @@ def decoded(array: pa.Array) -> pa.Array:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether it is a list or an array of any kind."""
+    """True for a list or array type of any kind."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether it is text of any kind."""
+    """True for a text type of any kind."""
     types = pa.types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
