@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,6 +113,7 @@ class Zenoh:
         self._bus = self._way.__enter__()
         self._publishers = {topic: _publisher(self._bus, topic, schema) for topic, schema in channels.items()}
         self._key = device_key
+        self.published = Counter()
 
     def capture(self, settings):
         given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
@@ -122,6 +124,7 @@ class Zenoh:
 
     def publish(self, message):
         self._publishers[message.topic].put(message.data)
+        self.published[self._key(message.topic)] += 1
 
     def status(self):
         (reply,) = self._bus.get("capture/status", timeout=10.0)

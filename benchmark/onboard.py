@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Half an hour on board over Zenoh: capture at real time, upload, a network that is gone for minutes, power cuts.
 
-    python benchmark/onboard.py drive [--minutes 30] [--outage 10 5] [--size 1280 720]
+    python benchmark/onboard.py drive [--minutes 30] [--outage 10 5] [--size 1280 720] [--every 120]
     python benchmark/onboard.py cuts [--rounds 50] [--seed 1]
 
 `drive`: a drive of all topics is published at its own pace on the device's bus; the capture begins a dataset every two
-minutes, sends each to an S3 server (moto) in a process of its own, and removes it once its checksums were compared.
-`--outage BEGIN MINUTES`: nothing answers then. What is in the bucket at the end is counted against what was published.
+minutes, sends each to an S3 server (moto), and removes it once its checksums were compared. Server, line to it, router
+and capture are processes of their own. `--outage BEGIN MINUTES`: nothing answers then. What is in the bucket at the end
+is counted against what was published, and each file that goes from the card has to be there by then, byte for byte.
 `cuts`: datasets of a folder are sent, and the process is killed (-9) at random moments, as often as `--rounds` says,
 some while a slow line holds up every answer. After each kill every dataset is whole in the folder or in the bucket,
 and at the end all are in the bucket, each object with the bytes that it had in the folder.
@@ -16,6 +17,8 @@ Needs moto, boto3, obstore and eclipse-zenoh (the extra `test`). Exit code 1 whe
 
 import argparse
 import hashlib
+import json
+import multiprocessing
 import os
 import random
 import signal
@@ -25,9 +28,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
+import pyarrow.ipc
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))  # a real S3 server, and a line to it with faults
@@ -36,12 +41,11 @@ from live import Zenoh, play, resident
 from object_server import S3, Line
 
 from edgefirst_ros import convert
+from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
 ENDS = (".zip", ".arrow", ".frames.arrow")
-EVERY = 120
-"""s of a dataset."""
 GROWTH = 1.15
 """Most that the last third of the time may take of the memory of the second."""
 LAST = 600
@@ -63,72 +67,204 @@ found.close()
 """
 
 
+def say(text):
+    print(text, flush=True)
+
+
 def bar(what, held, found):
-    print(f"{'held  ' if held else 'MISSED'} {what}: {found}", flush=True)
+    say(f"{'held  ' if held else 'MISSED'} {what}: {found}")
     return held
 
 
-def drive(options, server, line, temporary):
+class Apart(S3):
+    """The S3 server in a process of its own: what it takes of the processor is not the publisher's."""
+
+    def start(self):
+        self._process, port = apart(serve)
+        return port
+
+    def stop(self):
+        self._process.send(None)
+
+
+def apart(target, *arguments):
+    """Run `target(pipe, ...)` in a process of its own; returns the pipe to it, and what it said first."""
+    context = multiprocessing.get_context("spawn")
+    pipe, other = context.Pipe()
+    context.Process(target=target, args=(other, *arguments), daemon=True).start()
+    return pipe, pipe.recv()
+
+
+def serve(pipe):
+    with pytest.MonkeyPatch.context() as patch:
+        server = S3(patch)
+        pipe.send(server.start())
+        pipe.recv()
+
+
+def lead(pipe, port):
+    """A line to a port that is cut and mended as it is told."""
+    with Line(port) as line:
+        pipe.send(line.port)
+        while (told := pipe.recv()) is not None:
+            if told == "cut":
+                line.cut()
+            else:
+                line.always = None
+
+
+class Card:
+    """Looks at the folder of a capture: which finished files are there, with which bytes, and when they go."""
+
+    def __init__(self, out, server):
+        self._out, self._server = out, server
+        self.digests, self.gone, self.early = {}, {}, []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self._over.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._over.wait(0.2):
+            there = {file.name for file in self._out.glob("*")} if self._out.exists() else set()
+            for name in sorted(self.digests.keys() - self.gone.keys() - there):
+                self.gone[name] = time.monotonic()
+                self._compare(name)
+            for container in sorted(name for name in there if name.endswith(".zip")):
+                paths = DatasetPaths(self._out, container.removesuffix(".zip"))
+                for end in ENDS if container not in self.digests and paths.finished else ():
+                    file = self._out / f"{paths.name}{end}"
+                    with file.open("rb") as data:
+                        self.digests[file.name] = hashlib.file_digest(data, "sha256").hexdigest()
+
+    def _compare(self, name):
+        """A file that is gone has to be in the bucket already."""
+        try:
+            body = self._server.client.get_object(Bucket="drives", Key=f"car/{name}")["Body"]
+            if digest_of(body) != self.digests[name]:
+                self.early.append(f"{name} differs")
+        except self._server.client.exceptions.NoSuchKey:
+            self.early.append(f"{name} is nowhere")
+
+
+def digest_of(body):
+    """Of an object, a part at a time."""
+    digest = hashlib.sha256()
+    for part in body.iter_chunks(1 << 20):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def drive(options, patch, temporary):
     """Capture, and count."""
     path = temporary / recording_name("maivin-live", START)
-    recipe = Recipe(seconds=20, size=tuple(options.size), cube_shape=(2, 64, 4, 128), lidar_points=8_000, noise=2.0)
+    recipe = Recipe(seconds=20, size=tuple(options.size), cube_shape=(2, 64, 4, 64), lidar_points=4_000, noise=1.0)
     write_recording(path, recipe)
     recording = McapRecording(path)
     for _ in recording.walk():
         pass
-    bus, out = Zenoh(dict(recording.topics)), temporary / "out"
-    settings = {"out": out, "max_seconds": EVERY, "upload": "s3://drives/car", "keep": "false", "time_base": "header"}
-    capture = subprocess.Popen(bus.capture(settings | {"keyframes": str(options.keyframes).lower()}))
-    published, memory, over = {}, [], threading.Event()
+    with Apart(patch) as server:
+        line, port = apart(lead, server.port)
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        held = captured(options, recording, server, line, temporary / "out")
+        line.send(None)
+        return held
+
+
+def captured(options, recording, server, line, out):
+    bus = Zenoh(dict(recording.topics))
+    settings = {"out": out, "max_seconds": options.every, "upload": "s3://drives/car", "keep": "false"}
+    settings |= {"time_base": "header", "keyframes": str(options.keyframes).lower()}
+    capture = subprocess.Popen(bus.capture(settings))
+    published, memory, over, card = {}, [], threading.Event(), Card(out, server)
     threading.Thread(target=resident, args=(capture, memory, over), daemon=True).start()
     begin, minutes = options.outage
+    away = []
 
     def outage():
-        if not over.wait(60 * begin):
-            line.always = ("reset", 0)
-            print(f"{begin:g} min: nothing answers", flush=True)
-        if not over.wait(60 * minutes):
-            line.always = None
-            print(f"{begin + minutes:g} min: it answers again; waiting: {bus.status()['upload']}", flush=True)
+        for wait, what in ((begin, "cut"), (minutes, "mend")):
+            if over.wait(60 * wait):
+                return
+            line.send(what)
+            away.append(time.monotonic())
+            say(f"{time.monotonic() - started:.0f} s: {what}; upload: {bus.status()['upload']}")
 
+    started = time.monotonic()
     threading.Thread(target=outage, daemon=True).start()
     play(bus, recording, 1.0, round(60 * options.minutes / 20), published)
     time.sleep(4.0)
     status = bus.status()
     order(bus, "stop")
     deadline = time.monotonic() + LAST
-    while time.monotonic() < deadline and list(out.glob("*.zip*")):
+    while time.monotonic() < deadline and list(out.iterdir()):
         time.sleep(1.0)
     over.set()
+    card.close()
     left = sorted(file.name for file in out.iterdir())
     capture.send_signal(signal.SIGINT)
     _, code, used = os.wait4(capture.pid, 0)
     bus.close()
-    objects = server.objects("car/")
-    frames = [pl.read_ipc(data) for key, data in objects.items() if key.endswith(".frames.arrow")]
-    stamps = [stamp for frame in frames for stamp in frame["timestamp"]]
-    topics = status["topics"]
-    dropped = {}
-    for count in status["counts"].values():
-        for reason, number in count["dropped"].items():
-            dropped[reason] = dropped.get(reason, 0) + number
+    length = (max(published.values()) - min(published.values())) / 60
+    cores = (used.ru_utime + used.ru_stime) / 60 / length
+    say(f"{length:.1f} min, {sum(bus.published.values())} messages, cores {cores:.2f}, load {os.getloadavg()[2]:.1f}")
+    return all(
+        [*found_in(server, published, bus.published, status), *held_by(card, away, left), flat(memory), ended(code)]
+    )
+
+
+def found_in(server, published, sent, status):
+    """What the bucket holds against what was published: {stamp: when} of the frames, messages by key."""
+    stamps, seen, written, dropped, uneven = [], Counter(), Counter(), {}, 0
+    keys = sorted(key for key in server.keys("car/") if key.endswith(".frames.arrow"))
+    for key in keys:
+        data = server.client.get_object(Bucket="drives", Key=key)["Body"].read()
+        stamps += pl.read_ipc(data)["timestamp"].to_list()
+        counts = json.loads(pyarrow.ipc.open_file(data).schema.metadata[b"counts"])
+        for topic, count in counts.items():
+            seen[topic] += count["seen"]
+            written[topic] += count["written"]
+            dropped.setdefault(topic, Counter()).update(count["dropped"])
+            uneven += bool(count["written"]) and count["seen"] != count["written"] + sum(count["dropped"].values())
+    for topic in sorted(seen):
+        print(f"  {topic:16} published {sent[f'rt{topic}']:7} seen {seen[topic]:7} written {written[topic]:7}", end=" ")
+        print({reason: n for reason, n in dropped[topic].items() if n})
+    came = {key: (t["received"], t["lost"], t["lost_by_stamps"]) for key, t in status["topics"].items()}
+    unknown = {key: (sent[key], n) for key, n in came.items() if sum(n) != sent[key]}
+    camera = "/camera/h264"
+    ways = Counter({"received": 0, "lost": 0, "by stamps": 0})
+    for numbers in came.values():
+        ways.update(dict(zip(ways, numbers, strict=True)))
+    yield bar("published = received + counted as lost, of every topic", not unknown, unknown or dict(ways))
+    yield bar("every dataset: seen = written + dropped, of every sensor", keys and not uneven, f"{len(keys)} datasets")
+    yield bar("frames published are seen, once", seen[camera] == len(published), f"{seen[camera]} of {len(published)}")
+    known = set(stamps) <= set(published) and len(set(stamps)) == len(stamps) == written[camera]
+    yield bar("samples are frames that were published, each once", known, len(stamps))
+
+
+def held_by(card, away, left):
+    """What the card kept until it was in the bucket."""
+    yield bar("nothing is left on the card", not left, left)
+    yield bar("what went was in the bucket with its bytes", card.gone and not card.early, card.early or len(card.gone))
+    if len(away) == 2:
+        cut, mended = away
+        within = [name for name, at in card.gone.items() if cut + 1.0 < at < mended]
+        later = sorted(at - mended for at in card.gone.values() if at >= mended)
+        yield bar("nothing went while nothing answered", not within, within or f"{mended - cut:.0f} s")
+        yield bar("it goes on", later, f"the next file {later[0]:.0f} s after" if later else "never")
+
+
+def flat(memory):
     third = len(memory) // 3
     parts = [statistics.mean(memory[n * third : (n + 1) * third]) for n in range(3)]
-    length = (max(published.values()) - min(published.values())) / 60
-    print(f"{length:.1f} min, {len(published)} frames published, {len(stamps)} samples in {len(frames)} datasets")
-    print(
-        f"cores {(used.ru_utime + used.ru_stime) / 60 / length:.2f}, load {os.getloadavg()[2]:.1f}, dropped {dropped}"
-    )
-    return all(
-        [
-            bar("nothing lost on the way", not sum(one["lost"] for one in topics.values()), f"{len(topics)} topics"),
-            bar("every sample is in the bucket, once", len(stamps) == len(set(stamps)) and stamps, len(set(stamps))),
-            bar("all of them were published", set(stamps) <= set(published), len(set(stamps) - set(published))),
-            bar("nothing is left on the card", not left, left),
-            bar("memory is flat", parts[2] <= GROWTH * parts[1], ", ".join(f"{part:.0f} MB" for part in parts)),
-            bar("exit code", os.waitstatus_to_exitcode(code) in (0, 3), os.waitstatus_to_exitcode(code)),
-        ]
-    )
+    found = ", ".join(f"{part:.0f} MB" for part in parts)
+    return bar("memory is flat", parts[2] <= GROWTH * parts[1], f"{found} by thirds, at most {max(memory):.0f} MB")
+
+
+def ended(code):
+    return bar("exit code", os.waitstatus_to_exitcode(code) in (0, 3), os.waitstatus_to_exitcode(code))
 
 
 def order(bus, what):
@@ -136,7 +272,13 @@ def order(bus, what):
     subprocess.run([sys.executable, "-m", "edgefirst_ros", "control", what, "--zenoh", bus.endpoint], check=True)
 
 
-def cuts(options, server, line, temporary):
+def cuts(options, patch, temporary):
+    with S3(patch) as server, Line(server.port) as line:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
+        return killed(options, server, line, temporary)
+
+
+def killed(options, server, line, temporary):
     """Kill, look, and go on."""
     random.seed(options.seed)
     source = temporary / recording_name("maivin-cut", START)
@@ -187,6 +329,7 @@ def main():
     one.add_argument("--minutes", type=float, default=30.0)
     one.add_argument("--outage", type=float, nargs=2, default=(10.0, 5.0), metavar=("BEGIN", "MINUTES"))
     one.add_argument("--size", type=int, nargs=2, default=(1280, 720))
+    one.add_argument("--every", type=float, default=120.0, metavar="S", help="s of a dataset")
     one.add_argument("--keyframes", action="store_true")
     one.set_defaults(run=drive)
     one = verbs.add_parser("cuts")
@@ -195,14 +338,8 @@ def main():
     one.add_argument("--seed", type=int, default=1)
     one.set_defaults(run=cuts)
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as temporary,
-        pytest.MonkeyPatch.context() as patch,
-        S3(patch) as server,
-        Line(server.port) as line,
-    ):
-        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{line.port}")
-        return 0 if options.run(options, server, line, Path(temporary)) else 1
+    with tempfile.TemporaryDirectory() as temporary, pytest.MonkeyPatch.context() as patch:
+        return 0 if options.run(options, patch, Path(temporary)) else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An S3 server of a module's own (moto), and a TCP line to it that delays, resets, stalls or refuses."""
 
+import contextlib
 import logging
 import socket
 import struct
@@ -17,13 +18,20 @@ class S3:
     def __init__(self, patch):
         self._patch = patch
 
-    def __enter__(self):
+    def start(self):
+        """Begin to serve; gives the port."""
         from moto.server import ThreadedMotoServer
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         self._server.start()
-        _, self.port = self._server.get_host_and_port()
+        return self._server.get_host_and_port()[1]
+
+    def stop(self):
+        self._server.stop()
+
+    def __enter__(self):
+        self.port = self.start()
         self.endpoint = f"http://127.0.0.1:{self.port}"
         for name, value in {
             "AWS_ENDPOINT_URL": self.endpoint,
@@ -46,13 +54,15 @@ class S3:
         return self
 
     def __exit__(self, *_):
-        self._server.stop()
+        self.stop()
+
+    def keys(self, prefix=""):
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="drives", Prefix=prefix)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
 
     def objects(self, prefix=""):
         """Bytes by key."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="drives", Prefix=prefix)
-        keys = [entry["Key"] for page in pages for entry in page.get("Contents", ())]
-        return {key: self.client.get_object(Bucket="drives", Key=key)["Body"].read() for key in keys}
+        return {key: self.client.get_object(Bucket="drives", Key=key)["Body"].read() for key in self.keys(prefix)}
 
     def put(self, key, data):
         self.client.put_object(Bucket="drives", Key=key, Body=data)
@@ -88,6 +98,13 @@ class Line:
         self._listener.close()
         for sock in self._open:
             sock.close()
+
+    def cut(self):
+        """Break off what is open, and pass nothing on until `always` is None again."""
+        self.always = ("answer", b"")
+        for sock in self._open:
+            with contextlib.suppress(OSError):  # it is closed
+                sock.shutdown(socket.SHUT_RDWR)
 
     def _accept(self):
         while True:

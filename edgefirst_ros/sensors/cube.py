@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED
@@ -161,6 +160,8 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
             raise ValueError(f"{width} x {height} pixels in {length} bytes")
         pixels = unpacked(packed, width, height, depth) if not any(ways) else None
         if pixels is None:
+            from PIL import Image
+
             with Image.open(io.BytesIO(png)) as picture:
                 pixels = np.asarray(picture).astype(np.uint16)
         cube = _described_picture(pixels, texts) if texts else _grid(pixels, rows, columns)

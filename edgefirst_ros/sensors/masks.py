@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
@@ -119,6 +118,8 @@ def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
 
 def _unpacked(data: Any, limit: int) -> bytes:
     """What a zstd frame holds; one that says that it is more than `limit` bytes is not unpacked at all."""
+    import zstandard
+
     try:
         said = zstandard.frame_content_size(data)
         if said <= limit:  # -1 where it does not say

@@ -18,12 +18,13 @@ def free_port():
         return listening.getsockname()[1]
 
 
-def open_session(mode, endpoint=None, listen=None):
+def open_session(mode, endpoint=None, listen=None, *, shared_memory=True):
     """A session that finds nobody by itself."""
     config = zenoh.Config()
     settings = {"mode": mode, "scouting/multicast/enabled": False, "timestamping/enabled": True}
     settings |= {"connect/endpoints": [endpoint]} if endpoint else {}
     settings |= {"listen/endpoints": [listen]} if listen else {}
+    settings |= {} if shared_memory else {"transport/shared_memory/enabled": False}
     for key, value in settings.items():
         config.insert_json5(key, json.dumps(value))
     return zenoh.open(config)
