@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings from a YAML file, options and ROS parameters, and in words what is wrong with them."""
+"""Loads settings from a YAML file, options and ROS parameters, and explains what is wrong with them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from edgefirst_ros.errors import UsageError
 
 Value = bool | int | float | str | list[str]
 MOST_FAULTS = 20
-"""Faults that are explained; of more only the number is said."""
+"""Most faults that are explained; of further ones the number is given."""
 NESTED = ("streams", "limits")
-"""Settings that have settings in them: options change single ones of those in a file."""
+"""Nested settings: options override single ones of those in a file."""
 TYPES: Mapping[str, tuple[type, str]] = {
     "boolean": (bool, "true or false"),
     "integer": (int, "a whole number"),
@@ -32,13 +32,13 @@ TYPES: Mapping[str, tuple[type, str]] = {
     "array": (list, "a list of texts"),
     "object": (str, "a map"),
 }
-"""Of a type of JSON schema: the Python type of a ROS parameter, and what it is called."""
+"""JSON schema type -> Python type of the ROS parameter, and its name in messages."""
 
 
 # ---- single settings ---------------------------------------------------------------------------
 @dataclass(frozen=True)
 class SettingField:
-    """One setting that has a value of its own: `path` leads to it in its model, `schema` is its JSON schema."""
+    """One leaf setting: `path` in its model, and its JSON `schema`."""
 
     path: tuple[str, ...]
     schema: Mapping[str, Any]
@@ -57,7 +57,7 @@ class SettingField:
 
     @property
     def unset(self) -> Value | None:
-        """What stands for None where there is no None: "", or 0 where it must be positive, or -1; None if required."""
+        """Value that means None in a ROS parameter: "", or 0 if it must be positive, or -1; None if required."""
         if not self.optional:
             return None
         if self.type is str:
@@ -67,7 +67,7 @@ class SettingField:
 
     @property
     def default(self) -> Value:
-        """Value of the ROS parameter where none is given."""
+        """Default of the ROS parameter."""
         value = self.schema.get("default")
         if self.type is list:
             return list(value or [""])
@@ -77,7 +77,7 @@ class SettingField:
 
     @property
     def expected(self) -> str:
-        """What is allowed, in words."""
+        """Accepted values, in words."""
         if "enum" in self.schema:
             return f"one of {', '.join(self.schema['enum'])}"
         low, high = self.schema.get("minimum"), self.schema.get("maximum")
@@ -91,7 +91,7 @@ class SettingField:
 
 @cache
 def setting_fields(*models: type[BaseModel]) -> Mapping[str, SettingField]:
-    """Return by name the single settings of the models; those of `streams` once for each companion sensor."""
+    """Return {name: leaf setting} of the models; those of `streams` once for each companion sensor."""
     return {field.name: field for model in models for field in _fields_of(model.model_json_schema())}
 
 
@@ -123,7 +123,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:
-    """Set a value in nested maps, which are made where they are missing.
+    """Set a value in nested maps, creating missing ones.
 
     Raises UsageError where something on the way is no map.
     """
@@ -184,7 +184,7 @@ def _merged(below: object, above: object) -> object:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Return what a settings file says, by key, not looked at. Raises UsageError for one that cannot be read."""
+    """Return the content of a settings file by key, not validated. Raises UsageError if it cannot be read."""
     content, of_ros = read_yaml(path), False
     for _ in range(2):  # /**: ros__parameters: {...}
         if not isinstance(content, dict) or len(content) != 1:
@@ -202,7 +202,7 @@ def read_values(path: Path) -> dict[str, Any]:
 
 
 def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings written as ROS parameters: names nested at every dot, and values that stand for "unset"."""
+    """Return settings from ROS parameters: names split at every dot, unset values resolved."""
     fields, values = setting_fields(Settings), dict[str, Any]()
     parents = {".".join(field.path[:-1]): field.path[:-1] for field in fields.values()}
 
@@ -251,7 +251,7 @@ def explain(
 
 
 def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
-    """What should be where a fault was found; of an item of a list, what the list should be."""
+    """Return what was expected where a fault was found; for a list item, what the list should be."""
     path = tuple(map(str, fault["loc"]))
     whole = fields.get(path[0])
     field = fields.get(".".join(path)) or (whole if whole is not None and whole.type is list else None)
@@ -264,7 +264,7 @@ def _expected(fault: ErrorDetails, fields: Mapping[str, SettingField]) -> str:
 
 
 def _short(value: object) -> str:
-    """A value of any size and depth as YAML has it: a few lines of YAML can stand for billions of them."""
+    """Return a short text of a value of any size and depth: a few lines of YAML can expand to billions of values."""
     if isinstance(value, bool):
         return str(value).lower()
     shown = reprlib.Repr()

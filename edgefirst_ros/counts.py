@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was seen, written and dropped, by topic and reason: nothing goes missing in silence."""
+"""Counts of messages seen, written and dropped, by topic and reason: nothing is lost silently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MISSING_TILE = "a tile is missing"
 OVERLOAD = "left out under load"
 ON_THE_WAY = "lost on the way"
 BY_STAMPS = "lost on the way, by stamps"
-"""An estimate, where messages are not numbered: gaps of the stamps against the usual interval of their topic."""
+"""Estimated loss of messages without sequence numbers: gaps of stamps against the usual interval of their topic."""
 OTHER_TYPE = "of another type than the topic's first message"
 NOT_NEAREST = "nearest to no sample"
 OUTSIDE = "outside tolerance"
@@ -48,7 +48,7 @@ SEMANTIC = "semantic mask"
 MASK_NO_PICTURE = "mask without a picture"
 MASK_REASONS = frozenset({BAD_MASK, SEMANTIC, MASK_NO_PICTURE})
 PART_REASONS = MASK_REASONS | {NOT_FINITE, BAD_SCORE, LOW_SCORE, DROPPED_LABEL}
-"""Reasons that count boxes and masks, of which a message has many, not messages."""
+"""Reasons that count boxes and masks instead of messages."""
 
 
 def lacks(sensor: str) -> str:
@@ -97,7 +97,7 @@ class Counts:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Counts:
-        """Return the counts that `plain` gave."""
+        """Return counts from their `plain` form."""
         counts = cls()
         for topic, count in plain.items():
             counts.topics[topic] = TopicCount(count["seen"], count["written"], Counter(count["dropped"]))
@@ -117,7 +117,7 @@ class Counts:
             self[topic].written += number
 
     def drop(self, topic: str, reason: str, number: int = 1, why: MessageError | None = None) -> None:
-        """Count messages that do not reach the dataset; `why` is kept of the first one."""
+        """Count messages that do not reach the dataset; the `why` of the first one is kept."""
         with self._lock:
             if why is not None and str(why) != reason:
                 self.examples.setdefault((topic, reason), str(why))
@@ -125,7 +125,7 @@ class Counts:
                 self[topic].dropped[reason] += number
 
     def add(self, other: Counts) -> None:
-        """Take over the counts of another recording."""
+        """Add the counts of another recording."""
         for topic, count in other.topics.items():
             mine = self[topic]
             mine.seen += count.seen
@@ -135,7 +135,7 @@ class Counts:
 
     @property
     def lost(self) -> dict[str, Counter[str]]:
-        """Of each topic what was lost, by reason; empty when nothing was."""
+        """{topic: {reason: number}} of lost messages; empty without loss."""
         found = {
             topic: Counter({reason: n for reason, n in count.dropped.items() if reason in LOSS})
             for topic, count in self.topics.items()
@@ -143,7 +143,7 @@ class Counts:
         return {topic: reasons for topic, reasons in found.items() if reasons}
 
     def plain(self) -> dict[str, Any]:
-        """{topic: {"seen", "written", "dropped": {reason: n}}}, sorted by topic and reason."""
+        """Return {topic: {"seen", "written", "dropped": {reason: n}}}, sorted by topic and reason."""
         with self._lock:
             return {
                 topic: {"seen": c.seen, "written": c.written, "dropped": dict(sorted(c.dropped.items()))}

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors a user can meet; each message names what, what was found, what was expected, what to do."""
+"""Errors raised on purpose; each message names the file or topic, what was found, what was expected, what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 TRACEBACK = "EDGEFIRST_TRACEBACK"
-"""Environment variable: if it is set, the command shows errors with their traceback."""
+"""Environment variable: if set, the command prints errors with their traceback."""
 
 
 LONGEST = 200
-"""Characters of what a library says of memory, and of a name that is listed."""
+"""Most characters of a library's message about memory, and of a listed name."""
 LISTED = 20
-"""Names that are listed; of more than that their number is told."""
+"""Most names that are listed; of further ones the number is given."""
 _NO_ROOM = ("failed to map segment", "cannot allocate", "cannot map", "out of memory")
-"""What the loader of libraries says, in small letters."""
+"""Messages of the dynamic loader, in lower case."""
 
 
 class EdgeFirstError(Exception):
@@ -24,7 +24,7 @@ class EdgeFirstError(Exception):
 
 
 def describe_foreign(error: BaseException) -> str:
-    """Return one line for an error that is none of ours: what the system refuses, or a fault of the program."""
+    """Return one line for a foreign error: an OSError of the system, or a bug of the program."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
         return f"the system refuses: {text}"
@@ -34,14 +34,14 @@ def describe_foreign(error: BaseException) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if there was no memory for something, also for a library that was being loaded."""
+    """True if memory ran out, also while a library was being loaded."""
     return isinstance(error, MemoryError) or (
         isinstance(error, ImportError) and any(sign in str(error).lower() for sign in _NO_ROOM)
     )
 
 
 def printable(text: str) -> str:
-    """Return text with what could steer a terminal, or turn the text around, as escapes: names may hold anything."""
+    """Return text with control characters and direction marks escaped: foreign names may contain anything."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
@@ -72,15 +72,15 @@ class DatasetError(EdgeFirstError):
 
 
 class TooLargeError(DatasetError):
-    """More rows or bytes than the limits let be read; nothing says that it is broken."""
+    """A file with more rows or bytes than the limits allow; it need not be broken."""
 
 
 class StorageError(DatasetError):
-    """The disk refuses: it is full, broken, read-only or gone. What was written before can still be completed."""
+    """The disk is full, broken, read-only or gone. What was written before can still be completed."""
 
 
 class ObjectStoreError(StorageError):
-    """Object storage refuses, or has not answered for as long as it is waited for."""
+    """Object storage refuses a request, or does not answer in time."""
 
 
 class InUseError(DatasetError):
@@ -96,5 +96,5 @@ class MessageError(EdgeFirstError):
 
 
 def describe_error(error: Exception) -> str:
-    """Return what an error says, with its kind where it was not raised on purpose."""
+    """Return the message of an error, with its class if it was not raised on purpose."""
     return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages as they come through any door: topic, stamps and CDR bytes; decoded by schema name, in either byte order."""
+"""Messages of any source: topic, stamps and CDR bytes; decoded by type, in either byte order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SHORT_TYPE = re.compile(r"^(\w+)/(\w+)$")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message: where it comes from, its stamps in ns, and its CDR bytes with the 4-byte header.
+    """One message: topic, type, stamps in ns, and CDR bytes with the 4-byte encapsulation header.
 
     `log_time` is when it was recorded (live: received); `definition` is the text of its type where the
     recording carries one.
@@ -104,7 +104,7 @@ def header_stamp(message: Message) -> int | None:
 
 
 class _Whole(bytes):
-    """Bytes that refuse a slice beyond their end: mcap-ros2-support would go on with less, for ever."""
+    """Bytes that raise IndexError for a slice beyond their end: mcap-ros2-support would loop for ever."""
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice) and key.stop > len(self):
@@ -114,7 +114,7 @@ class _Whole(bytes):
 
 @functools.cache
 def _codec(schema: str) -> Any:
-    """The vendor codec's class for a type, or None."""
+    """Return the vendor codec's class for a type, or None."""
     package, _, name = schema.partition("/msg/")
     if schema in ABORTING:
         return None

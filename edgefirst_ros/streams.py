@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sensor is: its topics and types, the member and the column of a dataset that hold it, and its other names.
+"""Table of sensors: topics and types, members and columns in a dataset, and other names of each.
 
-The one table of that; everything else is derived from it. A new sensor is one record here, one codec file in
+Everything else that lists sensors is derived from it. A new sensor is one record here, one codec file in
 `sensors/` named in `sensors.companions`, and a paragraph in docs/format.md.
 """
 
@@ -30,7 +30,7 @@ TRANSFORM = "geometry_msgs/msg/TransformStamped"
 TF_MESSAGE = "tf2_msgs/msg/TFMessage"
 
 Form = Literal["camera", "picture", "cube", "cloud"]
-"""What the bytes of a member are: the picture of a sample, another picture, a radar cube as PNG, a cloud as PCD."""
+"""Content of a member: camera picture of a sample, another picture, radar cube as PNG, point cloud as PCD."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Topic:
     name: str
     types: tuple[str, ...]
     aligned: bool = False
-    """True if its messages join the frames by the common time."""
+    """True if its messages are aligned with the frames by time."""
     static: bool = False
-    """True if it says something once that holds for the whole recording."""
+    """True if its content is static, such as camera/info and tf_static."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +52,20 @@ class Sensor:
     key: str
     """Its name in settings, counts and reports: `radar.cube`."""
     topics: tuple[Topic, ...]
-    """The preferred one first; none for what only other tools write."""
+    """Topics, the preferred one first; none for sensors that only other tools write."""
     kinds: tuple[str, ...]
-    """How its members end, the usual one first: `radar.png`."""
+    """Kinds (suffixes) of its members, the usual one first: `radar.png`."""
     input: str
     """Its name as an input of a sample: `radar.pcd`."""
     form: Form
     column: str | None = None
-    """What its columns of the frames table begin with: `radar_cube`; None where it has none."""
+    """Prefix of its columns in the frames table: `radar_cube`; None without columns."""
     alias: str | None = None
     """Another name of the input."""
     setting: tuple[str, object] | None = None
-    """The setting that chooses it, and the value that does; None: it is always used."""
+    """Name and value of the setting that selects it; None: it is always used."""
     default: bool = True
-    """True if it is used unless a setting says otherwise."""
+    """True if it is used by default."""
 
     @property
     def kind(self) -> str:
@@ -74,7 +74,7 @@ class Sensor:
 
     @property
     def topic(self) -> Topic:
-        """The preferred topic. Raises IndexError where it has none."""
+        """The preferred topic. Raises IndexError without any."""
         return self.topics[0]
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many recordings on an engine, from and to object storage: what is done is known by states, one a recording."""
+"""Converts many recordings on an engine, from and to object storage; a state file per recording says what is done."""

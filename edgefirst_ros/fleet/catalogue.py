@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All states as one table: read anew where they changed, kept as DST/catalogue.parquet."""
+"""All states as one table, kept as DST/catalogue.parquet; only changed states are read again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.state import LARGEST, State
 
 AT_ONCE = 32
-"""States that are read side by side."""
+"""States that are read in parallel."""
 BATCH = 10_000
 """States that are listed and read before they are packed."""
 LABEL, SENSOR = "label_", "samples_"
-"""What the columns of numbers of samples by label and by sensor begin with."""
+"""Prefixes of the columns with the number of samples by label and by sensor."""
 SENSORS = {sensor.key: f"{SENSOR}{sensor.column}" for sensor in streams.with_column()} | {"model": f"{SENSOR}model"}
 MEMBERS = pl.List(pl.Struct({"key": pl.String, "bytes": pl.Int64, "etag": pl.String}))
 SCHEMA: Mapping[str, Any] = {
@@ -50,17 +50,17 @@ SCHEMA: Mapping[str, Any] = {
     "state": pl.String,
     "state_etag": pl.String,
 }
-"""Columns, besides one for each label."""
+"""Columns, besides those for labels."""
 
 
 class Catalogue:
-    """The table as it is now, in order of the keys of the states; compressed, about 200 bytes a row.
+    """The current table, sorted by the keys of the states; about 200 bytes a row, compressed.
 
     Threads may share it.
     """
 
     def __init__(self, rows: pl.LazyFrame, number: int, *, changed: bool) -> None:
-        """`changed`: another one than is stored."""
+        """`changed`: True if it differs from the stored one."""
         self.rows, self._number, self.changed = rows, number, changed
 
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> 
 
 
 def write_catalogue(layout: Layout, catalogue: Catalogue) -> None:
-    """Put the table in place, unless the same is there. Raises ObjectStoreError."""
+    """Write the table, unless the stored one is the same. Raises ObjectStoreError."""
     store = open_store(layout.root)
     if catalogue.changed or store.stat(layout.catalogue.key) is None:
         store.write(layout.catalogue.key, _packed(catalogue.rows))
@@ -131,7 +131,7 @@ def row_of(state: State, place: str, etag: str) -> dict[str, Any]:
 
 
 def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
-    """The table as it was written last; no rows where there is none, or none that is understood."""
+    """Return the stored table; no rows if there is none, or it is not understood."""
     found = store.stat(layout.catalogue.key)
     if found is not None:
         try:
@@ -146,7 +146,7 @@ def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
 
 
 def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Rows of two tables, each in order, in order; of labels that one has not there are 0."""
+    """Merge the rows of two sorted tables; counts of labels that one lacks are 0."""
     read = pl.concat(new, how="diagonal") if new else pl.LazyFrame(schema=SCHEMA)
     schemas = stored.collect_schema(), read.collect_schema()
     labels = sorted(name for name in schemas[0].keys() | schemas[1].keys() if name.startswith(LABEL))

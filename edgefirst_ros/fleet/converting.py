@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All recordings given, from their sources to datasets, states and a catalogue."""
+"""Converts all given recordings to datasets, with states and a catalogue."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from edgefirst_ros.fleet.state import USABLE
 from edgefirst_ros.fleet.work import Job, work, write_state
 
 BASE_MEMORY, MEMORY_SHARE = 512 << 20, 0.05
-"""Bytes that a conversion takes, and the part of the recording's size that it takes besides."""
+"""Memory of a conversion: bytes, plus a fraction of the recording's size."""
 LISTED = 20
-"""Failures that are kept to be told; the catalogue has all."""
+"""Failures that are listed; the catalogue has all."""
 
 
 @dataclass
 class Tally:
-    """How far a run is, and what became of everything given."""
+    """Progress of a run, and verdicts of all given recordings."""
 
     total: int
     verdicts: Counter[str] = field(default_factory=Counter)
-    """Of all recordings given, done now or before."""
+    """{verdict: number} of all given recordings, done now or before."""
     before: int = 0
-    """Done before."""
+    """Recordings that were done before."""
     now: int = 0
     running: int = 0
     waiting: int = 0
-    """That storage refused: they are done again after a pause."""
+    """Recordings that wait for a retry, because storage refused them."""
     workers: int = 0
     bytes: int = 0
-    """Of the recordings that are through now."""
+    """Bytes of the recordings that this run finished."""
     seconds: float = 0.0
-    """Since the first was begun."""
+    """Time since the first recording was started, s."""
     failures: list[tuple[str, str, str]] = field(default_factory=list)
-    """Source, verdict and reason of the first that are not all there."""
+    """(source, verdict, reason) of the first recordings with loss or failure."""
 
     @property
     def exit_code(self) -> int:
@@ -63,7 +63,7 @@ class Tally:
 
 
 class Conversion:
-    """What one command was asked to do. Owned by one thread."""
+    """The work of one `fleet convert`. Owned by one thread."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Conversion:
         retry_failed: bool = False,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Look at sources and states; nothing is written. Raises UsageError, ObjectStoreError."""
+        """Read sources and states; nothing is written. Raises UsageError, ObjectStoreError."""
         self.layout = Layout(Location.of(to))
         self.settings = fleet_settings(settings)
         self.hash = settings_hash(self.settings)
@@ -162,7 +162,7 @@ class Conversion:
             self.tally.failures.append((source, verdict, why))
 
     def _list_known(self) -> None:
-        """List what is known from before to be not all there."""
+        """List earlier recordings with loss or failure."""
         uris = [uri for uri, verdict in self.plan.done.items() if verdict != "ok"][:LISTED]
         rows = self._states.rows.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
         for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").collect().iter_rows():

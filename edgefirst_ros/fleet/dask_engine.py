@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dask as the engine: a cluster of this machine's own, or one that the user started."""
+"""Engine on Dask: a local cluster, or one that the user started."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _AGAIN = object()
 
 
 class DaskEngine:
-    """Tasks as futures of a client. Owned by the thread that runs it; futures report through a queue."""
+    """Runs tasks as futures of a Dask client. Owned by the thread that runs it; futures report through a queue."""
 
     def __init__(self, client: Any, *, local: bool) -> None:
-        """`local`: no workers come but those that are there."""
+        """`local`: the number of workers is fixed."""
         self._client, self._local = client, local
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._tasks: dict[str, tuple[Task, Any]] = {}
@@ -108,13 +108,13 @@ class DaskEngine:
             return found
 
     def close(self) -> None:
-        """Let go of everything: no task stays on the cluster."""
+        """Cancel everything: no task stays on the cluster."""
         with suppress(Exception):  # it may be gone
             self._client.cancel([future for _, future in self._tasks.values()], asynchronous=False)
         self._tasks.clear()
 
     def _outcome(self, future: Any) -> Any:
-        """The record, the reason for which it was given up, or _AGAIN where a worker died that had it."""
+        """Return the record, the reason of giving up, or _AGAIN if a worker died with it."""
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The finished datasets of a fleet: which are meant, and each as files of this machine."""
+"""Finished datasets of a fleet: selection, and local copies."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LISTED = 10
 
 @dataclass(frozen=True, slots=True)
 class FleetDataset:
-    """One dataset as its state tells of it; `members` have keys relative to DST, the container's last."""
+    """One dataset, from its state; `members` have keys relative to DST, the container last."""
 
     name: str
     settings: str
     members: Sequence[Mapping[str, Any]]
     samples: int
     entries: int
-    """Members of its container, at most."""
+    """Upper bound of the number of members in its container."""
 
     @property
     def container(self) -> str:

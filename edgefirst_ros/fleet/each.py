@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done with each dataset of a fleet by itself, on any engine: validated, exported."""
+"""Work on each dataset of a fleet by itself, on any engine: validate, export."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
 
 MEMORY = 1 << 30
-"""Bytes that one dataset may take."""
+"""Memory that one dataset may take, bytes."""
 FINDINGS = 3
-"""Rules of a dataset that are told; `edgefirst-ros validate` tells all."""
+"""Violated rules that are listed for a dataset; `edgefirst-ros validate` lists all."""
 MARK = ".export.json"
-"""End of the name of what says that an export is whole."""
+"""Suffix of the file that marks a complete export."""
 
 
 def validate_one(plain: dict[str, Any]) -> dict[str, Any]:

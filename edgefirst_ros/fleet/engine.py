@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet needs of an engine, and the order in which tasks go through it."""
+"""Interface of an engine, and the driver that takes tasks through it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 TICK = 1.0
-"""Longest time in which nothing is looked at, s."""
+"""Longest time between two checks, s."""
 PAUSES = (5.0, 25.0)
 """A task that storage refused is done again after these times, s."""
 STREAK = 16
@@ -29,30 +29,30 @@ class Task:
     function: Callable[[dict[str, Any]], dict[str, Any]]
     arguments: dict[str, Any]
     memory: int = 0
-    """Bytes that it may take."""
+    """Memory that it may take, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a task."""
+    """Outcome of a task."""
 
     task: Task
     record: Mapping[str, Any]
 
 
 class Engine(Protocol):
-    """Runs tasks somewhere, and tries again by itself where a worker died."""
+    """Runs tasks, and retries by itself if a worker died."""
 
     @property
     def threads(self) -> int:
-        """How many tasks can run at once now; 0 where there is no worker yet."""
+        """Number of tasks that can run now; 0 without a worker."""
 
     @property
     def workers(self) -> int:
         """How many processes these are in: a death takes one of them."""
 
     def submit(self, task: Task) -> None:
-        """Begin a task."""
+        """Start a task."""
 
     def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
         """Return the tasks that ended, at the latest after `timeout`, s: with the record, or why it was given up.
@@ -97,7 +97,7 @@ class Driver:
 
     @property
     def waiting(self) -> int:
-        """Tasks that storage refused, until they run again."""
+        """Number of tasks refused by storage that wait for a retry."""
         return len(self._later)
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:

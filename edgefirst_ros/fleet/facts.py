@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the catalogue says of a finished dataset, from its tables."""
+"""Facts of a finished dataset for the catalogue, from its tables."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _position_and_model(table: TableFile) -> tuple[int, tuple[float | None, float | None]]:
-    """Samples that the model looked at, and the first position that is known."""
+    """Return the number of samples that the model processed, and the first known position."""
     wanted = [name for name in ("latitude", "longitude", schema.MODEL_TIMESTAMP) if name in table.schema.names]
     frame = table.frame(wanted)
     looked = frame[schema.MODEL_TIMESTAMP].drop_nulls().len() if schema.MODEL_TIMESTAMP in frame.columns else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where everything of a fleet is: datasets by the hash of their settings, states, the catalogue.
+"""Paths of a fleet: datasets by the hash of their settings, states, the catalogue.
 
 DST/HASH/SEQUENCE/NAME.{arrow,frames.arrow,zip}, DST/_state/HASH/SHA-256 of the source's URI.json,
 DST/catalogue.parquet.
@@ -23,13 +23,13 @@ DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places below DST."""
+    """Paths below DST."""
 
     root: Location
 
     @property
     def states(self) -> Location:
-        """What the keys of all states begin with."""
+        """Prefix of the keys of all states."""
         return self.root / STATES
 
     @property
@@ -38,15 +38,15 @@ class Layout:
         return self.root / CATALOGUE
 
     def datasets(self, settings: str) -> Location:
-        """What the keys of all datasets made with settings of a hash begin with."""
+        """Return the key prefix of all datasets made with settings of a hash."""
         return self.root / settings
 
     def state(self, settings: str, source: str) -> Location:
-        """The state of a source, by its URI."""
+        """Return the key of the state of a source URI."""
         return self.states / settings / f"{digest(source)}.json"
 
     def dataset(self, settings: str, name: str) -> Location:
-        """The folder of one dataset."""
+        """Return the key prefix of one dataset."""
         return self.datasets(settings) / name
 
     def relative(self, key: str) -> str:
@@ -78,6 +78,6 @@ def fleet_settings(settings: Settings) -> Settings:
 
 
 def settings_hash(settings: Settings) -> str:
-    """Return by what datasets with these settings are told from others."""
+    """Return the hash of settings, by which datasets of different settings are kept apart."""
     plain = json.dumps(settings.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()[:DIGITS]

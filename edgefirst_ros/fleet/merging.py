@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The datasets of a fleet as one, or as shards none of whose containers is larger than wanted."""
+"""Merges the datasets of a fleet into one, or into shards of limited size."""
 
 from __future__ import annotations
 

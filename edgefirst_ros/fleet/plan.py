@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is still to be done: sources against states, and the names that datasets get."""
+"""Plan of a run: sources compared with states, and names of the datasets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MARK = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """The recordings given, sorted out."""
+    """The given recordings: those to do and those done."""
 
     todo: Sequence[Source]
     names: Mapping[str, str]
-    """Of every source, by URI."""
+    """{source URI: name}."""
     done: Mapping[str, str]
     """Verdict by URI of those that are there already, and of those that failed before and are kept so."""
 
@@ -83,5 +83,5 @@ def _names(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]
 
 
 def _folded(name: str) -> str:
-    """What two names have in common that some file system takes for one."""
+    """Return a name folded as case-insensitive and normalising file systems compare it."""
     return unicodedata.normalize("NFC", name).casefold()

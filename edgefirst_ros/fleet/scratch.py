@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local space for recordings on the way: a folder a process, gone with its work; those of dead processes are swept."""
+"""Local scratch space for recordings: a folder per process; those of dead processes are removed."""
 
 from __future__ import annotations
 

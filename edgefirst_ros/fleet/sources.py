@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which recordings a user means: files, rosbag2 folders, folders, globs, prefixes of buckets, lists of these."""
+"""Finds recordings given by a user: files, rosbag2 folders, folders, globs, bucket prefixes, lists of these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgefirst_ros.sources.inputs import METADATA
 
 SUFFIX, MAGIC = ".mcap", b"\x89MCAP"
 LARGEST_LIST = 1 << 28
-"""Bytes of a list of recordings."""
+"""Largest list of recordings, bytes."""
 LISTED, DIGITS = 5, 32
 _GLOB = re.compile(r"[*?\[]")
 _TOKEN = re.compile(r"\[(!?)([^]]+)\]|.", re.DOTALL)
@@ -27,7 +27,7 @@ _ESCAPED_DASH = re.escape("-")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A recording as it was listed: a file, or a rosbag2 folder."""
+    """A listed recording: a file, or a rosbag2 folder."""
 
     uri: str
     size: int
@@ -39,14 +39,14 @@ class Source:
 
     @classmethod
     def of_folder(cls, place: Location, parts: Sequence[StoredObject]) -> Source:
-        """Return a rosbag2 folder by what was listed in it."""
+        """Return a rosbag2 folder from its listed files."""
         listed = "\n".join(f"{part.size} {part.etag} {part.key}" for part in parts)
         digest = hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
         return cls(str(place), sum(part.size for part in parts), digest[:DIGITS], tuple(parts))
 
     @property
     def name(self) -> str:
-        """What `convert` calls it."""
+        """Name of its sequence, as `convert` gives it."""
         path = PurePosixPath(self.uri)
         return path.name if self.parts else path.stem
 
@@ -164,7 +164,7 @@ def _translated(match: re.Match[str]) -> str:
 
 
 def _near(place: Location) -> str:
-    """What lies beside a path that is not there, the most like it first."""
+    """Return the names beside a missing path, the most similar first."""
     try:
         there = os.listdir(place.parent.path)
     except OSError:

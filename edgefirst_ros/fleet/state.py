@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of one recording: what was made of it, and from what. Written last, it says that the dataset is done."""
+"""State file of one recording: source and dataset. Written last, it marks the dataset as done."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Verdict = Literal["ok", "loss", "failed", "storage", "crashed"]
 long; crashed: workers died of it."""
 USABLE = ("ok", "loss")
 KEPT = ("failed", "crashed")
-"""Tried again only on request."""
+"""Verdicts that are retried only on request."""
 LARGEST = 1 << 20
-"""Bytes of a state that is read."""
+"""Largest state file, bytes."""
 LONGEST_ERROR = 4000
 
 
 class Strict(BaseModel):
-    """Base of what is read from storage."""
+    """Base of models read from storage: strict types."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -36,7 +36,7 @@ class MemberFile(Strict):
 
 
 class State(Strict):
-    """What the state of a recording says. Stamps are ns since the epoch, positions degrees WGS-84."""
+    """State of a recording. Stamps are ns since the epoch, positions degrees WGS-84."""
 
     source: str
     """URI: the absolute path of a local file."""
@@ -48,24 +48,24 @@ class State(Strict):
     software: str
     verdict: Verdict
     name: str
-    """Of the sequence and the dataset; kept for good."""
+    """Name of sequence and dataset; it never changes."""
     members: tuple[MemberFile, ...] = ()
-    """The container last."""
+    """Files of the dataset, the container last."""
     counts: dict[str, dict[str, int | dict[str, int]]] = Field(default_factory=dict)
     """As in the metadata of the frames: {topic: {"seen", "written", "dropped": {reason: n}}}."""
     samples: int = 0
     sensors: dict[str, int] = Field(default_factory=dict)
-    """Samples with each companion, by key."""
+    """{companion: samples that have it}."""
     labels: dict[str, int] = Field(default_factory=dict)
-    """Samples with each label."""
+    """{label: samples that have it}."""
     first: int | None = None
     last: int | None = None
     latitude: float | None = None
-    """Of the first sample that has a position."""
+    """Position of the first sample that has one."""
     longitude: float | None = None
     group: str | None = None
     loss: str | None = None
-    """What of the recording is not in the dataset."""
+    """What of the recording was lost, in words."""
     error: str | None = None
 
     @property

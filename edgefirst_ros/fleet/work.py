@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One recording, from where it is to its dataset and state: what any engine runs on its workers.
+"""Work of one recording on any engine: fetch, convert, upload, write the state.
 
 Nothing here knows of an engine. What is done twice, also at the same time, gives the same bytes under the same names.
 """
@@ -33,7 +33,7 @@ LONGEST_FILE_NAME = 255
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is told of one recording."""
+    """Job of a worker: one recording."""
 
     source: str
     size: int
@@ -105,7 +105,7 @@ def _done(job: Job) -> State:
 
 
 def write_state(layout: Layout, state: State) -> None:
-    """Put a state in place. Raises ObjectStoreError."""
+    """Write a state. Raises ObjectStoreError."""
     place = layout.state(state.settings, state.source)
     open_store(place).write(place.key, state.to_json())
 
@@ -168,7 +168,7 @@ def _sha256(sources: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:
-    """What was lost, in words; None where nothing was."""
+    """Return what was lost, in words; None without loss."""
     if not outcome.loss:
         return None
     parts = [

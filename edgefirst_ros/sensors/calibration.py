@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said once and holds for the whole recording: camera intrinsics, static transforms, the model's labels."""
+"""Static data of a recording: camera intrinsics, static transforms, labels of the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgefirst_ros.streams import CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
 
 GIVEN, IDENTITY, MISSING = "given", "identity", "missing"
 WORDS = (GIVEN, IDENTITY, MISSING)
-"""What a calibration is, from best to worst."""
+"""Quality of a calibration, from best to worst."""
 STRAIGHT = 1e-6
 """Largest vector part of a unit quaternion that still turns nothing: 2e-6 rad."""
 
@@ -25,7 +25,7 @@ LONGEST_NAME = 4096
 
 
 class Calibration:
-    """Takes messages of camera/info, tf_static and model/info; the first of each thing counts."""
+    """Collects messages of camera/info, tf_static and model/info; the first of each counts."""
 
     def __init__(self) -> None:
         self.changed: int | None = None
@@ -56,7 +56,7 @@ class Calibration:
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know: that the intrinsics change within the recording, and when."""
+        """Notes to the user: changes of the intrinsics within the recording, and when."""
         if self.changed is None:
             return []
         seconds, rest = divmod(self.changed, 1_000_000_000)
@@ -64,7 +64,7 @@ class Calibration:
         return [f"camera/info changes at {when} (log_time {self.changed}): the first one is kept"]
 
     def take(self, schema: str, content: Any, log_time: int = 0) -> None:
-        """Take a decoded message; `log_time` in ns. Raises MessageError where it says more than any vehicle has."""
+        """Add a decoded message; `log_time` in ns. Raises MessageError for more content than any vehicle has."""
         if schema == CAMERA_INFO:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
             _check("characters of a name", max(map(len, (content.frame_id, content.distortion_model))))
@@ -92,14 +92,14 @@ class Calibration:
                 self._transform(transform, transform.header.frame_id)
 
     def merge(self, other: Calibration) -> None:
-        """Take over what is not known yet."""
+        """Add what is not known yet from another calibration."""
         if self.camera_info is None:
             self.camera_info, self.changed = other.camera_info, other.changed
         self.labels = self.labels if self.labels is not None else other.labels
         self._transforms = {**other._transforms, **self._transforms}
 
     def take_info(self, other: Calibration) -> None:
-        """Take the intrinsics of another one, and that they change, for these."""
+        """Replace the intrinsics, and the note of their changes, by those of another calibration."""
         self.camera_info, self.changed = other.camera_info, other.changed
 
     def _transform(self, message: Any, parent: str) -> None:
@@ -176,7 +176,7 @@ def _turns(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Tur
 
 
 def _product(a: Turn, b: Turn) -> Turn:
-    """The rotation `b`, then `a`."""
+    """Return the rotation `b`, then `a`."""
     (ax, ay, az, aw), (bx, by, bz, bw) = a, b
     return (
         aw * bx + ax * bw + ay * bz - az * by,

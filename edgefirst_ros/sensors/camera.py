@@ -19,43 +19,43 @@ from edgefirst_ros.sensors.decoder import Decoder
 from edgefirst_ros.sensors.tracker import AccessUnit
 
 LARGEST_BACKLOG = 64 << 20
-"""Bytes of units that wait to be wanted; with more, the oldest are decoded all the same."""
+"""Bytes of access units that wait to be asked for; beyond, the oldest are decoded anyway."""
 UNIT_BYTES = 500
-"""What a unit that waits takes beside its data."""
+"""Overhead of a waiting access unit, bytes."""
 
 
 class _State(Enum):
-    """How far a unit is; it goes on in this order, and may leave out the second."""
+    """State of an access unit, in this order; DECODING may be skipped."""
 
     WAITING = auto()
-    """It has not been fed to the decoder."""
+    """Not fed to the decoder yet."""
     DECODING = auto()
-    """It is inside the decoder."""
+    """Inside the decoder."""
     DONE = auto()
-    """Its picture came out, or will not."""
+    """The picture came out, or never will."""
 
 
 @dataclass(slots=True)
 class _Flight:
-    """A unit that was pushed and whose picture was neither taken nor dropped."""
+    """An access unit whose picture was neither taken nor dropped."""
 
     unit: AccessUnit
     sets: bytes
-    """Parameter sets of units before it that are not fed."""
+    """Parameter sets of earlier units that are not fed."""
     entry: int
     """Number of the last entry up to here."""
     start: int
     """Number of the entry from which its picture can be decoded."""
     fresh: bool
-    """What came before it is lost."""
+    """True if what came before it is lost."""
     state: _State = _State.WAITING
     wanted: bool = True
     outcome: Any = None
-    """Once it is done: an av.VideoFrame, or the reason why there is none."""
+    """Once DONE: an av.VideoFrame, or the reason why there is none."""
 
     @property
     def weight(self) -> int:
-        """Bytes it takes while it waits."""
+        """Memory it takes while it waits, bytes."""
         return len(self.unit.data) + len(self.sets) + UNIT_BYTES
 
 
@@ -102,7 +102,7 @@ class VideoReader:
 
     @property
     def note(self) -> str:
-        """What the user should know of the decoder; empty when there is nothing."""
+        """Note of the decoder to the user; empty without any."""
         return self._decoder.note
 
     # ---- units ---------------------------------------------------------------------------

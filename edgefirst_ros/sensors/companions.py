@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the message of a companion sensor becomes: whether it can be stored, its member, and what a member holds."""
+"""Codecs of companion sensors: check of a message, encoding as a member, decoding of a member."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader
 from edgefirst_ros.sensors.tracker import AccessUnit
 
 MOST_THREADS = 16
-"""Each holds a decoder, and messages of a second or so wait for the pictures it is ahead by."""
+"""Most threads: each has a decoder, and about a second of messages waits for the pictures it is ahead by."""
 AHEAD_BYTES = 48 << 20
 """Of pictures a thread, that are held while others are asked for: 16 of 1920 x 1080 where they are not encoded."""
 AHEAD_UNITS = 32
@@ -38,7 +38,7 @@ SHORTEST_KEYFRAMES_ONLY = 2
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A picture as the bytes of its file; width and height, in pixels, before it was scaled."""
+    """An encoded picture file; width and height in pixels, before scaling."""
 
     width: int
     height: int
@@ -46,18 +46,18 @@ class Encoded:
 
 
 class _GopState(Enum):
-    """What the thread of a GOP does."""
+    """State of the thread of a GOP."""
 
     QUEUED = auto()
-    """No thread has it yet."""
+    """Without a thread so far."""
     DECODING = auto()
     STARVED = auto()
-    """It waits for more units."""
+    """Waiting for more access units."""
 
 
 @dataclass(slots=True)
 class _Gop:
-    """What is decoded by one reader.
+    """A GOP, decoded by one reader.
 
     Owns: all fields are read and changed under the lock of the `GopReader`.
     """

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from edgefirst_ros.config import Limits
 
 NAME = "{codec}_v4l2m2m"
-"""How libavcodec calls it."""
+"""Name of the decoder in libavcodec."""
 FURTHEST = 1.0
 """Steps of 255 by which its luma may differ from that of software, on average: decoding is exact by the standards."""
 

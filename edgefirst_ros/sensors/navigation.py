@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the device was and how it was turned: validity of fixes and attitudes, and both at any time between them.
+"""Position and attitude of the device: validity of fixes and attitudes, and interpolation between them.
 
 Source: device.md 4; dataset.md 6 and 9, "Navigation".
 """

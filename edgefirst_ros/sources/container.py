@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The MCAP container: its records and chunks, and where to go on behind damage."""
+"""The MCAP container: records, chunks, and resynchronisation after damage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MessageHead = tuple[int, int, int, int]
 """Channel, sequence number, `log_time`, `publish_time`."""
 CHUNK_HEAD = struct.Struct("<QQQII")
 UNFINISHED = (1 << 64) - 1
-"""Length of a chunk that is still being written: the recorder puts it right when the chunk is full."""
+"""Length field of a chunk that is still being written; the recorder fixes it when the chunk is full."""
 LONGEST_NAME = 32
 PIECE = 1 << 20
 CHUNK_START = re.compile(rb"\x06(?=.{4}\0{4}.{28}(?:\0{4}|\x03\0{3}lz4|\x04\0{3}zstd))", re.DOTALL)
@@ -33,20 +33,20 @@ LONGEST_START = HEAD.size + CHUNK_HEAD.size + LONGEST_NAME + 8
 
 @dataclass(slots=True)
 class Contents:
-    """What messages a chunk has: channel number -> how many, and from when to when, `log_time` in ns."""
+    """Messages of a chunk: number by channel, first and last `log_time` in ns."""
 
     counts: dict[int, int] = field(default_factory=dict)
     first: int = 0
     last: int = 0
 
     def note(self, channel: int, log_time: int) -> None:
-        """Take note of a message."""
+        """Count a message."""
         self.first = min(self.first, log_time) if self.counts else log_time
         self.last = max(self.last, log_time)
         self.counts[channel] = self.counts.get(channel, 0) + 1
 
     def of(self, channels: frozenset[int]) -> int:
-        """Number of messages of some channels."""
+        """Return the number of messages of some channels."""
         return sum(self.counts[channel] for channel in self.counts.keys() & channels)
 
     def overlaps(self, start: int | None, end: int | None) -> bool:
@@ -56,7 +56,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Where the records of one chunk lie in the file."""
+    """Location of the records of one chunk in the file."""
 
     offset: int
     packed: int
@@ -65,12 +65,12 @@ class Chunk:
     whole: bool
     contents: Contents
     loose: bool = False
-    """True if these are messages outside of all chunks."""
+    """True for messages outside of any chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkHead:
-    """What a chunk says of itself; `length` is that of the record, `size` that of the head behind the record's own."""
+    """Header of a chunk; `length` is that of the record, `size` that of the header after the record's own."""
 
     length: int
     unpacked: int
@@ -81,12 +81,12 @@ class ChunkHead:
 
     @property
     def agrees(self) -> bool:
-        """True if the two lengths in it agree, so that the next record can be found by them."""
+        """True if its two lengths agree, so that the next record can be found by them."""
         return self.length == self.size + self.packed
 
 
 def open_recording(path: Path) -> io.BufferedReader:
-    """Open a recording as a plain file. Raises RecordingError where there is none that can be read."""
+    """Open a recording as a buffered file. Raises RecordingError if it does not exist or cannot be read."""
     return io.BufferedReader(open_raw(path, io.FileIO), 1 << 16)
 
 
@@ -102,7 +102,7 @@ def open_raw(path: Path, kind: Callable[[Path], Raw]) -> Raw:
 
 
 def chunk_head(data: bytes) -> ChunkHead | None:
-    """The head of the chunk record that begins with `data`, or None where it ends early or makes no sense."""
+    """Return the header of the chunk record that begins with `data`, or None if it is cut or invalid."""
     if len(data) < HEAD.size + CHUNK_HEAD.size:
         return None
     length = HEAD.unpack_from(data)[1]
@@ -116,7 +116,7 @@ def chunk_head(data: bytes) -> ChunkHead | None:
 
 
 def find_chunk(file: BinaryIO, start: int) -> int | None:
-    """Offset of the first record from `start` on that can only be a chunk, or None."""
+    """Return the offset of the first record from `start` on that can only be a chunk, or None."""
     file.seek(start)
     data = b""
     while piece := file.read(PIECE):
@@ -132,7 +132,7 @@ def find_chunk(file: BinaryIO, start: int) -> int | None:
 
 
 def records(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(opcode, offset, length) of the whole records in the body of a chunk, up to the first that is none."""
+    """Yield (opcode, offset, length) of the records in the body of a chunk, up to the first incomplete one."""
     at, end = 0, len(data)
     while at + HEAD.size <= end:
         opcode, length = HEAD.unpack_from(data, at)
@@ -144,7 +144,7 @@ def records(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, int]]:
-    """(channel, offset, length) of the messages of some channels in the body of a chunk."""
+    """Yield (channel, offset, length) of the messages of some channels in the body of a chunk."""
     for opcode, at, length in records(data):
         if opcode == Opcode.MESSAGE and length >= MESSAGE_HEAD.size:
             number = data[at] | data[at + 1] << 8
@@ -153,7 +153,7 @@ def messages(data: bytes, wanted: frozenset[int]) -> Iterator[tuple[int, int, in
 
 
 def split_message(data: bytes, at: int, length: int) -> tuple[MessageHead, bytes]:
-    """The head and the body of a message record at an offset in the body of a chunk."""
+    """Return header and body of the message record at an offset in the body of a chunk."""
     return MESSAGE_HEAD.unpack_from(data, at), data[at + MESSAGE_HEAD.size : at + length]
 
 
@@ -208,7 +208,7 @@ def definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, byte
 
 
 def unpack(file: BinaryIO, chunk: Chunk, largest: int) -> bytes:
-    """The records of a chunk, at most `largest` bytes; of a cut one as far as they go.
+    """Return the unpacked records of a chunk, at most `largest` bytes; of a cut one as far as they go.
 
     Raises ValueError where they cannot be unpacked.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recording says of its channels: their topics, encodings and types."""
+"""Channels of a recording: topics, encodings and types."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Channel:
 
 
 class Definitions:
-    """Schemas and channels as their records come; of several with one number the first counts."""
+    """Schemas and channels, from their records; of several with the same id the first counts."""
 
     def __init__(self) -> None:
         self.channels: dict[int, Channel] = {}
         self._schemas: dict[int, tuple[str, bytes]] = {}
 
     def take(self, opcode: int, body: bytes) -> bool:
-        """Take the body of a schema or channel record; False where it ends early."""
+        """Add the body of a schema or channel record; False if it is cut."""
         try:
             if opcode == Opcode.SCHEMA:
                 (number,) = struct.unpack_from("<H", body)

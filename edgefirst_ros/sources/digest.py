@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By what a recording is known again, whatever its name: the SHA-256 of the file, made while it is walked through."""
+"""SHA-256 of a recording, computed while it is read: it identifies the recording whatever its name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _WAITING = 16
-"""Blocks that are read and not yet hashed."""
+"""Most blocks that are read and not yet hashed."""
 
 
 class HashedFile(io.FileIO):
@@ -46,7 +46,7 @@ class HashedFile(io.FileIO):
         return size
 
     def reach(self, end: int) -> None:
-        """Hash what lies before `end` and was skipped."""
+        """Hash the skipped bytes before `end`."""
         while self._hashed < end and (block := os.pread(self.fileno(), min(_BLOCK, end - self._hashed), self._hashed)):
             self._take(memoryview(block))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of a live source on their way to those who want them."""
+"""Distribution of live messages to their consumers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from edgefirst_ros.sources.source import in_span, type_wanted
 Deliver = Callable[[Message, int, int, int], None]
 """Called with a message, when it came (time.monotonic_ns()), and how many were lost before it: known, and guessed."""
 HELD = 64 << 20
-"""Bytes that may wait for a reader of `Inbox.iter_messages`; what comes beyond is left out, and counted."""
+"""Most bytes queued for a reader of `Inbox.iter_messages`; further messages are dropped and counted."""
 NAP = 0.1
-"""s between two looks at the clock by a reader for whom nothing comes."""
+"""s between two checks of the clock by a reader without messages."""
 
 
 class Inbox:
-    """Hands each message on to one who never waits, and to readers who take their time.
+    """Passes each message to a callback that never blocks, and to the queues of readers.
 
     Owns: `put` is called by the transport's threads, `iter_messages` by any; readers and what they missed are changed
     under the lock.
@@ -35,7 +35,7 @@ class Inbox:
 
     @property
     def notes(self) -> list[str]:
-        """What readers did not fetch in time, in words."""
+        """Notes of messages that readers did not fetch in time."""
         with self._changed:
             return [f"{topic}: {n} messages left out, not fetched in time" for topic, n in sorted(self._missed.items())]
 
@@ -77,14 +77,14 @@ class Inbox:
                 self._readers.remove(reader)
 
     def close(self) -> None:
-        """Let readers end once they have what came."""
+        """Let readers end once they have read all messages."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
 
 class _Reader:
-    """What one reader wants and has not fetched yet."""
+    """Queue of one reader, with the topics and span it wants."""
 
     def __init__(self, topics: Collection[str] | None, start: int | None, end: int | None) -> None:
         self._topics = topics
@@ -96,11 +96,11 @@ class _Reader:
         return type_wanted(self._topics, message.topic, message.schema) and in_span(message.log_time, *self._span)
 
     def over(self) -> bool:
-        """True if nothing can come any more that it wants."""
+        """True if no further message can be wanted."""
         return not in_span(time.time_ns(), None, self._span[1])
 
     def add(self, message: Message) -> bool:
-        """Keep a message; False where too much waits already."""
+        """Enqueue a message; False if the queue is full."""
         if self.waiting and self._bytes + len(message.data) > HELD:
             return False
         self.waiting.append(message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user gives as recordings: files, rosbag2 folders, folders of these, parts to be joined, names of sequences."""
+"""Recordings given by a user: files, rosbag2 folders, folders of these, parts to join, names of sequences."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SUFFIX = ".mcap"
 
 @dataclass(frozen=True, slots=True)
 class RecordingInput:
-    """One recording: its files in order, and the name that its sequence has unless it is given another one."""
+    """One recording: its files in order, and the default name of its sequence."""
 
     path: Path
-    """What stands for it in messages: its only file, its folder, or the first of the files that are joined."""
+    """Path shown in messages: the only file, the folder, or the first of the joined files."""
     files: tuple[Path, ...]
     name: str
 
     @property
     def label(self) -> str:
-        """What messages call it."""
+        """Name shown in messages."""
         return self.path.name or str(self.path)
 
 
@@ -74,7 +74,7 @@ def is_rosbag2(path: Path) -> bool:
 
 
 def _found_at(path: Path) -> Iterator[RecordingInput]:
-    """The recordings at a path: the file, the rosbag2 folder, or all that a folder holds, deeper ones too."""
+    """Return the recordings at a path: the file, the rosbag2 folder, or all in a folder, recursively."""
     if is_rosbag2(path):
         folder = path.parent if path.name == METADATA else path
         yield RecordingInput(folder, _files_of_bag(folder), Path(os.path.abspath(folder)).name)
@@ -106,12 +106,12 @@ def _inside(folder: Path) -> Iterator[RecordingInput]:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """By what a recorder counts: drive_2 before drive_10."""
+    """Return the key of natural order: drive_2 before drive_10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", path.name)]
 
 
 def _files_of_bag(folder: Path) -> tuple[Path, ...]:
-    """The files of a rosbag2 folder in the order of its metadata."""
+    """Return the files of a rosbag2 folder in the order of its metadata.yaml."""
     place = folder / METADATA
     try:
         content = read_yaml(place, LONGEST_METADATA)

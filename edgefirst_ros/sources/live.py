@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topics of a running system, whatever bus carries them: which part each plays, those that come late, how they do."""
+"""Topics of a running system, independent of the transport: their roles, late topics, statistics."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from edgefirst_ros.sources.source import Source
 from edgefirst_ros.sources.topics import Roles, expected_types, late_parts
 
 USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
-"""Types that a topic of the device may have."""
+"""Message types of the device's topics."""
 
 
 @dataclass(slots=True)
 class TopicState:
-    """One recorded topic and what came on it so far.
+    """One recorded topic and its statistics.
 
     Owns: the transport's threads tell `arrived` and `heard_of`, which take the lock; the thread that looks for topics
     changes `mixed` and `fault`; any thread may read.
     """
 
     name: str
-    """Its name in the system; messages are delivered under that of the device where it is remapped."""
+    """Its name in the system; messages of a remapped topic are delivered under the device's name."""
     delivered_as: str
     schema: str
     received: int = 0
     lost: int = 0
     guessed: int = 0
-    """How many more seem to be lost, by gaps of their stamps."""
+    """Further losses estimated by gaps of stamps."""
     number: int = 0
     """Publication number of the newest message."""
     last: int = 0
@@ -45,11 +45,11 @@ class TopicState:
     """Longest time between two messages, ns."""
     publishers: int = 0
     reliable: bool = False
-    """True if the transport repeats what is lost on the way."""
+    """True if the transport retransmits lost messages."""
     mixed: str = ""
-    """What other types its publishers have, in words."""
+    """Other types of its publishers, in words; empty without any."""
     fault: str = ""
-    """Why nothing can come, in words."""
+    """Why no message can come, in words; empty if one can."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def arrived(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
@@ -70,7 +70,7 @@ class TopicState:
             return number, missing
 
     def heard_of(self, publishers: int) -> None:
-        """Take note of how many publishers there are; one that comes back counts anew."""
+        """Note the number of publishers; one that comes back starts its sequence numbers anew."""
         with self._lock:
             if not publishers or self.publishers != publishers:
                 self.publishers, self.number = publishers, 0  # the next message may be of any of them
@@ -78,33 +78,33 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """How a message came here, where the transport keeps messages for a while before it hands them on."""
+    """Reception of a message, for transports that buffer messages before they deliver them."""
 
     now: int
     """When it came, ns of time.monotonic_ns()."""
     received: int
-    """The same in ns since 1970."""
+    """Arrival in ns since the epoch."""
     lost: int = 0
-    """How many of its topic were lost before it, as far as they are numbered or were left out here."""
+    """Messages of its topic lost before it, by sequence numbers or because they were dropped here."""
     guessed: int = 0
-    """How many more seem to be, by a gap of their stamps."""
+    """Further losses estimated by a gap of stamps."""
 
 
 class Arrive(Protocol):
-    """Takes the bytes of a message and its publication number, None where there is none; from any thread."""
+    """Callback with the bytes of a message and its publication number, None without one; from any thread."""
 
     def __call__(self, data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
-        """Take it; `passage` is None where it comes just now."""
+        """Receive a message; `passage` is None if it came just now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The topics that somebody publishes now."""
+    """Topics that are published now."""
 
     names: Mapping[str, tuple[str, str]]
     """{topic as the device names it: (name in the system, type)}."""
     mixed: Mapping[str, str] = field(default_factory=dict)
-    """Names in the system that have several types or cannot be heard: what is wrong, in words."""
+    """{name in the system: what is wrong}, for topics with several types or without a possible subscription."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -113,40 +113,40 @@ class Offers:
 
 
 class Transport(Protocol):
-    """What brings topics and messages of a running system: a bus. It knows nothing of parts."""
+    """A middleware (ROS 2, Zenoh) that provides topics and messages. It knows nothing of roles."""
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        """Return the topics that somebody publishes now.
+        """Return the topics that are published now.
 
         `expected`: the types that topics in use may have; where given, topics of types without a part may be left out.
         """
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        """Subscribe a topic, or anew where its publishers changed; tell `state` of publishers and of its fault.
+        """Subscribe to a topic, or again if its publishers changed; set publishers and fault of `state`.
 
         `once`: what it says is said once, and must be heard by who comes later. False where nobody publishes it any
         more.
         """
 
     def close(self) -> None:
-        """Give up all subscriptions; others may follow."""
+        """Close all subscriptions; new ones may follow."""
 
 
 class Log(Protocol):
-    """Where it is said what happens, in words."""
+    """Logger with levels."""
 
     def info(self, text: str, /) -> object:
-        """Say what goes on as it should."""
+        """Log normal operation."""
 
     def warning(self, text: str, /) -> object:
-        """Say what the user should look at."""
+        """Log what the user should look at."""
 
     def error(self, text: str, /) -> object:
-        """Say what cannot be recorded."""
+        """Log what cannot be recorded."""
 
 
 class LiveSource(Source):
-    """A `Source` of messages as they come, of the topics that have a part; `refresh` must be called now and then.
+    """A `Source` of live messages of the topics that have a role; `refresh` must be called regularly.
 
     A part whose topic does not come is given to one that would have it in a recording, while `roles` are in use.
     Owns: one thread calls `refresh` and `close`, which alone change `topics`, `unused` and the roles; the transport's
@@ -154,7 +154,7 @@ class LiveSource(Source):
     """
 
     def __init__(self, transport: Transport, settings: Settings, roles: Roles, deliver: Deliver, log: Log) -> None:
-        """`deliver` gets every message, from the transport's threads."""
+        """`deliver` is called with every message, in the transport's threads."""
         self._transport = transport
         self._settings = settings
         self._roles = roles
@@ -167,7 +167,7 @@ class LiveSource(Source):
         self.states: dict[str, TopicState] = {}
         """By their names in the system."""
         self.unused: dict[str, str] = {}
-        """Topics that could have been meant, and why they are not recorded."""
+        """{topic that could have been meant: why it is not recorded}."""
         self._expect(transport.look({}).topics)
 
     def _expect(self, topics: Mapping[str, str]) -> None:
@@ -176,12 +176,12 @@ class LiveSource(Source):
 
     @property
     def topics(self) -> dict[str, str]:
-        """Topics that are recorded -> type, under the device's names."""
+        """{recorded topic, by the device's name: type}."""
         return {state.delivered_as: state.schema for state in self.states.values()}
 
     @property
     def notes(self) -> list[str]:
-        """What is not recorded, or not heard, and why."""
+        """Notes of what is not recorded or cannot be received, and why."""
         faults = [f"{s.name}: {what}" for s in self.states.values() for what in (s.fault, s.mixed) if what]
         return [*(f"{topic}: {why}" for topic, why in self.unused.items()), *faults, *self._inbox.notes]
 
@@ -288,17 +288,17 @@ class LiveSource(Source):
         }
 
     def close(self) -> None:
-        """Give up all subscriptions, and end `iter_messages`."""
+        """Close all subscriptions, and end `iter_messages`."""
         self._transport.close()
         self._inbox.close()
 
 
 @dataclass(slots=True)
 class _LateTopics:
-    """Topics that came when the parts were given already."""
+    """Topics that appeared after the roles were assigned."""
 
     seen: dict[str, str] | None = None
-    """The topics at the last look; None where the parts have changed since."""
+    """The topics at the last refresh; None if the roles have changed since."""
     parts: dict[str, str | None] = field(default_factory=dict)
-    """{field of Roles: topic that would have it}."""
+    """{field of Roles: topic that would get it}."""
     settling: Settling = field(default_factory=Settling)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles of a running system as one topic, whatever bus carries them."""
+"""Camera tiles of a running system as one topic, independent of the transport."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgefirst_ros.streams import TILED, VIDEO
 
 
 class TilingTransport(Transport):
-    """Another transport, whose tiles are one topic.
+    """A transport around another one that presents its tiles as one topic.
 
     Owns: one thread calls `look`, `listen` and `close`; tiles come in any, and are joined under the lock.
     """
@@ -63,7 +63,7 @@ class TilingTransport(Transport):
         return heard
 
     def _take(self, part: TopicState, tile: int, joiner: TileJoiner, arrive: Arrive) -> Arrive:
-        """What takes the messages of a tile."""
+        """Return the callback for messages of a tile."""
 
         def take(data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
             with self._lock:
@@ -77,6 +77,6 @@ class TilingTransport(Transport):
         return take
 
     def close(self) -> None:
-        """Give up all subscriptions; others may follow."""
+        """Close all subscriptions; new ones may follow."""
         self._transport.close()
         self._parts, self._joiners = {}, {}

@@ -33,12 +33,12 @@ from edgefirst_ros.sources.order import FileOrder, recorded_order
 from edgefirst_ros.sources.source import Damage, RecordedFile, Recording, in_span, type_wanted
 
 HELD_CHUNKS = 64 << 20
-"""Bytes of unpacked chunks kept while a recording that is out of order is put in order."""
+"""Bytes of unpacked chunks held while a recording that is out of order is sorted."""
 
 
 @dataclass(slots=True)
 class _File:
-    """One file of a recording, and what the walk found in it."""
+    """One file of a recording, and what the first pass found in it."""
 
     path: Path
     walk: McapWalk
@@ -48,7 +48,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A chunk, the file it is in, and the numbers of the wanted channels there."""
+    """A chunk, its file, and the ids of the wanted channels in that file."""
 
     file: _File
     chunk: Chunk
@@ -113,12 +113,12 @@ class McapRecording(Recording):
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What could not be read, of all files."""
+        """What could not be read, in all files."""
         return [damage for file in self._files for damage in file.walk.damage]
 
     @property
     def ended(self) -> bool:
-        """True if every file says that its data ends, so that nothing was cut off."""
+        """True if every file has its end record, so that nothing was cut off."""
         return bool(self._files) and all(file.walk.ended for file in self._files)
 
     @property
@@ -186,7 +186,7 @@ class McapRecording(Recording):
             raise RecordingError(f"{self.path}: changed while it was read: {left} messages are gone")
 
     def _sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
-        """Messages of files that are out of order: by an index of 30 bytes a message."""
+        """Yield messages of files that are out of order, by an index of 30 bytes a message."""
         with _Opened() as opened:
             rows = recorded_order(self._index(opened, places))
             self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
@@ -223,7 +223,7 @@ class McapRecording(Recording):
 
 
 class _Opened:
-    """The file that is being read, one at a time; closed with the context."""
+    """Context that keeps the file open that is being read, one at a time."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -252,7 +252,7 @@ def _unchanged(path: Path) -> Iterator[None]:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, to tell how far the walk is; 0 where that cannot be told."""
+    """Return the size of a file in bytes, for progress; 0 if unknown."""
     try:
         return path.stat().st_size
     except (OSError, ValueError):

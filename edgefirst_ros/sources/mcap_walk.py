@@ -35,14 +35,14 @@ from edgefirst_ros.sources.order import FileOrder
 from edgefirst_ros.sources.source import Damage
 
 LONGEST_TEXT = 1 << 24
-"""Bytes a schema or channel record may have."""
+"""Largest schema or channel record, bytes."""
 LOOSE_CHUNK = 1 << 20
-"""Bytes of messages outside of chunks that are kept as one."""
+"""Bytes of consecutive messages outside of chunks that are kept as one chunk."""
 COMPRESSIONS = ("", "lz4", "zstd")
 WITHOUT_MESSAGES = frozenset(Opcode) - {Opcode.MESSAGE, Opcode.CHUNK}
-"""Types of records that may be cut off without a loss."""
+"""Opcodes of records that may be cut off without a loss."""
 LATEST = 4_000_000_000_000_000_000
-"""ns, in the year 2096: later stamps are cut to it, so that differences of stamps fit into 64 bits."""
+"""ns, in the year 2096: later stamps are clamped to it, so that differences fit into 64 bits."""
 
 
 class McapWalk:
@@ -97,7 +97,7 @@ class McapWalk:
         self.complete = True
 
     def message(self, head: MessageHead, body: bytes) -> Message:
-        """Return the message with this head and body."""
+        """Return the message with this header and body."""
         number, sequence, log_time, publish_time = head
         channel = self.channels[number]
         stamps = min(log_time, LATEST), min(publish_time, LATEST)

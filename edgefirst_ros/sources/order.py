@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order messages were recorded, whatever their order in the file (dataset.md 9, "Numbers")."""
+"""Recorded order of messages, whatever their order in the file (dataset.md 9, "Numbers")."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 LATE = 250_000_000
-"""ns by which messages may stand behind later ones in the file before it is put in order."""
+"""ns by which messages may follow later ones in the file before it is sorted."""
 SET_BACK = 1_000_000_000
-"""ns by which log times fall where the clock was set back."""
+"""Decrease of log times, ns, that means that the clock was set back."""
 
 
 @dataclass(slots=True)
 class _TopicOrder:
-    """True if the messages of one topic stand in the file in recorded order."""
+    """Detects whether the messages of one topic are in recorded order in the file."""
 
     sequence: int = -1
     log_time: int = -1
@@ -32,7 +32,7 @@ class _TopicOrder:
 
 
 class FileOrder:
-    """Follows the messages of a file and tells whether they stand in it as they were recorded."""
+    """Detects whether the messages of a file are in recorded order."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _TopicOrder] = {}
@@ -40,7 +40,7 @@ class FileOrder:
         self._late = False
 
     def note(self, topic: str, sequence: int, log_time: int) -> None:
-        """Take note of the next message."""
+        """Note the next message."""
         self._topics.setdefault(topic, _TopicOrder()).note(sequence, log_time)
         self._newest = max(self._newest, log_time)
         self._late = self._late or self._newest - log_time > LATE
@@ -55,13 +55,13 @@ class FileOrder:
 
 
 def all_different(numbers: np.ndarray[Any, Any]) -> bool:
-    """True if no number comes twice; np.unique would load numpy.ma, which takes as long as converting ten pictures."""
+    """True if no number repeats; np.unique would load numpy.ma, which takes as long as converting ten pictures."""
     ordered = np.sort(numbers)
     return not (ordered[1:] == ordered[:-1]).any()
 
 
 def recorded_order(index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The index (fields topic, sequence, log) sorted.
+    """Return the index (fields topic, sequence, log) sorted by recorded order.
 
     Each topic is put into its own order, then all are joined by the newest `log_time` of their topic so far; where a
     clock was set back, what came before goes first.

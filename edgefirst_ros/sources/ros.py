@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS 2 as a transport: its graph, raw subscriptions with the publishers' QoS, and hashes of types."""
+"""ROS 2 transport: the graph, raw subscriptions with the publishers' QoS, type hashes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class Subscription:
     kept: bool
     """True if messages come that were sent before the subscription (transient local)."""
     type_hash: str = ""
-    """The definition of the type by which this system knows it."""
+    """Hash of the type definition that is installed here."""
 
 
 class RosTransport(Transport):
-    """Subscribes raw, by what the publishers offer: reliable where all of them are, best effort otherwise.
+    """Subscribes to raw CDR with the QoS of the publishers: reliable if all of them are, else best effort.
 
     Owns: the thread of the node's executor, in which callbacks come too; these only hand over bytes.
     """
 
     def __init__(self, node: Node, depth: int) -> None:
-        """`depth`: messages a topic may have waiting."""
+        """`depth`: QoS history depth of each subscription."""
         self._node = node
         self._depth = depth
         self._log = node.get_logger()
@@ -132,7 +132,7 @@ class RosTransport(Transport):
         self.subscriptions[state.name] = Subscription(handle, kept)
 
     def _compare_types(self, state: TopicState, publishers: list[Any]) -> None:
-        """A differing definition of the type never matches on the wire, and nothing else says so."""
+        """Report a differing type definition: it never matches on the wire, and nothing else says so."""
         there = self.subscriptions.get(state.name)
         if there is None:
             return
@@ -158,7 +158,7 @@ class RosTransport(Transport):
         state.fault = fault
 
     def close(self) -> None:
-        """Give up all subscriptions; others may follow."""
+        """Close all subscriptions; new ones may follow."""
         for subscription in self.subscriptions.values():
             self._node.destroy_subscription(subscription.handle)
         self.subscriptions = {}

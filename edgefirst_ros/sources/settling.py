@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the topics of a running system have settled, so that they can get their parts."""
+"""Waits until discovery of a running system's topics has settled, so that they can get their roles."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 class Settling:
-    """Tells when the topics can get their parts: a node hears of them one after the other, in any order.
+    """Decides when roles can be assigned: a node discovers topics one after the other, in any order.
 
     A camera that is one only by its type must not be taken just because the other one is not known yet; what the
     network loses of that comes again only after some seconds.
     """
 
     QUIET = 1.0
-    """s without a topic that came or went."""
+    """s without a topic that appeared or went."""
     QUIET_TO_GUESS = 5.0
-    """The same where a part would be given by the type alone."""
+    """The same in s if a role would be assigned by the type alone."""
     LONGEST = 10.0
-    """s in all, where topics never cease to come and go."""
+    """Total limit in s, if topics never cease to come and go."""
 
     def __init__(self) -> None:
         self._topics: dict[str, str] | None = None
         self._began = self._changed = 0.0
 
     def look(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
-        """True if they have settled; `topics` are all there are at `now`, s of time.monotonic()."""
+        """True if the topics have settled; `topics`: all at `now`, s of time.monotonic()."""
         if self._topics is None:
             self._began = now
         if topics != self._topics:
@@ -51,7 +51,7 @@ class CameraWait:
         """What is waited for, in words."""
 
     def look(self, offers: Offers, now: float) -> Roles | None:
-        """Return the parts of the topics once they can be given, else None; `now` in s of time.monotonic()."""
+        """Return the roles once they can be assigned, else None; `now` in s of time.monotonic()."""
         topics = offers.topics
         try:
             roles = choose_topics(topics, self._settings, live=True)

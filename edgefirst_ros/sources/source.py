@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every source of messages has in common: a file, several files joined, or a running system."""
+"""Interface of all message sources: a file, several joined files, or a running system."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgefirst_ros.sources.definitions import Channel
 
 
 class Source(Protocol):
-    """Messages in CDR with their topics and types, whatever brings them."""
+    """A source of CDR messages with topics and types."""
 
     @property
     def topics(self) -> Mapping[str, str]:
@@ -21,7 +21,7 @@ class Source(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the user should know: what is damaged, lost or not used, and why."""
+        """Notes to the user: what is damaged, lost or not used, and why."""
 
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
@@ -52,14 +52,14 @@ class RecordedFile:
 
     path: Path
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sha256: str | None
-    """As hex digits, where `walk()` was asked for it."""
+    """Hex digits, if `walk()` was asked for it."""
     damage: Sequence[Damage]
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As the metadata of a dataset have it: {"file", "size", "sha256"}, with "damage" where there is any."""
+        """Entry of the dataset's metadata `sources`: {"file", "size", "sha256"}, and "damage" if there is any."""
         plain: dict[str, Any] = {"file": self.path.name, "size": self.size, "sha256": self.sha256}
         if self.damage:
             plain["damage"] = [{"offset": damage.offset, "what": damage.what} for damage in self.damage]
@@ -70,7 +70,7 @@ class Recording(Source, Protocol):
     """A source that has an end, can be read again, and may be damaged."""
 
     path: Path
-    """Of its first file."""
+    """Path of its first file."""
 
     @property
     def files(self) -> Sequence[RecordedFile]:
@@ -86,11 +86,11 @@ class Recording(Source, Protocol):
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        """What `walk()` found, by number; also messages of other encodings."""
+        """Channels by id, as `walk()` found them; other encodings too."""
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What `walk()` could not read, of all files."""
+        """What `walk()` could not read, in all files."""
 
     def walk(self) -> Iterator[Message]:
         """Read everything once and yield every CDR message in the order in which it is stored.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture that the camera sends as four tiles: their messages become one, by their equal stamps."""
+"""Joins pictures that the camera sends as four tiles, by their equal stamps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from edgefirst_ros.sources.source import Damage, RecordedFile, Recording
 from edgefirst_ros.streams import TILED, TILES, VIDEO
 
 LONGEST_WAIT = 2_000_000_000
-"""ns of stamps by which the tiles of a stamp may lie apart in what comes; one that is later still is missing."""
+"""ns of stamps for which a tile is waited for; a later one counts as missing."""
 MOST_WAITING = 256
-"""Stamps that wait for tiles, whatever they say."""
+"""Most stamps that wait for tiles."""
 
 
 @functools.lru_cache(maxsize=4096)  # asked with every message
@@ -40,16 +40,16 @@ def with_whole(topics: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Pending:
-    """A stamp of which not all tiles came."""
+    """A stamp with missing tiles."""
 
     first: Message
     tiles: list[bytes | None]
     missing: list[tuple[int, int]]
-    """How many are lost before each that came: known, and guessed."""
+    """Losses before each tile that came: known, and estimated."""
 
 
 class Joined(NamedTuple):
-    """A message of all tiles, and how many of these are lost before it: known, and guessed."""
+    """A message of all tiles, and the losses before it: known, and estimated."""
 
     message: Message
     lost: int
@@ -97,7 +97,7 @@ class TileJoiner:
             yield self._joined(stamp)
 
     def flush(self) -> Iterator[Joined]:
-        """Yield what still waits: no more will come."""
+        """Yield what still waits; no further tile will come."""
         while self._pending:
             yield self._joined(next(iter(self._pending)))
 
@@ -183,7 +183,7 @@ class TiledRecording(Recording):
 
 
 def parts_of(topic: str, schema: str) -> list[tuple[str, str]]:
-    """The topics that a topic is made of, and their types."""
+    """Return {topic: type} of the tiles that make up a topic."""
     if schema != TILED:
         return [(topic, schema)]
     return [(f"{topic.removesuffix(TILES[0])}{name}", VIDEO) for name in TILES]

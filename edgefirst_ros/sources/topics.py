@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which topic plays which part (dataset.md 9, "Which topic")."""
+"""Assigns roles to topics: camera, companions, GPS, IMU, model (dataset.md 9, "Which topic")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.streams import CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, TILED
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
-"""Topics that say something once that holds for the whole recording."""
+"""Topics with static content, such as camera/info and tf_static."""
 FEW = 5
 """Topics that a note names; of more than that their number is told."""
 CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
@@ -30,24 +30,24 @@ class Roles:
     reference: str
     schema: str
     sensor: str | None
-    """Companion sensor the reference topic is itself, or None (a camera, or another stream)."""
+    """Companion sensor of the reference topic, or None (a camera, or another stream)."""
     companions: dict[str, str]
     """Companion sensor -> topic."""
     gps: str | None = None
     imu: str | None = None
     model: str | None = None
-    """Model or Detect messages."""
+    """Topic of Model or Detect messages."""
     masks: str | None = None
-    """Masks without a header, which belong to the messages of `model`."""
+    """Topic of masks without a header, which belong to the messages of `model`."""
     boxes3d: str | None = None
-    """Detect messages of boxes in space."""
+    """Topic of Detect messages with 3D boxes."""
     classes: tuple[str, ...] | None = None
-    """The labels of the model as its masks count them, where they are known beforehand."""
+    """Labels by index in semantic masks, if known beforehand."""
     statics: frozenset[str] = frozenset()
     """Topics of camera/info, model/info and tf_static."""
     notes: tuple[str, ...] = ()
     guessed: bool = False
-    """True if a topic has its part by its type alone, or several could be meant."""
+    """True if a role was assigned by type alone, or is open as several topics could be meant."""
 
     @property
     def camera(self) -> bool:
@@ -56,13 +56,13 @@ class Roles:
 
     @property
     def streamed(self) -> frozenset[str]:
-        """Topics whose every message is wanted."""
+        """Topics of which every message is read."""
         results = self.model, self.masks, self.boxes3d
         return frozenset(t for t in (self.reference, *self.companions.values(), self.gps, self.imu, *results) if t)
 
     @property
     def aligned(self) -> frozenset[str]:
-        """Topics besides the reference that are joined by the common time."""
+        """Topics besides the reference that are aligned by time."""
         others = *self.companions.values(), self.gps, self.imu, self.boxes3d
         return frozenset(topic for topic in others if topic) - {self.reference}
 
@@ -176,7 +176,7 @@ class _Finder:
 
 
 def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool = False) -> Roles:
-    """Give each part a topic; `topics` are the recording's CDR topics with their types.
+    """Assign a topic to each role; `topics` are the CDR topics with their types.
 
     Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
     camera. `live`: a named topic besides the reference may still come, and is no error.
@@ -270,12 +270,12 @@ def late_parts(
 
 
 def _expected(name: str) -> str:
-    """The name that a topic will have once it is published."""
+    """Return the name that a topic will have once it is published."""
     return "/" + name.removeprefix("/")
 
 
 def _named(name: str, topics: Mapping[str, str]) -> str | None:
-    """The topic that a user names: as it stands, with a leading slash, or by the device's name; else None."""
+    """Return the topic that a user names: exactly, without leading slash, or by the device's name; else None."""
     for candidate in (name, "/" + name):
         if candidate in topics:
             return candidate

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One time base; frames from streams."""
+"""Time base of a recording, and alignment of messages to frames."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames from streams: each message of the reference stream gets the nearest messages of its companions.
+"""Alignment: each message of the reference topic gets the nearest message of each companion.
 
 Incremental and bounded: what is kept is what came within the look-ahead. The result depends on the stamps alone as
 long as no message comes later than that after another one with its stamp.
@@ -18,14 +18,14 @@ from typing import Generic, NamedTuple, TypeVar
 from edgefirst_ros.sync.clock import JUMP_BACK
 
 F = TypeVar("F")
-"""What comes along with a frame."""
+"""Payload of a frame."""
 C = TypeVar("C")
-"""What comes along with a companion."""
+"""Payload of a companion message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """How the messages of one companion join the frames; times in ns."""
+    """Alignment settings of one companion; times in ns."""
 
     tolerance: int
     offset: int = 0
@@ -33,7 +33,7 @@ class Stream:
 
 
 class Companion(NamedTuple, Generic[C]):
-    """A companion's message: its time (offset included), its order of arrival, and what comes along."""
+    """A companion message: stamp with offset in ns, arrival order, payload."""
 
     stamp: int
     order: int
@@ -53,7 +53,7 @@ class Aligned(Generic[F, C]):
 
 
 class _Buffer(Generic[C]):
-    """Messages of one stream and epoch, by stamp; of equal stamps the first that came stays the first."""
+    """Messages of one companion and epoch, sorted by stamp; equal stamps in order of arrival."""
 
     def __init__(self) -> None:
         self.keys: list[tuple[int, int]] = []
@@ -73,7 +73,7 @@ class _Buffer(Generic[C]):
             del self.keys[at], self.items[at]
 
     def outward(self, stamp: int, tolerance: int) -> Iterator[Companion[C]]:
-        """The messages within the tolerance, the nearest first, of equally near ones the earlier."""
+        """Yield the messages within the tolerance, nearest first, of equally near ones the earlier."""
         above = bisect.bisect_left(self.keys, (stamp, -1))
         later = (self.items[n] for n in range(above, len(self.items)))
         return heapq.merge(
@@ -90,7 +90,7 @@ class _Buffer(Generic[C]):
 
 
 class Aligner(Generic[F, C]):
-    """Joins frames and companions by stamp (dataset.md 7).
+    """Aligns frames and companions by stamp (dataset.md 7).
 
     `arrived` and `now` are times of a clock that only runs forward (`RunningClock`, live: a monotonic one). Messages
     of different `epoch`s do not meet: a clock set back makes a new one. Frames leave in the order of
@@ -110,7 +110,7 @@ class Aligner(Generic[F, C]):
         self._exclusive = any(not s.reuse for s in streams.values())
 
     def add_frame(self, stamp: int, number: int, arrived: int, item: F, segment: int = 0, epoch: int = 0) -> None:
-        """Take a message of the reference stream."""
+        """Add a message of the reference topic."""
         frame: Aligned[F, C] = Aligned(stamp, number, epoch, arrived, item)
         heapq.heappush(self._waiting, (segment, stamp, number, frame))
         if self._exclusive:
@@ -128,13 +128,13 @@ class Aligner(Generic[F, C]):
         return first <= stamp < last and stamp >= newest - JUMP_BACK
 
     def add(self, name: str, stamp: int, arrived: int, item: C, epoch: int = 0) -> None:
-        """Take a message of a companion stream; `stamp` without the stream's offset."""
+        """Add a message of a companion; `stamp` in ns without the companion's offset."""
         self._order += 1
         companion = Companion(stamp + self.streams[name].offset, self._order, item)
         self._buffers.setdefault((name, epoch), _Buffer()).add(companion, arrived)
 
     def release(self, now: int | None) -> Iterator[Aligned[F, C]]:
-        """Frames whose companions must all have come by `now`; all that are left for None."""
+        """Yield the frames whose companions must have come by `now`, ns; None: all that are left."""
         while self._waiting and (now is None or self._waiting[0][3].arrived + self._max_skew + self.lookahead < now):
             segment, _, _, frame = heapq.heappop(self._waiting)
             since, first, _ = self._left.get(frame.epoch, (segment, frame.stamp, 0))
@@ -149,11 +149,11 @@ class Aligner(Generic[F, C]):
             self._forget(now)
 
     def waiting(self) -> list[Aligned[F, C]]:
-        """Frames that were not released yet."""
+        """Number of frames that are not released yet."""
         return [entry[3] for entry in self._waiting]
 
     def _belongs(self, companion: Companion[C], frame: Aligned[F, C]) -> bool:
-        """True if no other frame is nearer to the message; of two equally near the earlier one has it."""
+        """True if no other frame is nearer to the message; of two equally near ones the earlier gets it."""
         frames = self._frames[frame.epoch]
         nearest = next(frames.outward(companion.stamp, abs(companion.stamp - frame.stamp)), None)
         return nearest is not None and nearest.order == frame.number
@@ -169,6 +169,6 @@ class Aligner(Generic[F, C]):
 
 
 def _max_skew(stream: Stream) -> int:
-    """How far from a frame's stamp those stamps may lie that decide about its companion, ns."""
+    """Return the largest distance from a frame's stamp of messages that decide about its companion, ns."""
     skew = stream.tolerance + abs(stream.offset)
     return skew if stream.reuse else max(skew, 2 * stream.tolerance)  # another frame may be nearer to the message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One time for all topics: which stamps count, which topics keep another clock, and where a clock was stepped."""
+"""Time base: which stamps are used, which topics have another clock, where a clock was stepped."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from edgefirst_ros.messages import Message, header_stamp
 SECOND = 1_000_000_000
 YEAR_2000 = 946_684_800 * SECOND
 SAME_DOMAIN = 5 * SECOND
-"""A topic whose median lies further from the reference topic's keeps another clock."""
+"""ns; a topic whose median lies further from the reference topic's has another clock."""
 JUMP_FORWARD = 5 * SECOND
 JUMP_BACK = SECOND
-"""Longer steps of the reference stamps begin a new segment."""
+"""ns; a larger step back of the reference stamps begins a new segment."""
 LONGEST_STEP = SECOND // 10
-"""What a step of `log_time` counts at most."""
+"""ns that a step of `log_time` counts at most."""
 
 
 @dataclass(slots=True)
 class Stamps:
-    """One kind of stamps of a topic: enough of them to choose a clock. 8 bytes a message."""
+    """One kind of stamps of a topic, as far as the choice of a clock needs them; 8 bytes a message."""
 
     distances: array[int] = field(default_factory=lambda: array("q"))  # stamp - log_time, ns
     first: int | None = None
@@ -31,7 +31,7 @@ class Stamps:
     nonzero: bool = False
 
     def add(self, stamp: int, log_time: int) -> None:
-        """Take one message's stamp."""
+        """Add the stamp of a message."""
         self.distances.append(stamp - log_time)
         if self.first is None:
             self.first = stamp
@@ -40,7 +40,7 @@ class Stamps:
 
     @property
     def tell_time(self) -> bool:
-        """True if these are stamps at all: not zero, and not all equal (of more than one)."""
+        """True if the stamps are usable: not zero, and not all equal (of more than one)."""
         return self.nonzero and (self.differ or len(self.distances) == 1)
 
     def median(self) -> int:
@@ -56,10 +56,10 @@ class TopicTimes:
     header: Stamps = field(default_factory=Stamps)
     publish: Stamps = field(default_factory=Stamps)
     log_times: array[int] | None = None
-    """Kept of the reference topic alone: whether stamps are wall-clock is asked of it."""
+    """Kept for the reference topic alone, whose stamps are checked for wall-clock time."""
 
     def add(self, message: Message) -> None:
-        """Take one decodable message."""
+        """Add a decodable message."""
         stamp = header_stamp(message)
         if stamp is not None:
             self.header.add(stamp, message.log_time)
@@ -68,7 +68,7 @@ class TopicTimes:
             self.log_times.append(message.log_time)
 
     def wall_clock(self, kind: str) -> bool:
-        """True if stamps of a kind tell the time of day: median after 2000, not all equal."""
+        """True if stamps of a kind are wall-clock time: median after the year 2000, not all equal."""
         stamps: Stamps = getattr(self, kind)
         if not stamps.tell_time or self.log_times is None or len(stamps.distances) != len(self.log_times):
             return False
@@ -77,14 +77,14 @@ class TopicTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimeBase:
-    """How a message's time is told: `base` stamps, but log_time + `offset` for the topics in `replaced`."""
+    """Time of messages: `base` stamps, but log_time + `offset` for the topics in `replaced`."""
 
     base: str
     offset: int = 0
     replaced: dict[str, str] = field(default_factory=dict)
-    """Topic -> what is wrong with its own stamps and what is used for them."""
+    """{topic: what is wrong with its stamps, and what is used instead}."""
     spread: int = 0
-    """How much later than those of another topic a topic's messages come for their stamps, usually; ns."""
+    """Usual lateness of a topic's messages against those of other topics with the same stamp, ns."""
     by_header: bool = True
     """Header stamps of the reference topic tell time: model results are joined by them, else by the time base's."""
 
@@ -101,13 +101,13 @@ class TimeBase:
 
 
 def lower_median(values: Iterable[int]) -> int:
-    """The middle value; of an even number the lower one of the two in the middle."""
+    """Return the median; for an even number of values the lower of the two in the middle."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2]
 
 
 def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> TimeBase:
-    """The time base of a recording (dataset.md 9, "Time").
+    """Choose the time base of a recording (dataset.md 9, "Time").
 
     `choice` is auto, header, publish or log; `used` are the other topics that are aligned. Said loudly by the caller:
     what stands in `replaced`.
@@ -136,7 +136,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
 
 
 def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:
-    """What is wrong with a topic's own stamps, and what is used for them; None where they are of the time base."""
+    """Return what is wrong with a topic's stamps, and what is used instead; None if they fit the time base."""
     if base.base == "log" or not times.publish.distances:
         return None
     stamps: Stamps = getattr(times, base.base)
@@ -150,7 +150,7 @@ def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:
 
 
 class Segments:
-    """Numbers the stretches between steps of the reference clock, from 0."""
+    """Numbers the segments between steps of the reference clock, from 0."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int]] = []
@@ -160,7 +160,7 @@ class Segments:
         """How often the clock was set back so far."""
 
     def add(self, stamp: int) -> int:
-        """Segment of the next reference message."""
+        """Return the segment of the next reference message; `stamp` in ns."""
         if not self.spans or not self.spans[-1][1] - JUMP_BACK <= stamp <= self.spans[-1][1] + JUMP_FORWARD:
             self.set_back += bool(self.spans) and stamp < self.spans[-1][1]
             self.spans.append((stamp, stamp))
@@ -170,7 +170,7 @@ class Segments:
         return self.current
 
     def overlapping(self, margin: int) -> set[int]:
-        """Segments that share a time with another one or come within `margin` ns of it.
+        """Return the segments that overlap another one in time, or come within `margin` ns of it.
 
         A clock set back makes them: what was recorded during one may lie in time within the other.
         """
@@ -185,7 +185,7 @@ class Segments:
         return found
 
     def preceded(self, gap: int) -> dict[int, int]:
-        """Segments that begin within `gap` ns behind one recorded later, each with its stamp up to which that matters.
+        """Return segments that begin within `gap` ns after one recorded later, with the stamp up to which that matters.
 
         What lies between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
         """
@@ -198,7 +198,7 @@ class Segments:
 
 
 class RunningClock:
-    """Time that runs on with the recording: the sum of the steps of `log_time`, without jumps of the clock.
+    """Running time of a recording: the sum of the steps of `log_time`, without jumps of the clock.
 
     A longer step tells nothing of how long messages had to come: the clock was stepped, or the recorder stood still.
     """
@@ -208,7 +208,7 @@ class RunningClock:
         self._last: int | None = None
 
     def tick(self, log_time: int) -> int:
-        """Time of the recording at this message, in ns."""
+        """Return the running time at this message, ns."""
         if self._last is not None:
             step = log_time - self._last
             if -JUMP_BACK <= step < 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stretch of a recording that becomes samples (dataset.md 10, "Time, sensors, size")."""
+"""The span of a recording that becomes samples (dataset.md 10, "Time, sensors, size")."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from edgefirst_ros.sync.clock import SECOND
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Stamps of the reference topic from `begin` to before `end`, ns; FRAME stays the number in the recording."""
+    """Span of reference stamps from `begin` to before `end`, ns; FRAME stays the number in the recording."""
 
     begin: int
     end: int
     last: int = -1
-    """Number of the last reference message inside, in recorded order; -1 for none."""
+    """Number of the last reference message inside, in recorded order; -1 without any."""
     undecodable: tuple[int, ...] = ()
-    """Numbers of the reference messages that cannot be decoded, in order."""
+    """Sorted numbers of undecodable reference messages."""
     frames: int = 0
-    """Reference messages of the whole recording."""
+    """Number of reference messages in the whole recording."""
     note: str = ""
-    """What the user should know: that nothing lies inside."""
+    """Note to the user, if nothing lies inside."""
 
     @classmethod
     def of(cls, span: tuple[int, int], stamps: Iterable[tuple[int, int]], frames: int) -> Cut:
@@ -47,7 +47,7 @@ class Cut:
         return self.begin <= stamp < self.end
 
     def left(self, frames: int) -> tuple[int, int]:
-        """Return how many messages come behind the first `frames`: those that can be decoded, and those that cannot."""
+        """Return how many decodable and undecodable messages follow the first `frames`."""
         broken = sum(number >= frames for number in self.undecodable)
         return max(0, self.frames - frames) - broken, broken
 

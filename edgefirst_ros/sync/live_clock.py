@@ -13,19 +13,19 @@ from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.sync.clock import TimeBase, TopicTimes, choose, fault_of
 
 LISTEN = SECOND
-"""ns of messages by which the clock is chosen, and those of a topic that comes later are judged."""
+"""ns of messages by which the clock is chosen, and a late topic's stamps are judged."""
 MANY = 10_000
-"""Stamps of a topic that are kept for that."""
+"""Most stamps of a topic kept for that."""
 
 
 class Parts(Protocol):
-    """What the clock has to know of the topics' parts; `aligned` may change."""
+    """Roles of topics that the clock needs; `aligned` may change."""
 
     reference: str
 
     @property
     def aligned(self) -> frozenset[str]:
-        """Topics besides the reference that are joined by the common time."""
+        """Topics besides the reference that are aligned by time."""
 
 
 class LiveClock:
@@ -43,7 +43,7 @@ class LiveClock:
         self.base: TimeBase | None = None
 
     def take(self, message: Message, now: int) -> str | None:
-        """Take note of a message that came at `now`; return what is wrong with its topic's clock where that is new.
+        """Note a message that came at `now`; return what is wrong with its topic's clock, if that is new.
 
         `now` is in ns of a clock that only runs forward.
         """
@@ -87,7 +87,7 @@ class LiveClock:
         return self.base is None and self.heard is not None and now - self.heard >= LISTEN
 
     def choose(self, choice: str) -> TimeBase:
-        """Return the clock, by what came; raises UsageError where `choice` cannot be it, and begins anew."""
+        """Return the clock by the messages so far; raises UsageError if `choice` is impossible, and starts over."""
         reference = self._roles.reference
         times = self._times
         self._times, self.heard = {topic: TopicTimes(topic) for topic in times}, None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far off in time a sensor's messages were, over a drive of any length."""
+"""Distribution of |skew| of a sensor over a drive of any length."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 BIN = 100_000
-"""ns; percentiles are known to this, the largest exactly."""
+"""Bin width in ns: resolution of percentiles; the maximum is exact."""
 
 
 class Skews:
@@ -19,21 +19,21 @@ class Skews:
 
     @property
     def samples(self) -> int:
-        """How many were taken."""
+        """Number of skews added."""
         return self._bins.total()
 
     def add(self, skew: int) -> None:
-        """Take the skew of a sample, ns."""
+        """Add the skew of a sample, ns."""
         self._bins[abs(skew) // BIN] += 1
         self.largest = max(self.largest, abs(skew))
 
     def merge(self, other: Skews) -> None:
-        """Take those of another sequence."""
+        """Add the skews of another sequence."""
         self._bins.update(other._bins)
         self.largest = max(self.largest, other.largest)
 
     def percentile(self, percent: int) -> int:
-        """The |skew| that so many percent of the samples do not pass, ns, rounded down to BIN; 0 without samples."""
+        """Return a percentile of |skew|, ns, rounded down to BIN; 0 without samples."""
         rank, passed = (self._bins.total() - 1) * percent // 100, 0
         for place, number in sorted(self._bins.items()):
             passed += number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the journals of an unfinished dataset say: its rows, in today's columns, and its commits."""
+"""Rows (in today's columns) and commits of an unfinished dataset, from its journals."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from edgefirst_ros.errors import DatasetError, StorageError
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A state of the dataset that was handed over to the system as a whole."""
+    """A commit: a consistent state of container and tables that was handed to the system."""
 
     samples: int = 0
     rows: int = 0
-    """Of annotations."""
+    """Rows of annotations."""
     bytes: int = 0
-    """Of the ZIP."""
+    """Bytes of the ZIP."""
     synced: bool = True
-    """True if the disk had all of it before the journal said so."""
+    """True if everything was synced to disk before the journal recorded it."""
 
 
 class Journals:
-    """Rows and commits of an unfinished dataset: both journals and the log of the rows behind them.
+    """Rows and commits of an unfinished dataset: both journals, and the log of the rows after them.
 
     Journals of another version give their rows in today's columns. What this version does not understand ends the
     rows of its file; `not_understood` says why, by path, and such a file must be kept. Raises StorageError.
@@ -44,7 +44,7 @@ class Journals:
     def __init__(self, paths: DatasetPaths) -> None:
         self.paths = paths
         self.description: dict[str, Any] = {}
-        """What was known of the dataset at its last commit."""
+        """Metadata of the dataset at its last commit."""
         self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
         self.points: list[Checkpoint] = [Checkpoint()]
         self.not_understood: dict[Path, str] = {}
@@ -54,16 +54,16 @@ class Journals:
 
     @property
     def written_here(self) -> bool:
-        """True if there is any: without them the members are another tool's."""
+        """True if any journal exists: without them the members are another tool's."""
         files = self.paths.frames_journal, self.paths.arrow_journal, self.paths.row_log
         return any(map(is_plain_file, files))
 
     def annotations(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of annotations, or the first of them."""
+        """Yield the rows of annotations, all or the first `rows`."""
         return _first(chain(self._annotations_journal(), self._logged_annotations), rows)
 
     def frames(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of frames, or the first of them."""
+        """Yield the rows of frames, all or the first `rows`."""
         journal = (batch for batch, _ in self._frames_journal())
         return _first(chain(journal, self._logged_frames), rows)
 
@@ -94,7 +94,7 @@ class Journals:
         return samples, rows
 
     def _read_log(self, samples: int, rows: int) -> None:
-        """Take the rows that no journal has; they follow upon those of the journals without a gap."""
+        """Add the rows of the log, which follow those of the journals without a gap."""
         frames = schema.journal_schema(schema.frames_columns(self.companions))
         for logged in read_log(self.paths.row_log):
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of an unfinished dataset, in a ZIP without its end or in a folder: which of them are whole."""
+"""Finds the whole members of an unfinished dataset, in a ZIP without its end or in a folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
 _UNNAMED = "/.partial"
-"""End of the name of a file that is no member yet."""
+"""Suffix of a file that is being written, and not a member yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Found:
 
     name: str
     stamp: int
-    """ns since the epoch, to 2 s."""
+    """Time of the member, ns since the epoch, with a resolution of 2 s in a ZIP."""
     head: Callable[[int], bytes]
-    """Reads so many of its first bytes."""
+    """Reads its first bytes, as many as asked for."""
 
 
 class Members(Protocol):
@@ -45,7 +45,7 @@ class Members(Protocol):
 
     @property
     def writer(self) -> MemberWriter:
-        """Takes further members, behind those that it keeps."""
+        """Writer that appends further members to those it keeps."""
 
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
         """Yield the whole members in their order, which the writer keeps from then on, and what lies between them.
@@ -80,7 +80,7 @@ def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
 
 
 class ArchiveMembers:
-    """Those in a ZIP without its end."""
+    """Members in a ZIP without its end."""
 
     def __init__(self, writer: ArchiveWriter) -> None:
         self.writer = writer
@@ -99,7 +99,7 @@ class ArchiveMembers:
                 yield Lost(found.start, found.end, found.text, "is there twice")
 
     def _trusted(self, journals: Journals) -> int:
-        """How many bytes the disk has for certain: none where a shorter file shows that it did not keep its word."""
+        """Return how many bytes were synced; 0 if the file is shorter: the disk lost what it had acknowledged."""
         synced = max(p.bytes if p.synced else 0 for p in journals.points)
         return synced if self.writer.file_bytes() >= synced else 0
 
@@ -122,7 +122,7 @@ class ArchiveMembers:
 
 
 class FolderMembers:
-    """Those in a folder, a file each."""
+    """Members in a folder, a file each."""
 
     def __init__(self, writer: DirectoryWriter) -> None:
         self.writer = writer
@@ -173,7 +173,7 @@ class FolderMembers:
 
 
 def _synced(journals: Journals) -> int:
-    """How many samples the disk has for certain."""
+    """Return how many samples were synced to disk."""
     return max(p.samples if p.synced else 0 for p in journals.points)
 
 
@@ -187,7 +187,7 @@ def _head(file: Path, size: int) -> bytes:
 
 
 def _fault(file: Path, kind: str) -> str:
-    """What is wrong with a file that may have been cut; empty when nothing is. Raises where it cannot be read now."""
+    """Return what is wrong with a file that may be cut; empty if nothing. Raises StorageError if it cannot be read."""
     with reporting(file, "read"):
         data = file.read_bytes()
     try:

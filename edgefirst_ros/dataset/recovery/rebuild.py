@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of both tables for samples whose rows were lost: from what names, pictures and the other table say."""
+"""Rebuilds rows of both tables for samples whose rows were lost, from names, pictures and the other table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STAMPS = range(-(1 << 63), 1 << 63)
 
 
 class Rebuilt:
-    """Journals of the rows that are made anew; `samples` and `unstamped` count them.
+    """Journals of the rebuilt rows; `samples` and `unstamped` count them.
 
     A sample without a picture that tells its stamp gets the time of its member, which is right to 2 s.
     """
@@ -50,18 +50,18 @@ class Rebuilt:
         self._frames = Journal(frames, schema.journal_schema(schema.frames_columns(companions)))
 
     def know_frame(self, sequence: str, frame: int) -> None:
-        """Take note of a sample that has its row of frames."""
+        """Note a sample that has a frames row."""
         self._in_frames.add(sequence, frame)
 
     def know_annotations(self, batch: pa.RecordBatch) -> None:
-        """Take note of samples that have rows of annotations; those that have a row of frames are known before."""
+        """Note samples that have annotation rows; those with a frames row are noted before."""
         for place, key in enumerate(keys_of(batch)):
             self._in_annotations.add(*key)
             if key not in self._in_frames and key not in self._told:
                 self._told[key] = tuple(batch[name][place].as_py() for name in ("timestamp", "size", "location"))
 
     def take(self, member: Member, found: Found) -> None:
-        """Make the rows of a whole member's sample, where there are none."""
+        """Rebuild the rows of a whole member's sample, if it has none."""
         key = member.sequence, member.frame
         if key in self._in_frames:
             return
@@ -73,7 +73,7 @@ class Rebuilt:
         self._add(member.sequence, member.frame, exif, size, found.stamp)
 
     def annotate(self, row: Mapping[str, Any]) -> None:
-        """Make the row of annotations for a row of frames, where there is none."""
+        """Rebuild the annotation row for a frames row, if there is none."""
         key = row["name"], row["frame"]
         if key in self._in_annotations:
             return
@@ -87,7 +87,7 @@ class Rebuilt:
         self._append(self._rows, made)
 
     def finish(self) -> None:
-        """Make the rows of samples that have no picture, and complete the journals."""
+        """Rebuild the rows of samples without a picture, and complete the journals."""
         for (sequence, frame), stamp in self._without_picture.items():
             self._add(sequence, frame, _NOTHING, None, stamp)
         self._rows.close()
@@ -119,12 +119,12 @@ class Rebuilt:
 
 
 def _is_same(exact: tuple[float | None, float | None], place: list[float]) -> bool:
-    """True if two positions are one, as far as single precision goes."""
+    """True if two positions are equal in single precision."""
     return all(a is not None and abs(a - b) <= _SINGLE for a, b in zip(exact, place, strict=True))
 
 
 def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | None]:
-    """What the picture says of itself, as far as it can be read."""
+    """Return the EXIF facts of a picture, as far as it can be read."""
     for length in _HEADS if kind.endswith("jpeg") else (1 << 30,):
         head = found.head(length)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completes datasets that were never finished: every whole member is kept, the tables are rebuilt around them."""
+"""Completes unfinished datasets: every whole member is kept, the tables are rebuilt around them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def recover(
 
 
 def recover_all(out: Path, say: Callable[[str], None]) -> None:
-    """Complete every unfinished dataset in a folder that nobody writes to; says in words what became of each."""
+    """Complete every unfinished dataset in a folder that nobody writes to; `say` gets a line about each."""
     try:
         found = unfinished(out)
     except StorageError as error:
@@ -139,7 +139,7 @@ class _Recoverer:
         return report
 
     def _gather(self, rebuilt: Rebuilt, *, verify: bool) -> None:
-        """Find what is whole, and make the rows that are missing."""
+        """Find the whole members, and rebuild missing rows."""
         journals, report = self._journals, self._report
         for batch in journals.frames():
             for key in keys_of(batch):
@@ -176,7 +176,7 @@ class _Recoverer:
             self._damaged.append(lost.name)
 
     def _note_journals(self) -> None:
-        """Say where journals are kept that are not understood: beside the dataset, under names that are free."""
+        """Choose where journals that are not understood are kept, beside the dataset under free names, and note it."""
         for path, why in self._journals.not_understood.items():
             names = (f"{path.name}.unreadable{number}" for number in ("", *range(2, 1000)))
             kept = next(self._paths.out / name for name in names if not os.path.lexists(self._paths.out / name))
@@ -184,7 +184,7 @@ class _Recoverer:
             self._report.notes.append(f"{path.name} is not understood ({why}): it is kept as {kept.name}")
 
     def _note_merge(self) -> None:
-        """What a merge had not copied yet is not lost, but here it is missing."""
+        """Note that an interrupted merge lacks what it had not copied yet."""
         merged = self._journals.description.get("merged")
         if isinstance(merged, list) and merged:
             names = ", ".join(str(part.get("dataset")) for part in merged if isinstance(part, dict))
@@ -194,7 +194,7 @@ class _Recoverer:
             )
 
     def _nothing(self) -> None:
-        """Nothing can be completed: what a writer left before its first member was whole is removed."""
+        """Remove what a writer left before its first member was whole, and raise DatasetError."""
         report, paths = self._report, self._paths
         cut = all(lost.why.startswith("cut") for lost in report.lost) and not self._journals.not_understood
         if cut and not self._foreign and not report.dry_run:
@@ -206,7 +206,7 @@ class _Recoverer:
 
     # ---- rows ----------------------------------------------------------------------------
     def _kept_frames(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], int]:
-        """The rows of samples that are there; of companions that are lost they say nothing. Members that are lost."""
+        """Return the frames rows of existing samples, lost companions set to null, and the number of lost members."""
         kept, lost = [], 0
         for row in batch.to_pylist():
             kinds = self._dataset.kinds(row["name"], row["frame"])
@@ -296,7 +296,7 @@ class _Recoverer:
 
 @contextmanager
 def _temporary(paths: DatasetPaths) -> Iterator[Path]:
-    """A folder for what a dry run makes."""
+    """Give a temporary folder for a dry run."""
     with reporting(paths.members_partial, "make a temporary folder for a dry run"):
         folder = TemporaryDirectory(ignore_cleanup_errors=True)
     with folder as name:
@@ -304,6 +304,6 @@ def _temporary(paths: DatasetPaths) -> Iterator[Path]:
 
 
 def _discard(made: Path) -> None:
-    """Remove what was made on the way, as far as the disk lets it go: what went wrong before says more."""
+    """Remove an intermediate file, ignoring errors: an earlier one says more."""
     with suppress(OSError):
         made.unlink(missing_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recovery found, kept and lost, in facts and in words."""
+"""Outcome of a recovery: what was found, kept and lost."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.scan import Lost
 
 LISTED = 100
-"""Stretches without a whole member that are reported one by one."""
+"""Ranges without a whole member that are reported one by one."""
 
 
 @dataclass(slots=True)
 class Recovery:
-    """What was there, what is kept, what is lost."""
+    """Outcome of a recovery."""
 
     paths: DatasetPaths
     dry_run: bool
     complete: bool = False
-    """True if the dataset was finished already."""
+    """True if the dataset was complete already."""
     samples: int = 0
     members: int = 0
     lost: list[Lost] = field(default_factory=list)
-    """Stretches without a whole member, the first of them."""
+    """The first ranges without a whole member."""
     lost_stretches: int = 0
     lost_bytes: int = 0
     rows_rebuilt: int = 0
-    """Samples whose row of frames was lost and is made anew."""
+    """Samples whose frames row was lost and is rebuilt."""
     unstamped: int = 0
-    """Those of them whose stamp is known to 2 s only."""
+    """Samples of these whose stamp is known to 2 s only."""
     annotations_lost: int = 0
-    """Samples whose rows of annotations may be lost."""
+    """Samples whose annotation rows may be lost."""
     rows_dropped: int = 0
-    """Samples of the journal of which no member is there."""
+    """Samples of the journal without any member."""
     members_missing: int = 0
-    """Members that the journal has of samples that are kept, and that are not there."""
+    """Missing members of samples that are kept."""
     kept: dict[Path, Path] = field(default_factory=dict)
-    """Journals that are not understood, and where they are kept."""
+    """{journal that is not understood: where it is kept}."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """The outcome in a line."""
+        """The outcome in one line."""
         if self.complete:
             return "all of it was there"
         said = f"{self.samples} samples, {self.members} members"
@@ -58,7 +58,7 @@ class Recovery:
         return "; ".join([said, *self.notes])
 
     def note(self, lost: Lost) -> None:
-        """Count what is no whole member; the first of them are listed."""
+        """Count a range without a whole member; the first ones are listed."""
         self.lost_stretches += 1
         self.lost_bytes += lost.end - lost.start
         if len(self.lost) < LISTED:

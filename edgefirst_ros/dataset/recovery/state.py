@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which state a dataset is: finished, being written or left unfinished, cut."""
+"""State of a dataset: finished, unfinished, or cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUFFIXES = (
 
 
 def unfinished(out: Path) -> list[DatasetPaths]:
-    """The datasets in a folder that are not finished; somebody may be writing to them. Raises StorageError."""
+    """Return the unfinished datasets in a folder; a writer may be at work on them. Raises StorageError."""
     if not os.path.isdir(out):
         return []
     with reporting(out, "search it for unfinished datasets"):
@@ -39,7 +39,7 @@ def unfinished(out: Path) -> list[DatasetPaths]:
 
 
 def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
-    """The dataset that a user names by any of its files, finished or not."""
+    """Return the dataset that a user names by any of its files, finished or not. Raises DatasetError."""
     text = os.fspath(path)
     if "\0" in text:
         raise DatasetError(f"{text!r} is no path")
@@ -59,7 +59,7 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
 
 
 def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
-    """True if a finished dataset lost the end of its ZIP, or that of a table. Raises TooLargeError."""
+    """True if a finished dataset lost the end of its ZIP or of a table. Raises TooLargeError."""
     if paths.layout == "directory":
         return False
     try:
@@ -72,7 +72,7 @@ def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
 
 
 def is_sealed(paths: DatasetPaths, limits: Limits) -> bool:
-    """True if all was complete already and only the renaming was interrupted. Raises TooLargeError."""
+    """True if all files are complete, and only the renaming was interrupted. Raises TooLargeError."""
     if paths.layout == "zip":
         try:
             Archive(paths.members_partial, limits)
@@ -96,7 +96,7 @@ def _is_table(path: Path, limits: Limits) -> bool:
 
 
 def tidy(paths: DatasetPaths) -> None:
-    """Remove what a finished dataset needs no more."""
+    """Remove temporary files beside a finished dataset."""
     with reporting(paths.container, "remove what is left beside it"):
         if paths.layout == "directory":
             remove_tree(paths.aside)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unfinished dataset that nobody writes to any more: to be completed as it is, or gone on with by a writer."""
+"""An unfinished dataset without a writer: to be completed as it is, or continued by a new writer."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from edgefirst_ros.errors import DatasetError
 
 
 class State(enum.Enum):
-    """Of an unfinished dataset."""
+    """State of an unfinished dataset."""
 
     OPEN = "open"
     """Locked and read; nothing of it has changed."""
     COMPLETED = "completed"
-    """Its container is whole; the lock is still held."""
+    """Its container is complete; the lock is still held."""
     HANDED_OVER = "handed over"
-    """A writer has container and lock."""
+    """A writer owns container and lock."""
     CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What a writer that goes on with an unfinished dataset gets; both are its own from then on."""
+    """Container and lock for a writer that continues an unfinished dataset and owns them from then on."""
 
     members: MemberWriter
     lock: int
     """Descriptor that holds the lock until it is closed."""
     point: Checkpoint
-    """What is there: the last commit of which nothing is missing."""
+    """The last commit of which nothing is missing."""
 
 
 class UnfinishedDataset:
@@ -81,7 +81,7 @@ class UnfinishedDataset:
         self.state = State.COMPLETED
 
     def hand_over(self) -> Handover:
-        """Go back to the last commit of which all is there, and leave the rest to a writer.
+        """Go back to the last complete commit, and hand container and lock over to a writer.
 
         Raises DatasetError where rows could not be taken along, and StorageError; the dataset is closed then.
         """
@@ -100,14 +100,14 @@ class UnfinishedDataset:
         return Handover(self._members.writer, self._lock, point)
 
     def close(self) -> None:
-        """Let go of what is still its own; closing twice does nothing."""
+        """Release what it still owns; closing twice does nothing."""
         if self.state in (State.OPEN, State.COMPLETED):
             self.state = State.CLOSED
             self._members.writer.abandon()
             give_back(self._lock)
 
     def _refuse_planted(self) -> None:
-        """Beside a ZIP, where others may have put files before it was locked; a folder was made by its writer."""
+        """Raise DatasetError for files that others put beside a ZIP; a folder was made by its writer."""
         paths = self.paths
         if paths.layout == "zip":
             journals = paths.arrow_journal, paths.frames_journal, paths.row_log
