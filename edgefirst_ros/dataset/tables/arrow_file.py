@@ -90,14 +90,17 @@ class TableFile:
 
     def batches(self) -> Iterator[Any]:
         """Yield the record batches, on the first pass fully validated: lengths, offsets, UTF-8, dictionary indices."""
-        budget = self._budget()
+        budget, found = self._budget(), 0
         try:
             for batch in self._stored():
+                found += batch.num_rows
                 if not self._checked:
                     batch.validate(full=True)
                     budget.take(rows=batch.num_rows, unpacked=sum(map(expanded_bytes, batch.columns)))
                     budget.take(unpacked=batch.nbytes if self._parquet else 0)
                 yield batch
+            if found != self.rows:
+                raise ValueError(f"{self.rows} are announced, {found} are there")
             self._checked = True
         except (pa.ArrowException, OSError, ValueError) as error:
             raise DatasetError(f"{self.path}: rows cannot be read: {error}") from error

@@ -3,8 +3,11 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.errors import DatasetError
 
 
 def test_what_is_read_belongs_to_arrow(tmp_path):
@@ -16,3 +19,21 @@ def test_what_is_read_belongs_to_arrow(tmp_path):
     before = pa.total_allocated_bytes()
     batches = list(TableFile(path).batches())
     assert pa.total_allocated_bytes() - before >= sum(batch.nbytes for batch in batches) == table.nbytes
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_rows_of_a_parquet_file_that_are_announced_are_there(tmp_path, version):
+    path = tmp_path / "four.parquet"
+    table = pa.table({"name": ["a", "b", "c", "d"], "frame": [1, 2, 3, 4]})
+    pq.write_table(table, path, use_dictionary=False, write_statistics=False, data_page_version=version)
+    whole, refused = path.read_bytes(), 0
+    four = [at for at in range(len(whole) - 1) if whole[at : at + 2] in (b"\x15\x08", b"\x16\x08")]  # Thrift: i32, i64
+    for at in four:
+        path.write_bytes(whole[: at + 1] + b"\0" + whole[at + 2 :])
+        try:
+            rows = sum(batch.num_rows for batch in TableFile(path).batches())
+        except DatasetError:
+            refused += 1
+        else:
+            assert rows == 4
+    assert refused >= 6  # of the file, of the row group, and of pages and chunks of both columns
