@@ -36,7 +36,7 @@ import edgefirst_ros
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.fleet import catalogue
+from edgefirst_ros.fleet import catalogue, converting
 from edgefirst_ros.fleet.converting import Conversion
 from edgefirst_ros.fleet.dask_engine import dask_engine
 from edgefirst_ros.fleet.engine import Driver, Task
@@ -80,10 +80,38 @@ def machine_seconds():
     return sum(times) - times.idle - times.iowait
 
 
-def overhead(options, folder):
-    """Tasks that do nothing, then a tenth as many recordings of a few KB against their conversion alone, by one worker.
+def noting(path):
+    """The work of a recording that adds to a file how much processor time its conversion took alone, s."""
 
-    In processor time of driver, scheduler and worker, which others on the machine change little.
+    def noted(plain):
+        import time
+
+        from edgefirst_ros.fleet import work
+
+        convert = work.convert
+
+        def timed(*given, **options):
+            began = time.process_time()
+            try:
+                return convert(*given, **options)
+            finally:
+                with open(path, "a") as file:
+                    file.write(f"{time.process_time() - began}\n")
+
+        work.convert = timed
+        try:
+            return work.work(plain)
+        finally:
+            work.convert = convert
+
+    return noted
+
+
+def overhead(options, folder):
+    """Tasks that do nothing, then a tenth as many recordings of a few KB, by one worker.
+
+    In processor time of driver, scheduler and worker, less that of the conversions, which is taken within them: the
+    speed of a machine that others use differs from one minute to the next.
     """
     peaks = []
     with dask_engine(None, 1) as engine:
@@ -105,16 +133,13 @@ def overhead(options, folder):
     write_recording(drives / "drive00000.mcap", Recipe(**SMALL))
     for n in range(1, number):
         os.link(drives / "drive00000.mcap", drives / f"drive{n:05}.mcap")
-    settings = Settings(rate=1, jobs=1)
-    began = time.process_time()
-    for n in range(100):
-        edgefirst_ros.convert(drives / "drive00000.mcap", folder / "one" / str(n), settings=settings)
-    alone = (time.process_time() - began) / 100
-    conversion = Conversion([str(drives)], str(folder / "sets"), settings)
+    conversion = Conversion([str(drives)], str(folder / "sets"), Settings(rate=1, jobs=1))
+    converting.work, spent = noting(str(folder / "spent")), folder / "spent"
     with dask_engine(None, 1) as engine:
         began, worked = time.monotonic(), processor_seconds()
         tally = conversion.run(engine, lambda tally: None)
         seconds, worked = time.monotonic() - began, processor_seconds() - worked
+    alone = sum(map(float, spent.read_text().split())) / number
     more = 1000 * (worked / number - alone)
     print(
         f"{number} recordings of {(drives / 'drive00000.mcap').stat().st_size} bytes, {dict(tally.verdicts)}: "

@@ -43,12 +43,15 @@ def recording(tmp_path_factory):
         described = json.dumps(asdict(recipe), sort_keys=True, default=sorted)
         made = shared / hashlib.sha256(described.encode()).hexdigest()[:16]
         path = made / recording_name(recipe.host, START)
-        with made.with_suffix(".lock").open("w") as lock:
+        with made.with_suffix(".lock").open("a+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
                 made.mkdir(exist_ok=True)
                 write_recording(path.with_suffix(".new"), recipe)
                 path.with_suffix(".new").rename(path)
+                lock.write(str(path.stat().st_mtime_ns))
+            lock.seek(0)
+            assert lock.read() == str(path.stat().st_mtime_ns), f"a test has changed {path}, which others use"
         return path
 
     return make

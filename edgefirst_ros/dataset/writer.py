@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.lock import give_back
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.journal import Row, read_journal
-from edgefirst_ros.dataset.tables.rowlog import RowLog
+from edgefirst_ros.dataset.tables.rowlog import RowLog, is_large
 from edgefirst_ros.dataset.tables.rows import GROUPING, RowJournals
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
@@ -244,7 +244,7 @@ class DatasetWriter:
         before = self._rows.counts
         self._rows.append(frame, annotations, sample.batch)
         self.samples += 1
-        if sample.batch is not None or any("mask" in row for row in annotations):  # large, or no text
+        if sample.batch is not None or is_large(annotations):
             self._rows.flush()
         else:
             self._log.append(*before, frame, annotations)

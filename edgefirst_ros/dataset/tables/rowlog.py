@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Log of the rows since the last commit, one JSON line per sample, so that a kill loses none of them.
 
-An Arrow batch for each sample would cost 25 times as much as a line.
+An Arrow batch for each sample would cost 25 times as much as a line. Masks, which are no text, are in base64.
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -21,6 +22,9 @@ from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting
 
 _LARGEST = 1 << 26
 """Most bytes read of a log: far more than a flush interval writes."""
+
+_LARGEST_MASKS = 1 << 16
+"""Bytes of masks of a sample that go into the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,11 @@ class RowLog:
             self._fd = -1
 
 
+def is_large(annotations: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the rows of a sample are better written as an Arrow batch: with large masks."""
+    return sum(len(row.get("mask") or b"") for row in annotations) > _LARGEST_MASKS
+
+
 def read_log(path: Path) -> list[Logged]:
     """Return the whole lines of a log, up to the first that is cut or damaged; none without a log."""
     found: list[Logged] = []
@@ -78,7 +87,7 @@ def read_log(path: Path) -> list[Logged]:
             if int(checksum, 16) != isal_zlib.crc32(text):
                 break
             samples, rows, frame, annotations = json.loads(text)
-            found.append(Logged(int(samples), int(rows), dict(frame), [dict(row) for row in annotations]))
+            found.append(Logged(int(samples), int(rows), dict(frame), [_with_mask(dict(row)) for row in annotations]))
         except (ValueError, TypeError, RecursionError):
             break
     return found
@@ -94,5 +103,9 @@ def is_plain_file(path: Path) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy as plain JSON values."""
-    return value.tolist()
+    """Return numbers and arrays of numpy, and masks, as plain JSON values."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value.tolist()
+
+
+def _with_mask(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "mask": base64.b64decode(row["mask"], validate=True)} if isinstance(row.get("mask"), str) else row

@@ -8,11 +8,13 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import edgefirst_client
 import pyarrow as pa
 import pytest
+from isal import isal_zlib
 from unfinished_datasets import (
     JOURNALS,
     KINDS,
@@ -31,6 +33,7 @@ from unfinished_datasets import (
 )
 
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
+from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 
@@ -311,3 +314,29 @@ def test_a_complete_one_on_a_medium_that_cannot_be_written(tmp_path, monkeypatch
 
     monkeypatch.setattr(Path, "unlink", refused)
     assert recover(paths.container).complete
+
+
+@pytest.mark.parametrize("size", [300, 20_000, 70_000])
+def test_masks_of_samples_behind_the_last_commit(tmp_path, size):
+    """Small ones are in the log of rows, in base64; many, or large ones, in the journal."""
+
+    def masked(frame):
+        made = sample(frame)
+        rows = [{**row, "mask": random.Random(frame * 8 + n).randbytes(size)} for n, row in enumerate(made.annotations)]
+        return replace(made, annotations=rows)
+
+    samples = [masked(frame) for frame in range(9)]
+    paths = leave(tmp_path / "left", samples, commits={3})
+    assert (paths.row_log.stat().st_size > size) == (size < 70_000)
+    done = recover(paths.container)
+    assert done.samples == 9
+    whole = finish(tmp_path / "whole", samples)
+    assert table(paths.arrow)["mask"].null_count() < 9
+    assert table(paths.arrow)["mask"].equals(table(whole.arrow)["mask"])
+
+
+def test_a_mask_in_the_log_that_is_no_base64_ends_it(tmp_path):
+    paths = leave(tmp_path, [replace(sample(1), annotations=[{"label": "car", "mask": b"abc"}])])
+    text = paths.row_log.read_bytes()[9:-1].replace(b'"YWJj"', b'"YWJj*"')
+    paths.row_log.write_bytes(b"%08x %b\n" % (isal_zlib.crc32(text), text))
+    assert read_log(paths.row_log) == []
