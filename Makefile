@@ -27,7 +27,7 @@ pictures: .venv-test/ready
 	$(TEST)/python docs/picture.py
 
 benchmark: .venv-benchmark/ready
-	.venv-benchmark/bin/python benchmark/run.py
+	.venv-benchmark/bin/python benchmark/run.py --keep
 
 # Both are optional: they need root, mmdebstrap and buildah, or qemu-user-static, and the network.
 image: .venv/ready

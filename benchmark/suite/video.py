@@ -12,6 +12,7 @@ from suite.measure import Run, cpu, median, rounds, rss, wall, warm
 from suite.table import Line, seconds
 
 HALF = 0.5
+FFMPEG = {"h264": 0.60, "h265": 0.75}
 
 
 def of_floor(run: Run) -> float:
@@ -34,7 +35,7 @@ def full_hd(number: int) -> Iterator[Line]:
         found = rounds(programs, SCRATCH, number)
         ours = seconds(median(found["ours"], wall))
         if quality:
-            yield _against_ffmpeg(what, found, quality, HALF)
+            yield _against_ffmpeg(what, found, quality, FFMPEG[given.codec or ""])
         else:
             yield Line(what, note=commands.NO_FFMPEG)
         script = f"plain script {seconds(median(found['script'], wall))}"
