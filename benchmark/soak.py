@@ -310,7 +310,7 @@ def main():
     if not (options.hours >= 0.01 and options.live_minutes >= 0.1):
         parser.error(f"--hours {options.hours:g}, --live-minutes {options.live_minutes:g}: at least 0.01 and 0.1")
     if options.folder is not None and not options.folder.is_dir():
-        parser.error(f"--folder {options.folder}: is no folder; make it first")
+        parser.error(f"--folder {options.folder}: is not a folder; make it first")
     if options.only != "convert" and find_spec("rclpy") is None:
         parser.error("a live run needs ROS 2, and there is no rclpy; --only convert does without")
     bars = []

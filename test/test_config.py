@@ -322,7 +322,7 @@ def test_a_pipe_a_device_and_a_socket_are_no_files(tmp_path):
     for wrong in (tmp_path / "pipe", tmp_path / "socket", Path("/dev/zero"), tmp_path):
         with pytest.raises(UsageError, match=rf"^{wrong}: cannot be read: "):
             load(wrong)
-    with pytest.raises(UsageError, match="pipe: cannot be read: is no regular file"):
+    with pytest.raises(UsageError, match="pipe: cannot be read: is not a regular file"):
         load(tmp_path / "pipe")
 
 

@@ -77,7 +77,8 @@ def _refuse_others(source: Path, target: Path) -> None:
     """Raise DatasetError if IN is not a table of annotations, or the folder of OUT does not exist."""
     expected = "expected annotations: NAME.arrow, NAME.parquet or NAME.json"
     if not os.path.isfile(source):
-        found = "is a folder" if os.path.isdir(source) else "is no file" if os.path.exists(source) else "does not exist"
+        there = "is a folder" if os.path.isdir(source) else "is not a file"
+        found = there if os.path.exists(source) else "does not exist"
         raise DatasetError(f"{source}: {found}; {expected}")
     if source.suffix == ".zip" or source.name.endswith(".frames.arrow"):
         found = "has the members" if source.suffix == ".zip" else "is the table of frames"

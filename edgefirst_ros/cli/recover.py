@@ -78,7 +78,7 @@ def _print(report: Recovery) -> None:
         ("samples kept", str(report.samples)),
         ("members kept", str(report.members)),
         ("bytes without a whole member", str(report.lost_bytes)),
-        ("rows of frames made anew", str(report.rows_rebuilt)),
+        ("frames rows rebuilt", str(report.rows_rebuilt)),
         ("of these with a stamp to 2 s only", str(report.unstamped)),
         ("samples whose annotations may be lost", str(report.annotations_lost)),
         ("samples of the journal that are missing", str(report.rows_dropped)),

@@ -16,8 +16,8 @@ class LiveSettings(Model):
         None, description="First part of the names of sequences; the name of this machine if unset"
     )
     sequence: str | None = Field(None, description="Name of the first dataset; host and start in UTC if unset")
-    autostart: bool = Field(True, description="Begin to record when the node starts, not when it is told to")
-    pretrigger: Seconds = Field(0.0, description="How long before its start a dataset begins, s")
+    autostart: bool = Field(True, description="Start recording when the node starts, instead of on command")
+    pretrigger: Seconds = Field(0.0, description="Time before the start command with which a dataset begins, s")
     pretrigger_bytes: int = Field(
         1 << 29, ge=1 << 20, description="Memory that may take, bytes; where it is not enough a dataset begins later"
     )
@@ -25,22 +25,22 @@ class LiveSettings(Model):
     max_seconds: float = Field(
         0.0, ge=0, allow_inf_nan=False, description="Length at which a new dataset begins, s; 0: never"
     )
-    fsync: bool = Field(True, description="Make the disk keep what was written, so that a power cut cannot lose it")
+    fsync: bool = Field(True, description="Sync every commit to the disk, so that a power cut cannot lose it")
     flush_interval: float = Field(
-        1.0, gt=0, le=60.0, allow_inf_nan=False, description="Longest time until what was written is kept, s"
+        1.0, gt=0, le=60.0, allow_inf_nan=False, description="Longest time between commits, s"
     )
     min_free_bytes: int = Field(
         500_000_000, ge=0, description="Free space on the disk at which the capture stops, bytes"
     )
-    depth: int = Field(100, ge=1, le=10_000, description="Messages a topic may have waiting")
-    report: bool = Field(False, description="Write a page about each finished dataset beside it")
+    depth: int = Field(100, ge=1, le=10_000, description="Queue depth: messages that may wait per topic")
+    report: bool = Field(False, description="Write an HTML report beside each finished dataset")
     upload: str | None = Field(
         None, description="Where finished datasets are sent, such as s3://drives/car7; nowhere if unset"
     )
     keep: bool = Field(
         True, description="Keep a dataset once it is uploaded; if not, it is removed after its checksums were compared"
     )
-    upload_rate: int = Field(0, ge=0, description="Most bytes a second that uploads take; 0: as many as there are")
+    upload_rate: int = Field(0, ge=0, description="Largest upload rate, bytes per second; 0: unlimited")
 
 
 class ReplaySettings(Model):
@@ -52,4 +52,4 @@ class ReplaySettings(Model):
     join: bool = Field(False, description="All files are parts of one recording")
     out: Place = Field("datasets", description="Folder for the dataset")
     name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
-    overwrite: bool = Field(False, description="Replace a dataset that is there")
+    overwrite: bool = Field(False, description="Replace an existing dataset")

@@ -57,7 +57,7 @@ class StreamSettings(Model):
     """How the messages of one companion sensor join the frames."""
 
     tolerance: Seconds | None = setting(
-        None, "Furthest a message may lie from its frame, s; the common tolerance if unset"
+        None, "Largest skew of a message against its frame, s; the common tolerance if unset"
     )
     offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
     reuse: bool = setting(True, "Whether one message may serve several frames; if not, the frame nearest to it gets it")
@@ -94,27 +94,25 @@ class Settings(Model):
         (), "Sensors a sample must have, or it is dropped; model: the model looked at it"
     )
 
-    sensors: tuple[str, ...] = setting((), "Sensors a sample may have, others are not read; all if empty")
-    tolerance: Seconds = setting(0.1, "Furthest a companion may lie from its frame, s")
-    streams: dict[str, StreamSettings] = setting(dict, "Settings of single companion sensors")
+    sensors: tuple[str, ...] = setting((), "Sensors to read, others are left out; all if empty")
+    tolerance: Seconds = setting(0.1, "Largest skew of a companion against its frame, s")
+    streams: dict[str, StreamSettings] = setting(dict, "Settings of individual companion sensors")
     lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
-        1.0, "How late a message may come after others with its stamp, s"
+        1.0, "How late a message may come after others with the same stamp, s"
     )
-    max_gap: Seconds = setting(
-        2.0, "Furthest two fixes or two IMU messages may lie apart to interpolate between them, s"
-    )
+    max_gap: Seconds = setting(2.0, "Longest time between two fixes or two IMU messages to interpolate between them, s")
     heading_from_imu: bool = setting(
         False, "The IMU's yaw is a true heading (counter-clockwise from east): write GPSImgDirection"
     )
 
-    radar_points: Literal["targets", "clusters"] = setting("targets", "What radar.pcd is made from")
+    radar_points: Literal["targets", "clusters"] = setting("targets", "Source of radar.pcd")
     radar_fields: Literal["message", "documented"] = setting("message", "`documented` adds the field `noise` as NaN")
-    pcd: Literal["binary", "binary_compressed", "ascii"] = setting("binary", "Form of the PCD data")
+    pcd: Literal["binary", "binary_compressed", "ascii"] = setting("binary", "Data encoding of PCD files")
     lidar_images: bool = setting(False, "Write lidar.png and lidar.jpeg where those topics exist")
     decoder: Literal["software", "auto", "v4l2m2m"] = setting(
-        "software", "What decodes video; auto: the V4L2 M2M hardware decoder where there is one"
+        "software", "Video decoder; auto: the V4L2 M2M hardware decoder where there is one"
     )
-    camera_format: Literal["jpeg", "png"] = setting("jpeg", "Form of decoded pictures")
+    camera_format: Literal["jpeg", "png"] = setting("jpeg", "File format of decoded pictures")
     jpeg_quality: int = setting(90, "Quality of JPEG pictures made here", ge=1, le=100)
 
     max_width: int | None = setting(None, "Width to which wider pictures are scaled down, pixels", ge=16, le=65535)
@@ -131,7 +129,7 @@ class Settings(Model):
     )
     masks: bool = setting(True, "Write the masks of the model")
     polygons: bool = setting(False, "Write the outlines of instance masks as polygons")
-    degradation: bool = setting(False, "Estimate from each picture how degraded it is")
+    degradation: bool = setting(False, "Grade the degradation of each picture")
 
     schema_version: Literal["2025.10", "2026.04", "2026.10"] = setting("2026.04", "Version of the annotation schema")
     layout: Literal["zip", "directory"] = setting("zip", "One ZIP, or the same members as files")
@@ -155,7 +153,7 @@ class Settings(Model):
         exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
         description="Threads that decode, and that encode; 0: one per processor",
     )
-    limits: Limits = setting(Limits, "Largest things that are read")
+    limits: Limits = setting(Limits, "Limits on the size of what is read")
 
     @field_validator("schema_version", mode="before")
     @classmethod
@@ -217,7 +215,7 @@ class Settings(Model):
         for key in (*self.require, *self.sensors):
             name, value = streams.of_key(key).setting or ("", None) if key != MODEL else ("", None)
             if name and getattr(self, name) != value:
-                raise ValueError(f"{key} is asked for but {name} is {getattr(self, name)}: set {name} to {value}")
+                raise ValueError(f"{key} is requested but {name} is {getattr(self, name)}: set {name} to {value}")
             if self.sensors and key not in (*self.sensors, MODEL):
                 raise ValueError(f"{key} is required and not among the sensors: {', '.join(self.sensors)}")
         return self

@@ -28,7 +28,7 @@ def read_yaml(path: Path, longest: int = LONGEST_CONFIGURATION) -> Any:
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     if len(data) > longest:
-        raise UsageError(f"{path}: over {longest} bytes is no configuration file")
+        raise UsageError(f"{path}: over {longest} bytes is not a configuration file")
     try:
         return yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
     except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
@@ -40,7 +40,7 @@ def open_regular(path: Path) -> BinaryIO:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError("is no regular file")
+        raise OSError("is not a regular file")
     return os.fdopen(fd, "rb")
 
 
@@ -50,7 +50,7 @@ class _Loader(yaml.SafeLoader):
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _values(node, {}) > LARGEST_CONFIGURATION:
-            raise yaml.YAMLError(f"over {LARGEST_CONFIGURATION} values are no configuration")
+            raise yaml.YAMLError(f"over {LARGEST_CONFIGURATION} values are not a configuration")
         return node
 
     def construct_scalar(self, node: Any) -> Any:

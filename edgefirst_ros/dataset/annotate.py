@@ -49,7 +49,7 @@ def write_annotations(
     if paths.unfinished:
         raise DatasetError(f"{paths.container}: is not finished; run edgefirst-ros recover first")
     if os.path.lexists(paths.arrow) and not is_plain_file(paths.arrow):
-        raise DatasetError(f"{paths.arrow}: is no regular file; put the file itself there")
+        raise DatasetError(f"{paths.arrow}: is not a regular file; put the file itself there")
     with Replacement(paths.arrow) as replacement:
         before = _before(dataset)
         given = _read(before, frame)
@@ -114,7 +114,7 @@ def _before(dataset: Dataset) -> Annotations:
     before = Annotations(file, source=_rows(dataset.annotations, table.metadata))
     if before.version not in schema.WRITABLE:
         raise DatasetError(
-            f"{file}: schema {before.version} cannot be written, known are {', '.join(schema.WRITABLE)}; "
+            f"{file}: schema {before.version} cannot be written; known: {', '.join(schema.WRITABLE)}; "
             "convert the annotations with edgefirst-ros migrate"
         )
     for key in schema.METADATA:

@@ -41,5 +41,5 @@ def input_name(name: str) -> str:
     """Return the full name of an input, which may be an alias; raises UsageError for an unknown one."""
     found = ALIASES.get(name, name)
     if found not in INPUTS:
-        raise UsageError(f"{name!r} is no input of a sample; known: {nearest_first(name, (*INPUTS, *ALIASES))}")
+        raise UsageError(f"{name!r} is not an input of a sample; known: {nearest_first(name, (*INPUTS, *ALIASES))}")
     return found

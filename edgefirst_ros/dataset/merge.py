@@ -239,7 +239,7 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
     try:
         tiff = exif.tobytes().removeprefix(b"Exif\0\0")
     except Exception as error:  # tags whose values are not of the type that they say
-        raise DatasetError(f"its EXIF cannot be written anew, with the name {sequence!r}: {error}") from error
+        raise DatasetError(f"its EXIF cannot be rewritten, with the name {sequence!r}: {error}") from error
     return insert_png(data, tiff) if kind.endswith("png") else insert_jpeg(data, tiff)
 
 

@@ -64,9 +64,7 @@ class Part:
         if found.nested and "box2d" in found.columns:
             self.metadata = {**self.metadata, "box2d_format": found.layout}
         if self.version not in schema.WRITABLE:
-            raise DatasetError(
-                f"{path}: schema {self.version} cannot be merged, known are {', '.join(schema.WRITABLE)}"
-            )
+            raise DatasetError(f"{path}: schema {self.version} cannot be merged; known: {', '.join(schema.WRITABLE)}")
         self._check_forms(path)
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
         self.lost = sum(found.tally.lost.values())
@@ -89,7 +87,7 @@ class Part:
         if "labels" in self.metadata:
             labels = parsed(self.metadata["labels"])
             if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-                raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is no list of texts")
+                raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
             return dict(enumerate(labels))
         if not {"label", "label_index"} <= self._columns:
             return {}

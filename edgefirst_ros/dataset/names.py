@@ -52,7 +52,7 @@ def member_name(sequence: str, frame: int, kind: str) -> str:
     Raises DatasetError for an unknown kind, a frame outside 0..2**32-1 or a sequence that is no safe name.
     """
     if kind not in KINDS:
-        raise DatasetError(f"{kind!r} is no kind of member; known are {', '.join(KINDS)}")
+        raise DatasetError(f"{kind!r} is not a kind of member; known: {', '.join(KINDS)}")
     if not 0 <= frame <= MAX_FRAME:
         raise DatasetError(f"frame {frame} of {sequence!r} is outside 0..{MAX_FRAME}")
     if safe_name(sequence) != sequence:
@@ -107,7 +107,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
-        raise UsageError(f"the output {os.fspath(path)!a} is no path in UTF-8; choose another") from None
+        raise UsageError(f"the output {os.fspath(path)!a} is not a valid path in UTF-8; choose another") from None
 
 
 def check_name(name: str) -> str:
@@ -257,7 +257,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     """
     text = os.fspath(path)
     if "\0" in text:
-        raise DatasetError(f"{text!r} is no path")
+        raise DatasetError(f"{text!r} is not a valid path")
     given = Path(os.path.abspath(text))
     candidates = [candidate for candidate in _candidates(given) if candidate.name]
     for candidate in candidates:
@@ -278,7 +278,7 @@ def refuse_unreadable(path: Path) -> None:
     try:
         os.lstat(path)
     except PermissionError as error:
-        raise DatasetError(f"{path}: cannot be looked at: {error.strerror}") from error
+        raise DatasetError(f"{path}: cannot be accessed: {error.strerror}") from error
     except OSError:
         return
 
@@ -294,7 +294,7 @@ def find(path: str | os.PathLike[str]) -> DatasetPaths:
     try:
         return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))
     except OSError as error:
-        raise DatasetError(f"{given}: cannot be looked at: {error}") from error
+        raise DatasetError(f"{given}: cannot be accessed: {error}") from error
 
 
 def _candidates(given: Path) -> list[DatasetPaths]:

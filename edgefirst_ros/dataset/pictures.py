@@ -39,4 +39,4 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
     except DatasetError:
         raise
     except Exception as error:  # whatever the libraries raise on bad bytes
-        raise DatasetError(f"no readable picture: {error}") from error
+        raise DatasetError(f"not a readable picture: {error}") from error

@@ -93,7 +93,7 @@ def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
 
 def _refuse_foreign_folder(paths: DatasetPaths) -> None:
     if os.path.islink(paths.folder) or not os.path.isdir(paths.folder):
-        raise DatasetError(f"{paths.folder} is no folder of a dataset; remove it")
+        raise DatasetError(f"{paths.folder} is not a folder of a dataset; remove it")
     own = {paths.members.name, paths.arrow.name, paths.frames.name}
     with reporting(paths.folder, "list"):
         foreign = set(os.listdir(paths.folder)) - own

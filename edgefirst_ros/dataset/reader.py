@@ -41,8 +41,8 @@ class Dataset(Sequence[Sample]):
 
     Datasets of other tools open too: without frames or annotations, with other padding of the frame numbers, with
     NAME.parquet or NAME.json, with other types of columns.  Threads may share a Dataset, and it can be pickled.
-    Raises DatasetError naming file and member wherever something cannot be read, is a link or no regular file, overlaps
-    with another member, or unpacks to more than `limits` let it.
+    Raises DatasetError naming file and member if something cannot be read, is a link or not a regular file, overlaps
+    with another member, or unpacks to more than `limits` allow.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -54,7 +54,7 @@ class Threshold:
 THRESHOLDS: dict[str, Threshold] = {one.key: one for one in (
     Threshold("samples", "There are samples.", None, 1.0, "datasets without samples"),
     Threshold("loss", "No message is lost.", 1e-12, 0.01, "share of a topic's messages", "topics"),
-    Threshold("calibration", "Every sequence has a calibration that is no placeholder.", 1.0, None, "sequences"),
+    Threshold("calibration", "Every sequence has a calibration that is not a placeholder.", 1.0, None, "sequences"),
     Threshold("alignment", "Radar targets lie in the boxes that the model draws, and lidar points in the picture.", 0.5,
               0.9, "share of boxes without a target, or of clouds without a point in the picture", "pictures"),
     Threshold("clock", "No clock is set or stands still, and all stamps are of one clock.", 1.0, None,

@@ -77,7 +77,8 @@ class _Earlier:
             if row.get(key) != expected.get(key):
                 raise DatasetError(
                     f"{self._paths.members_partial}: sample {number} has {key} {expected.get(key)}, now it is "
-                    f"{row.get(key)}: it was not made from this recording in this way; use --overwrite to begin anew"
+                    f"{row.get(key)}: it was made from another recording or with other settings; "
+                    "use --overwrite to start over"
                 )
 
 
@@ -136,11 +137,11 @@ class DatasetWriter:
         written again, and only those behind them reach the disk.
         """
         if layout not in ("zip", "directory"):
-            raise UsageError(f"layout {layout!r}; known are zip, directory")
+            raise UsageError(f"layout {layout!r}; known: zip, directory")
         if schema not in schemas.WRITABLE:
             raise UsageError(f"schema {schema!r}; can be written: {', '.join(schemas.WRITABLE)}")
         if "\0" in os.fspath(out):
-            raise UsageError(f"{os.fspath(out)!r} is no path")
+            raise UsageError(f"{os.fspath(out)!r} is not a valid path")
         check_path(out)
         self.paths = DatasetPaths(Path(os.path.abspath(out)), check_name(name), layout)
         self.state = State.OPEN
@@ -289,8 +290,8 @@ class DatasetWriter:
         paths = self.paths
         if self.samples < self.committed:
             raise DatasetError(
-                f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was not made "
-                "from this recording in this way; use --overwrite to begin anew"
+                f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was made "
+                "from another recording or with other settings; use --overwrite to start over"
             )
         self.state = State.COMPLETING
         try:
@@ -305,7 +306,7 @@ class DatasetWriter:
             place(paths)
         except StorageError as error:
             raise StorageError(
-                f"{error}; once that is mended, `edgefirst-ros recover {paths.container}` completes the dataset"
+                f"{error}; once that is fixed, `edgefirst-ros recover {paths.container}` completes the dataset"
             ) from error
         self._release(State.FINISHED)
         return paths

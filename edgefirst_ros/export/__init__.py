@@ -24,12 +24,12 @@ __all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
 T = TypeVar("T")
 REPORT = "export-report.json"
 MOST_NAMED = 10
-"""Sequences that a line of the report names."""
+"""Most sequences that a line of the report names."""
 
 
 @dataclass(frozen=True)
 class System:
-    """Another system whose format can be written, and read where `restore` is not None."""
+    """A foreign format that can be written, and read if `restore` is not None."""
 
     name: str
     export: Callable[..., None]
@@ -37,9 +37,9 @@ class System:
     restore: Callable[..., None] | None
     """Called with the folder or file that is imported, an empty folder, the limits, the report, the progress."""
     options: Mapping[str, str]
-    """What else `export` takes: what it is for by its name."""
+    """{option of `export`: what it is for}."""
     calibrated: bool = True
-    """True if it has a place for calibrations."""
+    """True if the format can hold calibrations."""
 
 
 def _lazily(module: str, name: str) -> Callable[..., None]:
@@ -76,7 +76,7 @@ SYSTEMS |= {
 
 @dataclass(frozen=True)
 class Exported:
-    """What became of an export or import: the folder `out`, and where everything went."""
+    """Outcome of an export or import: the folder `out`, and the loss report."""
 
     system: str
     out: Path
@@ -119,7 +119,7 @@ def export(
 
 
 def _report_placeholders(dataset: Dataset, report: Report) -> None:
-    """Say of which sequences a calibration was taken over that is none."""
+    """Report the sequences whose exported calibration is only a placeholder."""
     words = {name: dataset.calibration(name).calibration for name in dataset.sequences}
     for word, meaning in ((IDENTITY, "a placeholder: its transforms turn nothing"), (MISSING, "missing or incomplete")):
         names = [name for name, found in words.items() if found == word]
@@ -149,7 +149,7 @@ def restore(
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
     if system in _LABELS:
         raise UsageError(
-            f"{system} has labels alone: edgefirst-ros label DATASET --from {system} {source} brings them in"
+            f"{system} has labels alone: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
     read = _system(system, known)
     given, place, report = Path(source), Path(os.path.abspath(out)), Report(system)
@@ -163,7 +163,7 @@ def restore(
 
 
 def _system(name: str, known: Mapping[str, T]) -> T:
-    """Return what is known by that name. Raises UsageError that names what is known."""
+    """Return the entry of a name. Raises UsageError that lists the known ones."""
     if name not in known:
         raise UsageError(f"unknown format {name!r}; known: {', '.join(known)}")
     return known[name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be made of samples in any order, made by threads while the ones before are written."""
+"""Prepares samples in threads ahead of the writer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from edgefirst_ros.sensors.processors import processors
 T = TypeVar("T")
 R = TypeVar("R")
 MOST = 8
-"""Threads; more than one that writes can follow only take memory."""
+"""Most threads; more than the writer can follow only take memory."""
 
 
 def ahead(items: Iterable[T], make: Callable[[T], R]) -> Generator[tuple[T, R]]:
-    """Each item with what `make` gives for it, in order; items are asked for in the caller's thread.
+    """Yield each item with the result of `make`, in order; items are consumed in the caller's thread.
 
     Twice as many as there are threads wait at most. Close it when it is not used to its end: then no thread is left.
     Raises what `make` raises, in the item's turn.

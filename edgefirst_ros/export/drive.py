@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sequence of a dataset as other systems want it: samples with stamps, poses of the vehicle, places of the sensors.
+"""One sequence of a dataset for an export: samples with stamps, poses of the vehicle, extrinsics of the sensors.
 
 Frames: `rig` is base_link (x forward, y left, z up); the world is ENU at the first pose.
 """
@@ -25,27 +25,27 @@ from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, 
 
 BASE = "base_link"
 OPTICAL = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
-"""Optical axes (x right, y down, z forward) to those of a vehicle."""
+"""(3, 3) rotation from optical axes (x right, y down, z forward) to vehicle axes (x forward, y left, z up)."""
 
 
 def measured(row: Mapping[str, Any], kind: str) -> int:
-    """When a member of a sample was measured, ns since the epoch: as its row says of it, else as of the sample."""
+    """Return the stamp of a member, ns since the epoch: its own in the frames row, else that of the sample."""
     columns = [f"{companion}_timestamp" for companion, other in KIND_OF.items() if other == kind]
     return int(next((row[name] for name in columns if row.get(name) is not None), row["timestamp"]))
 
 
 @dataclass(frozen=True)
 class Drive:
-    """One sequence. Raises DatasetError, naming what is missing, where something asked for is not in the dataset."""
+    """One sequence. Raises DatasetError naming what is missing when it is accessed."""
 
     dataset: Dataset
     name: str
     samples: Sequence[Sample]
-    """In the order of their stamps."""
+    """Samples sorted by stamp."""
     stamps: NDArray[np.int64]
     """(N,) ns since the epoch, strictly rising."""
     rows: Sequence[Mapping[str, Any]]
-    """Of each sample its row of the frames table."""
+    """Frames row of each sample."""
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -53,14 +53,14 @@ class Drive:
     # ---- where the vehicle was -------------------------------------------------------------
     @cached_property
     def placed(self) -> NDArray[np.bool_]:
-        """(N,) whether the position of a sample is known; its altitude may be unknown."""
+        """(N,) bool: the position of a sample is known; its altitude may be unknown."""
         found = np.array([[row.get(name) for name in ("latitude", "longitude")] for row in self.rows], float)
         known: NDArray[np.bool_] = np.isfinite(found).all(1)  # None is NaN
         return known
 
     @cached_property
     def turned(self) -> NDArray[np.bool_]:
-        """(N,) whether the attitude of a sample is known."""
+        """(N,) bool: the attitude of a sample is known."""
         given = [row.get("orientation") for row in self.rows]
         found = np.array([[np.nan] * 4 if turn is None else turn for turn in given], float)
         known: NDArray[np.bool_] = np.isfinite(found).all(1) & found.any(1)
@@ -68,12 +68,12 @@ class Drive:
 
     @cached_property
     def located(self) -> NDArray[np.bool_]:
-        """(N,) whether both position and attitude of a sample are known."""
+        """(N,) bool: position and attitude of a sample are known."""
         return self.placed & self.turned
 
     @cached_property
     def geodetic(self) -> Floats:
-        """(N, 3) degrees, degrees, metres; NaN for samples that are not located.
+        """(N, 3) latitude and longitude in degrees, altitude in m; NaN for samples that are not located.
 
         An unknown altitude lies between its neighbours', so that a fix without one is no jump; 0 where none is known.
         """
@@ -119,7 +119,7 @@ class Drive:
     # ---- where the sensors are -------------------------------------------------------------
     @cached_property
     def calibration(self) -> SequenceCalibration:
-        """Of this sequence alone."""
+        """Calibration of this sequence alone."""
         return self.dataset.calibration(self.name)
 
     @cached_property
@@ -149,7 +149,7 @@ class Drive:
             ) from error
 
     def place(self, sensor: str) -> Floats:
-        """(4, 4) sensor to rig of "camera", "radar" or "lidar". Raises DatasetError where it is not known."""
+        """Return (4, 4) sensor to rig of "camera", "radar" or "lidar". Raises DatasetError if it is unknown."""
         frame = self.camera["frame_id"] if sensor == "camera" else sensor
         if frame not in self.statics:
             raise DatasetError(
@@ -165,7 +165,7 @@ class Drive:
 
     @property
     def fused(self) -> str:
-        """The sensor at which box3d lies, which it does not name: "lidar", or "radar" where there is no lidar."""
+        """Sensor of the frame of box3d, which annotations do not name: "lidar", or "radar" without a lidar."""
         return "lidar" if "lidar" in self.statics else "radar"
 
     @cached_property
@@ -175,7 +175,7 @@ class Drive:
 
     @cached_property
     def box_stamps(self) -> NDArray[np.int64]:
-        """(N,) ns since the epoch when the boxes of a sample were measured: as its points, else as the sample."""
+        """(N,) stamps of the boxes, ns since the epoch: those of the point cloud, else of the sample."""
         return np.array([measured(row, f"{self.fused}.pcd") for row in self.rows], np.int64)
 
     @property
@@ -199,7 +199,7 @@ class Drive:
 
 
 def drives(dataset: Dataset) -> list[Drive]:
-    """The sequences of a dataset. Raises DatasetError without stamps, or where they do not rise."""
+    """Return the sequences of a dataset. Raises DatasetError without stamps, or if they are not increasing."""
     if dataset.frames is None:
         raise DatasetError(
             f"{dataset.paths.frames}: not there, so nothing tells when the samples were taken; convert the recording "
@@ -230,12 +230,12 @@ def _drive(dataset: Dataset, name: str, samples: list[Sample]) -> Drive:
 
 
 def is_class_mask(row: Mapping[str, Any]) -> bool:
-    """True if the mask of an annotation is one of classes: a row of its own, without label and object."""
+    """True for a row that holds a semantic mask: a mask without label and object."""
     return isinstance(row.get("mask"), bytes) and all(row.get(name) is None for name in ("label", "object_id", "box2d"))
 
 
 def class_masks(dataset: Dataset) -> dict[Key, int]:
-    """The first row of each sample's annotations that `is_class_mask`, for samples that have one."""
+    """Return {sample: first annotation row that `is_class_mask`}, for samples that have one."""
     import polars as pl
 
     table, rows = dataset.annotation_rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places on the earth and turns in space as matrices.
+"""Geodetic positions and rotations as matrices.
 
 World axes are ENU (x east, y north, z up) at a point; ECEF is metres from the centre of WGS-84.
 Source: NIMA TR8350.2 (WGS-84); ISO 19111 (geocentric coordinates).
@@ -18,7 +18,7 @@ ECCENTRICITY = FLATTENING * (2 - FLATTENING)
 
 
 def ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:
-    """(N, 3) metres of N places given in degrees and metres above the ellipsoid; (3,) of one."""
+    """Return ECEF (N, 3) in m of N positions in degrees and m above the ellipsoid; (3,) of one."""
     phi, lam = np.radians(np.asarray(latitude, float)), np.radians(np.asarray(longitude, float))
     height = np.asarray(altitude, float)
     normal = SEMI_MAJOR / np.sqrt(1 - ECCENTRICITY * np.sin(phi) ** 2)
@@ -74,7 +74,7 @@ def pose(turn: ArrayLike, place: ArrayLike) -> Floats:
 
 
 def inverse(poses: Floats) -> Floats:
-    """The inverse of rigid poses (..., 4, 4)."""
+    """Return the inverse of rigid poses (..., 4, 4)."""
     back = np.swapaxes(poses[..., :3, :3], -1, -2)
     return pose(back, -(back @ poses[..., :3, 3:])[..., 0])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an import takes from others: names that are harmless everywhere, files no larger than so much."""
+"""Limits of imports: names that are safe on every system, sizes of files."""
 
 from __future__ import annotations
 

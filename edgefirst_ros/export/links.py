@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links in what is imported: it may come from anybody, and a link would take other files of this machine along."""
+"""Refuses links in imports: a link in a foreign store could include other files of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError
 
 DEEPEST = 64
-"""Folders in each other below what is imported."""
+"""Deepest nesting of folders in an import."""
 BLOCK, INLINE = 512, 4096
 """Bytes of a block as the system counts them, and of the largest file that some file systems keep without any."""
 NOT_FOLLOWED = "a symbolic link, which an import does not follow"
@@ -54,6 +54,6 @@ def _held(known: os.stat_result) -> int:
 
 def _refuse(path: Path, mode: int) -> None:
     if stat.S_ISLNK(mode):
-        raise DatasetError(f"{path}: is {NOT_FOLLOWED}; put there what it leads to")
+        raise DatasetError(f"{path}: is {NOT_FOLLOWED}; put its target there")
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise DatasetError(f"{path}: is neither a file nor a folder")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An output folder that is there whole or not at all."""
+"""An output folder that appears as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from edgefirst_ros.dataset.storage.syncing import sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
 
 FEW = 100
-"""Files of an output that are synced one by one."""
+"""Most files of an output that are synced one by one."""
 
 
 @contextmanager
 def staged(out: Path) -> Iterator[Path]:
-    """A new folder beside `out` to write into, which becomes `out` at the end; removed where that fails.
+    """Give a new folder beside `out` to write into, which is renamed to `out` at the end, or removed on failure.
 
     Raises UsageError for a path that is no UTF-8, DatasetError where `out` exists or another export to it is under way,
     StorageError where a file cannot be read or written. What a killed export left is replaced: no other program gives
@@ -30,7 +30,7 @@ def staged(out: Path) -> Iterator[Path]:
     if os.path.lexists(out):
         raise DatasetError(f"{out}: exists already; it must be a new folder, name another one")
     if os.path.lexists(out.parent) and not out.parent.is_dir():
-        raise DatasetError(f"{out}: cannot be made, {out.parent} is no folder; name another one")
+        raise DatasetError(f"{out}: cannot be made, {out.parent} is not a folder; name another one")
     partial = out.with_name(f".{out.name}.edgefirst-export")
     with reporting(partial, "create"):
         out.parent.mkdir(parents=True, exist_ok=True)

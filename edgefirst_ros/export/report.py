@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of each column and sensor in another system's form."""
+"""Loss report: where each column and sensor went in a foreign format."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One column or sensor: where it went (empty: it has no home), and what of it is lost (empty: nothing)."""
+    """One column or sensor: where it went (empty: nowhere), and what of it is lost (empty: nothing)."""
 
     what: str
     where: str
     lost: str = ""
     number: int | None = None
-    """How many of them there were, where they can be counted."""
+    """Number of its values or members, if they can be counted."""
 
 
 @dataclass(slots=True)
@@ -28,11 +28,11 @@ class Report:
     lines: list[Line] = field(default_factory=list)
 
     def add(self, what: str, where: str, lost: str = "", number: int | None = None) -> None:
-        """Say what became of something."""
+        """Add a line."""
         self.lines.append(Line(what, where, lost, number))
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the report, ready for JSON."""
         return {
             "system": self.system,
             "lines": [
@@ -43,6 +43,6 @@ class Report:
         }
 
     def write(self, path: Path) -> None:
-        """Put it into the output."""
+        """Write the report as JSON."""
         text = json.dumps(self.plain(), indent=1, ensure_ascii=False) + "\n"
         path.write_bytes(text.encode("utf-8", "backslashreplace"))  # half a surrogate pair: JSON's own escape

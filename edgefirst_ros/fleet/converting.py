@@ -30,7 +30,7 @@ LISTED = 20
 
 
 @dataclass
-class Tally:
+class FleetProgress:
     """Progress of a run, and verdicts of all given recordings."""
 
     total: int
@@ -85,10 +85,10 @@ class Conversion:
         self.plan: Plan = make_plan(self.sources, self._states.rows, self.layout, self.hash, retry_failed=retry_failed)
         if (rule := GroupRule.of(self.settings)) is not None:
             rule.check({*self.plan.names.values(), *self._states.choose(None, "name")["name"]})
-        self.tally = Tally(len(self.sources), Counter(self.plan.done.values()), len(self.plan.done))
+        self.tally = FleetProgress(len(self.sources), Counter(self.plan.done.values()), len(self.plan.done))
         self._list_known()
 
-    def run(self, engine: Engine, report: Callable[[Tally], None]) -> Tally:
+    def run(self, engine: Engine, report: Callable[[FleetProgress], None]) -> FleetProgress:
         """Do what is to be done; `report` is called every second or more often.
 
         The catalogue is written first and last; the last one may be refused, states have it all.
@@ -114,7 +114,7 @@ class Conversion:
         try:
             write_catalogue(self.layout, current(self.layout, self._note))
         except ObjectStoreError as refused:
-            self._note(f"the catalogue stays behind the states: {refused}; fleet status writes it anew")
+            self._note(f"the catalogue stays behind the states: {refused}; fleet status rewrites it")
         return self.tally
 
     def _tasks(self) -> Iterator[Task]:

@@ -71,7 +71,7 @@ def sweep(root: str | None) -> None:
 
 
 def _sweep(root: Path) -> None:
-    """Remove the folders of processes that are no more; what cannot be looked at or removed stays."""
+    """Remove the folders of processes that are no more; what cannot be accessed or removed stays."""
     for folder in root.glob(f"{PREFIX}*"):
         with suppress(OSError):
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)

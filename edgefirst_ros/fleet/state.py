@@ -90,4 +90,4 @@ class State(Strict):
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise DatasetError(f"{place}: is no state: {where}: {first['msg']}") from None
+            raise DatasetError(f"{place}: is not a valid state: {where}: {first['msg']}") from None

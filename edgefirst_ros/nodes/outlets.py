@@ -133,7 +133,7 @@ def message_type(schema: str) -> Any:
     """Return the ROS class of a type such as `sensor_msgs/msg/Imu`; raises LookupError that says what to install."""
     match = TYPE.fullmatch(schema)
     if match is None:
-        raise LookupError(f"{schema!r} is no type of a ROS message")
+        raise LookupError(f"{schema!r} is not a ROS message type")
     package, name = match.groups()
     spec = importlib.util.find_spec(package)
     places = spec.submodule_search_locations if spec else None

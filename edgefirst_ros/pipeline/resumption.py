@@ -75,7 +75,7 @@ def _file(path: Path) -> dict[str, Any]:
 def _not_continued(paths: DatasetPaths, what: str) -> DatasetError:
     return DatasetError(
         f"{paths.members_partial}: an unfinished dataset of another conversion is in the way: {what}; complete it with "
-        f"edgefirst-ros recover {paths.container}, or use --overwrite to begin anew"
+        f"edgefirst-ros recover {paths.container}, or use --overwrite to start over"
     )
 
 

@@ -95,7 +95,7 @@ def mean_luma(data: bytes) -> float:
     except DatasetError:
         raise
     except Exception as error:  # whatever the library raises on bad bytes
-        raise DatasetError(f"no readable picture: {error}") from error
+        raise DatasetError(f"not a readable picture: {error}") from error
 
 
 @dataclass

@@ -30,9 +30,9 @@ def refuse(place: Path, *, overwrite: bool) -> None:
         if not overwrite:
             raise DatasetError(f"{place}: exists already; --overwrite replaces it, -o names another place")
         if not os.path.isfile(place) or os.path.islink(place):
-            raise DatasetError(f"{place}: is no regular file; -o names another place")
+            raise DatasetError(f"{place}: is not a regular file; -o names another place")
     if os.path.lexists(place.parent) and not os.path.isdir(place.parent):
-        raise DatasetError(f"{place.parent}: is no folder; -o names another place")
+        raise DatasetError(f"{place.parent}: is not a folder; -o names another place")
 
 
 def write(place: Path, content: bytes) -> None:

@@ -100,8 +100,8 @@ def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAU
 def check_container(paths: DatasetPaths) -> None:
     """Raise DatasetError where a dataset has no container, or a ZIP that ends early; its members are not looked at."""
     if not os.path.lexists(paths.members):
-        raise DatasetError(f"{paths.members}: not there; the tables alone are no dataset")
+        raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
     if paths.layout == "zip":
         with os.fdopen(open_file(paths.members), "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise DatasetError(f"{paths.members}: no readable ZIP archive: it has no directory at its end")
+                raise DatasetError(f"{paths.members}: not a readable ZIP archive: it has no directory at its end")

@@ -234,7 +234,7 @@ def _grid(pixels: NDArray[np.uint16], rows: int, columns: int) -> Cube:
     is_complex = (rows, columns) != (1, 1)
     height, width = pixels.shape
     if rows < 1 or columns < 1 or height % rows or width % (columns * (2 if is_complex else 1)):
-        raise ValueError(f"{width} x {height} pixels are no grid of {columns} x {rows} cells")
+        raise ValueError(f"{width} x {height} pixels are not a grid of {columns} x {rows} cells")
     shape = (rows, height // rows, columns, width // columns)
     values = _signed(pixels).reshape((*shape[:3], -1, 2) if is_complex else shape)
     return Cube(values, ORDER, shape, (math.nan,) * 4, is_complex, None)

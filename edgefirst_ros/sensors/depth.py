@@ -45,7 +45,7 @@ def decode_depth(png: bytes) -> npt.NDArray[np.uint16]:
     """Return (height, width) uint16, mm, of a 16-bit grayscale PNG; raises MessageError for any other."""
     values = decode_gray(png)
     if values is None or values.dtype != np.uint16 or not is_filled(png):
-        raise MessageError(UNDECODABLE, "no readable 16-bit grayscale PNG")
+        raise MessageError(UNDECODABLE, "not a readable 16-bit grayscale PNG")
     return values
 
 
@@ -57,7 +57,7 @@ def decode_reflect(jpeg: bytes) -> npt.NDArray[np.uint8]:
     try:
         pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY")
     except ValueError as error:
-        raise MessageError(UNDECODABLE, f"no readable JPEG: {error}") from error
+        raise MessageError(UNDECODABLE, f"not a readable JPEG: {error}") from error
     return pixels[..., 0]
 
 

@@ -79,13 +79,13 @@ def encode_exif(info: ExifInfo) -> bytes:
     """The TIFF bytes (big-endian) of all tags of dataset.md 2; for JPEG and PNG alike.
 
     What is not finite or does not fit its tag (a rational of 32 bits) is left out.  Raises DatasetError when the
-    stamp is no date or the texts do not fit into one JPEG segment.
+    stamp is not a date or the texts do not fit into one JPEG segment.
     """
     seconds, nanoseconds = divmod(info.stamp, SECOND)
     try:
         moment = EPOCH + timedelta(seconds=seconds)
     except OverflowError as error:
-        raise DatasetError(f"stamp {info.stamp} is no date") from error
+        raise DatasetError(f"stamp {info.stamp} is not a date") from error
     date = f"{moment.year:04}:{moment.month:02}:{moment.day:02}"
     time = f"{moment.hour:02}:{moment.minute:02}:{moment.second:02}"
     comment = json.dumps({"sequence": info.sequence, "frame": info.frame, "timestamp_ns": info.stamp})

@@ -94,7 +94,7 @@ def open_raw(path: Path, kind: Callable[[Path], Raw]) -> Raw:
     """Open a recording without a buffer, as a file of some kind. Raises as `open_recording`."""
     try:
         if not path.is_file():
-            found = "is a directory" if path.is_dir() else "does not exist" if not path.exists() else "is no file"
+            found = "is a directory" if path.is_dir() else "does not exist" if not path.exists() else "is not a file"
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
         return kind(path)
     except (OSError, ValueError) as error:

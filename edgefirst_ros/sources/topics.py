@@ -120,7 +120,7 @@ class _Finder:
             if self.live:
                 return None
             raise UsageError(
-                f"{key} {chosen!r} is no {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
+                f"{key} {chosen!r} is not a {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
             )
         found = self.known(name)
         alike = found or self.unknown(schema)
@@ -143,7 +143,9 @@ class _Finder:
         if self.live:
             return None
         known = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
-        raise UsageError(f"model_topic {chosen!r} is no {MODEL} or {DETECT} topic of the recording; there are {known}")
+        raise UsageError(
+            f"model_topic {chosen!r} is not a {MODEL} or {DETECT} topic of the recording; there are {known}"
+        )
 
     def masks(self, model: str | None) -> str | None:
         """Return the topic of masks without a header, which only older results need; plain before packed."""

@@ -23,7 +23,7 @@ def library() -> Any:
         import zenoh
     except ImportError as error:
         raise EdgeFirstError(
-            f"--zenoh needs a library that is not here ({error}): pip install 'edgefirst_ros[zenoh]'"
+            f"--zenoh needs a library that is missing ({error}): pip install 'edgefirst_ros[zenoh]'"
         ) from None
     return zenoh
 

@@ -106,7 +106,7 @@ def test_migrate_wants_annotations(run, dataset, given, says):
 
 def test_migrate_does_not_wait_for_a_pipe_and_names_the_folder_that_is_missing(run, dataset, tmp_path):
     os.mkfifo(tmp_path / "pipe.arrow")
-    assert "is no file" in run("migrate", "pipe.arrow", "-o", "new.json").stderr
+    assert "is not a file" in run("migrate", "pipe.arrow", "-o", "new.json").stderr
     done = run("migrate", f"{dataset}.arrow", "-o", "none/new.json")
     assert done.returncode == 1
     assert "there is no folder none" in done.stderr

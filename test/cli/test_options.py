@@ -31,7 +31,7 @@ def test_help_of_an_option_is_that_of_its_setting(run):
     for name in OPTIONS:
         field = Settings.model_fields[name]
         assert field.description in shown, name
-    assert "Furthest a companion may lie from its frame, s (default: 0.1)." in shown
+    assert "Largest skew of a companion against its frame, s (default: 0.1)." in shown
     assert "--layout zip|directory" in shown
     assert "--schema 2025.10|2026.04|2026.10" in shown
 

@@ -41,5 +41,5 @@ def test_a_path_that_is_no_utf8(run, tmp_path, verb):
     if verb != "split":
         assert state(tmp_path) == before
     if verb not in WORK:
-        assert "no path in UTF-8" in done.stderr
+        assert "not a valid path in UTF-8" in done.stderr
         assert not (folder / "new").exists()

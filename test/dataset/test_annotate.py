@@ -158,7 +158,7 @@ def test_a_link_and_another_writer_are_refused(other):
     other.write_annotations(OWN)
     elsewhere = other.paths.arrow.rename(other.paths.out / "elsewhere")
     other.paths.arrow.symlink_to(elsewhere)
-    with pytest.raises(DatasetError, match="no regular file"):
+    with pytest.raises(DatasetError, match="not a regular file"):
         other.write_annotations(OWN)
 
 

@@ -126,7 +126,7 @@ def with_exif(data, change):
     ids=["types", "cut", "leads elsewhere", "comment"],
 )
 def test_exif_that_is_broken_where_pictures_are_renamed(tmp_path, change, refused):
-    """What names no sequence stays as it is; what cannot be written anew is named."""
+    """What names no sequence stays as it is; what cannot be rewritten is named."""
     name, places = made.name_of(3, "camera.jpeg"), []
     for folder in (tmp_path / "a", tmp_path / "b"):
         parts = made.good()
@@ -134,7 +134,7 @@ def test_exif_that_is_broken_where_pictures_are_renamed(tmp_path, change, refuse
         folder.mkdir()
         places.append(made.write(folder, parts))
     if refused:
-        with pytest.raises(DatasetError, match=rf"b/data\.zip: '{name}': its EXIF cannot be written anew"):
+        with pytest.raises(DatasetError, match=rf"b/data\.zip: '{name}': its EXIF cannot be rewritten"):
             merge(places, tmp_path / "out", rename=True)
         assert not list((tmp_path / "out").iterdir())
     else:

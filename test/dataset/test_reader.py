@@ -328,7 +328,7 @@ def directory_sizes(path: Path, name: str, packed: int, size: int, method: int) 
     [
         (0x7FFFFFFF, 0x7FFFFFFF, 0, "reach over its end"),
         (100, 0x7FFFFFFF, 0, "stored in 100 bytes"),
-        (100, 0x7FFFFFFF, 8, "said to unpack to 2147483647"),
+        (100, 0x7FFFFFFF, 8, "claim to unpack to 2147483647"),
         (100, 100, 12, "method 12"),
     ],
 )

@@ -325,6 +325,6 @@ def test_disk_full(tmp_path, monkeypatch):
 
 def test_an_output_whose_path_is_no_utf8_is_refused_before_anything_is_written(tmp_path):
     out = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
-    with pytest.raises(UsageError, match=r"\\udcff' is no path in UTF-8"):
+    with pytest.raises(UsageError, match=r"\\udcff' is not a valid path in UTF-8"):
         DatasetWriter(out, "drive")
     assert not list(tmp_path.iterdir())

@@ -108,7 +108,7 @@ def with_tracks(**columns):
         (lambda folder: (folder / "scenes.zarr" / "agents" / "0").unlink(), "agents/0: cannot be opened: No such file"),
         (lambda folder: (folder / "scenes.zarr" / "frames" / ".zarray").write_text("{"), "cannot be read as JSON"),
         (rewritten("scenes.zarr/frames/.zarray", dtype=[["a", "<i8"]]), "has records of"),
-        (rewritten("scenes.zarr/frames/.zarray", dtype="<i8"), "is no array of records"),
+        (rewritten("scenes.zarr/frames/.zarray", dtype="<i8"), "is not an array of records"),
         (rewritten("scenes.zarr/agents/.zarray", shape=[5]), "has 5 records"),
         (rewritten("scenes.zarr/agents/.zarray", chunks=[10**12]), "no plain array"),
         (rewritten("scenes.zarr/agents/.zarray", order="F"), "no plain array"),

@@ -73,7 +73,7 @@ def test_json_is_small_regular_and_json(tmp_path):
     with pytest.raises(DatasetError, match="more than"):
         read_json(path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DatasetError, match="is no regular file"):
+    with pytest.raises(DatasetError, match="is not a regular file"):
         read_json(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(DatasetError, match="is a link"):

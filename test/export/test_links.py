@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports of sources that hold links to other places, or what is no file."""
+"""Imports of sources that hold links to other places, or what is not a file."""
 
 import os
 import shutil

@@ -677,7 +677,7 @@ def test_no_sequence(tmp_path):
     with pytest.raises(DatasetError, match="no NCore sequence"):
         back(tmp_path, tmp_path / "back")
     (tmp_path / "x.ncore4.zarr.itar").write_bytes(b"no tar at all" * 100)
-    with pytest.raises(DatasetError, match="no readable NCore sequence"):
+    with pytest.raises(DatasetError, match="not a readable NCore sequence"):
         back(tmp_path, tmp_path / "again")
 
 

@@ -238,7 +238,7 @@ def test_what_unpacks_without_end_is_refused(tmp_path, where):
     arguments = [sys.executable, "-c", MEASURED, source, tmp_path / "out"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120)
     kilobytes, _, error = done.stdout.partition(" ")
-    assert "no readable NCore sequence" in error
+    assert "not a readable NCore sequence" in error
     assert "more than there is to tell of" in error
     assert int(kilobytes) < 1 << 20
 

@@ -97,7 +97,7 @@ def test_a_system_that_refuses_is_told_with_the_file(tmp_path):
 
 def test_a_file_in_place_of_the_folder(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DatasetError, match=r"file is no folder"), staged(tmp_path / "file" / "out"):
+    with pytest.raises(DatasetError, match=r"file is not a folder"), staged(tmp_path / "file" / "out"):
         pass
 
 

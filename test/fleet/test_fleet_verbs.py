@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import download
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.fleet import each, merging
-from edgefirst_ros.fleet.converting import Conversion, Tally
+from edgefirst_ros.fleet.converting import Conversion, FleetProgress
 from edgefirst_ros.fleet.datasets import FleetDataset, finished_datasets, of_one_kind
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.progress import quiet
@@ -191,10 +191,10 @@ def run(command, *arguments, code):
 
 
 def test_progress_says_how_far_it_is_and_what_it_waits_for():
-    tally = Tally(200, Counter(ok=90, loss=8, failed=2), before=40, now=60, running=8, workers=4, seconds=30.0)
+    tally = FleetProgress(200, Counter(ok=90, loss=8, failed=2), before=40, now=60, running=8, workers=4, seconds=30.0)
     tally.bytes = 1_500_000_000
     assert describe(tally) == "100 of 200 done, 8 running, 2 failed, 2.0/s, 1.50 GB, 0:50 left"
-    waiting = Tally(2, waiting=2)
+    waiting = FleetProgress(2, waiting=2)
     assert describe(waiting) == "0 of 2 done, 0 running, 0 failed, 2 waiting for storage, no worker is there"
 
 

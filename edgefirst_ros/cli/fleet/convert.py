@@ -18,7 +18,7 @@ from edgefirst_ros.cli.text import counted, one_line, say, size_of, table
 from edgefirst_ros.errors import UsageError, printable
 
 if TYPE_CHECKING:
-    from edgefirst_ros.fleet.converting import Conversion, Tally
+    from edgefirst_ros.fleet.converting import Conversion, FleetProgress
 
 
 def convert(
@@ -89,7 +89,7 @@ def _note(text: str) -> None:
 
 
 def _as_json(conversion: Conversion) -> dict[str, Any]:
-    tally: Tally = conversion.tally
+    tally: FleetProgress = conversion.tally
     return {
         "out": str(conversion.layout.root),
         "settings": conversion.hash,

@@ -13,16 +13,16 @@ from edgefirst_ros.cli.progress import EVERY, LINE_EVERY
 from edgefirst_ros.cli.text import size_of
 
 if TYPE_CHECKING:
-    from edgefirst_ros.fleet.converting import Tally
+    from edgefirst_ros.fleet.converting import FleetProgress
 
 
 @contextmanager
-def live(*, quiet: bool) -> Iterator[Callable[[Tally], None]]:
+def live(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
     """Return a function that prints the progress of a run; it may be called at any rate."""
     terminal = sys.stderr.isatty() and not quiet
     told = {"at": time.monotonic(), "width": 0.0}
 
-    def report(tally: Tally) -> None:
+    def report(tally: FleetProgress) -> None:
         now = time.monotonic()
         if quiet or now - told["at"] < (EVERY if terminal else LINE_EVERY):
             return
@@ -43,7 +43,7 @@ def live(*, quiet: bool) -> Iterator[Callable[[Tally], None]]:
                 print(f"\r{' ' * width}\r", end="", file=sys.stderr, flush=True)
 
 
-def describe(tally: Tally) -> str:
+def describe(tally: FleetProgress) -> str:
     """Return the progress of a run as one line: done, running, failed, rate, bytes, time left."""
     done = tally.before + tally.now
     parts = [f"{done} of {tally.total} done", f"{tally.running} running", f"{tally.failed} failed"]

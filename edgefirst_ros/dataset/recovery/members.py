@@ -140,7 +140,7 @@ class FolderMembers:
             if member is None:
                 why = "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
             elif not stat.S_ISREG(status.st_mode):
-                why = "no regular file"
+                why = "not a regular file"
             else:
                 why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
             if member is None or why:

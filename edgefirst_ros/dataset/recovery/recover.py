@@ -127,7 +127,7 @@ class _Recoverer:
             for made in (annotations, frames):
                 stack.callback(_discard, made)
             rebuilt = Rebuilt(annotations, frames, self._journals.companions)
-            self._gather(rebuilt, verify=verify)
+            self._collect(rebuilt, verify=verify)
             if not report.members:
                 self._nothing()
             self._note_journals()
@@ -138,7 +138,7 @@ class _Recoverer:
                 self._complete(annotations, frames)
         return report
 
-    def _gather(self, rebuilt: Rebuilt, *, verify: bool) -> None:
+    def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         """Find the whole members, and rebuild missing rows."""
         journals, report = self._journals, self._report
         for batch in journals.frames():

@@ -50,7 +50,7 @@ class Recovery:
         if self.lost_stretches:
             said += f"; {self.lost_bytes} bytes in {self.lost_stretches} places hold no whole member"
         if self.rows_rebuilt:
-            said += f"; {self.rows_rebuilt} rows made anew"
+            said += f"; {self.rows_rebuilt} rows rebuilt"
         if self.annotations_lost:
             said += f"; annotations of {self.annotations_lost} samples may be lost"
         if self.rows_dropped:

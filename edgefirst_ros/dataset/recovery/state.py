@@ -42,7 +42,7 @@ def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
     """Return the dataset that a user names by any of its files, finished or not. Raises DatasetError."""
     text = os.fspath(path)
     if "\0" in text:
-        raise DatasetError(f"{text!r} is no path")
+        raise DatasetError(f"{text!r} is not a valid path")
     given = Path(os.path.abspath(text))
     stems = [given.name, *(given.name.removesuffix(suffix) for suffix in _SUFFIXES if given.name.endswith(suffix))]
     outs = [given.parent, *([given.parent.parent] if given.parent.name.removesuffix(".partial") in stems else [])]

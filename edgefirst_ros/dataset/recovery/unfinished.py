@@ -90,7 +90,7 @@ class UnfinishedDataset:
             for path, why in self.journals.not_understood.items():
                 raise DatasetError(
                     f"{path}: is not understood ({why}); complete the dataset with edgefirst-ros recover, which keeps "
-                    "this file, or use --overwrite to begin anew"
+                    "this file, or use --overwrite to start over"
                 )
             point = self._members.rewind(self.journals)
         except DatasetError:

@@ -62,7 +62,7 @@ class Archive:
             self.file_size = os.fstat(self._fd).st_size
             handle = os.fdopen(os.dup(self._fd), "rb")
         except OSError as error:
-            raise DatasetError(f"{path}: cannot be looked at: {error}") from error
+            raise DatasetError(f"{path}: cannot be accessed: {error}") from error
         with handle:
             self._index_members(handle)
 
@@ -73,7 +73,7 @@ class Archive:
                 everything = archive.infolist()
                 self.directory_start = archive.start_dir
         except _ZIP_ERRORS as error:
-            raise DatasetError(f"{self.path}: no readable ZIP archive: {error}") from error
+            raise DatasetError(f"{self.path}: not a readable ZIP archive: {error}") from error
         # Not ZipInfo.is_dir: that looks at the last character of a name that may have none.
         self.entries = [entry for entry in everything if not entry.filename.endswith("/")]
         self.folders = [entry for entry in everything if entry.filename.endswith("/")]
@@ -93,7 +93,7 @@ class Archive:
     def pread(self, size: int, offset: int) -> bytes:
         """Return `size` bytes of the file from `offset` on. Raises DatasetError if it ends before."""
         if offset < 0 or offset + size > self.file_size:
-            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach over its end at {self.file_size}")
+            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach past its end at {self.file_size}")
         parts, missing = [], size
         while missing:
             part = os.pread(self._fd, missing, offset + size - missing)
@@ -190,7 +190,7 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
     if entry.compress_type != DEFLATED:
         raise DatasetError(f"packed by method {entry.compress_type}, expected stored (0) or deflated (8)")
     if entry.file_size > _most_inflated(len(packed)):
-        raise DatasetError(f"{len(packed)} bytes said to unpack to {entry.file_size}")
+        raise DatasetError(f"{len(packed)} bytes that claim to unpack to {entry.file_size}")
     data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, entry.file_size + 1)
     if len(data) != entry.file_size:
         raise DatasetError(f"unpacks to {len(data)} bytes or more, must be {entry.file_size}")

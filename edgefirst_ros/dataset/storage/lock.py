@@ -66,7 +66,7 @@ def claim_file(path: Path) -> int:
     """Create `path` and lock it; returns the descriptor, open for reading and writing.
 
     What a dead writer left there is removed, never written into: it may have a second name elsewhere.
-    Raises DatasetError when a living writer has it or it is no regular file, and OSError.
+    Raises DatasetError when a living writer has it or it is not a regular file, and OSError.
     """
     while True:
         try:
@@ -74,7 +74,7 @@ def claim_file(path: Path) -> int:
         except FileExistsError:
             try:
                 if not stat.S_ISREG(os.lstat(path).st_mode):
-                    raise DatasetError(f"{path}: in the way, and no regular file; remove it") from None
+                    raise DatasetError(f"{path}: in the way, and not a regular file; remove it") from None
                 fd, created = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), False
             except FileNotFoundError:
                 continue  # removed by another writer just now
@@ -89,7 +89,7 @@ def claim_file(path: Path) -> int:
 def reopen_file(path: Path) -> int:
     """Open the file that a dead writer left at `path` and lock it; returns the descriptor. Raises as `claim_file`."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
-        raise DatasetError(f"{path}: is no regular file; remove it")
+        raise DatasetError(f"{path}: is not a regular file; remove it")
     return _reopened(os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), path)
 
 

@@ -26,7 +26,7 @@ class MemberIndex:
         """Add a member; raises DatasetError for an invalid name or one that was added before."""
         member = parse_member(name)
         if member is None or member_name(member.sequence, member.frame, member.kind) != name:
-            raise DatasetError(f"{name!r} is no member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
+            raise DatasetError(f"{name!r} is not a member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
         if not self.note(member):
             raise DatasetError(f"{name} was written before; frame numbers must not repeat")
         self.recent.append(name)

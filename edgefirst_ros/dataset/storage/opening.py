@@ -38,12 +38,12 @@ def open_folder(path: Path, *, name: str | None = None, within: int | None = Non
 def check_kind(path: Path, mode: int, *, folder: bool = False) -> None:
     """Raise DatasetError where `mode`, of a file not followed, is none of a regular file (`folder`: of a folder)."""
     if stat.S_ISLNK(mode):
-        raise DatasetError(f"{path}: is a link, which is not followed in a dataset; put what it leads to in its place")
+        raise DatasetError(f"{path}: is a link, which is not followed in a dataset; put its target in its place")
     if not folder and not stat.S_ISREG(mode):
         what = next((f" but {said}" for kind, said in _KINDS if kind(mode)), "")
-        raise DatasetError(f"{path}: is no regular file{what}; remove it")
+        raise DatasetError(f"{path}: is not a regular file{what}; remove it")
     if folder and not stat.S_ISDIR(mode):
-        raise DatasetError(f"{path}: is no folder; remove it")
+        raise DatasetError(f"{path}: is not a folder; remove it")
 
 
 def _open(path: Path, name: str, within: int | None, flags: int) -> int:
@@ -60,7 +60,7 @@ def _open(path: Path, name: str, within: int | None, flags: int) -> int:
         check_kind(path, os.fstat(fd).st_mode, folder=folder)
     except OSError as error:
         os.close(fd)
-        raise DatasetError(f"{path}: cannot be looked at: {error}") from error
+        raise DatasetError(f"{path}: cannot be accessed: {error}") from error
     except DatasetError:
         os.close(fd)
         raise

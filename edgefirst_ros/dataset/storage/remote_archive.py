@@ -52,12 +52,12 @@ class RemoteArchive(Archive):
     def pread(self, size: int, offset: int) -> bytes:
         """Return `size` bytes of the object by one request. Raises DatasetError if it ends before, or was replaced."""
         if offset < 0 or offset + size > self.file_size:
-            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach over its end at {self.file_size}")
+            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach past its end at {self.file_size}")
         if not size:
             return b""
         data = self._store.read(self._place.key, offset, offset + size, etag=self._found.etag)
         if len(data) != size:
-            raise DatasetError(f"{self.path}: {len(data)} bytes came of {size}")
+            raise DatasetError(f"{self.path}: got {len(data)} of {size} bytes")
         return data
 
     def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:

@@ -31,7 +31,7 @@ class TableFile:
     """An open table: `schema` (Arrow, without metadata), `metadata` (text by key), rows batch by batch.
 
     The file is read, never mapped: another process that cuts it gives an error, and no death. Raises DatasetError where
-    the file is no table, a link or no regular file, its rows are broken, or it states that it unpacks to more than
+    the file is no table, a link or not a regular file, its rows are broken, or it states that it unpacks to more than
     `limits` let it.
     """
 
@@ -128,7 +128,7 @@ class TableFile:
         except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
             raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
         if not isinstance(frame, pl.DataFrame):
-            raise DatasetError(f"{self.path}: is no table")
+            raise DatasetError(f"{self.path}: is not a table")
         return frame
 
     def _stored(self) -> Iterator[Any]:

@@ -22,12 +22,12 @@ def converted(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float6
         left_top = {"cxcywh": first - second / 2, "xyxy": first, "ltwh": first}
         size = {"cxcywh": second, "xyxy": second - first, "ltwh": second}
         if found not in left_top:
-            raise ValueError(f"{found!r} is no layout of boxes")
+            raise ValueError(f"{found!r} is not a box layout")
         first, second = left_top[found], size[found]
         if wanted == "cxcywh":
             first = first + second / 2
         elif wanted == "xyxy":
             second = first + second
         elif wanted != "ltwh":
-            raise ValueError(f"{wanted!r} is no layout of boxes")
+            raise ValueError(f"{wanted!r} is not a box layout")
     return np.concatenate((first, second), axis=1)

@@ -68,7 +68,7 @@ def _number(found: dict[int, Any], field: int) -> int:
     """The number of a field, 0 where it is not there. Raises ValueError where it is none."""
     value = found.get(field, 0)
     if not isinstance(value, int):
-        raise ValueError(f"field {field} of a page is no number")
+        raise ValueError(f"field {field} of a page is not a number")
     return value
 
 

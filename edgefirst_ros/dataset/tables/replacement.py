@@ -27,7 +27,7 @@ class Replacement:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._partial = path.with_name(f"{path.name}.new.partial")
-        with reporting(path, "write it anew"):
+        with reporting(path, "rewrite it"):
             self._fd = claim_file(self._partial)
 
     def __enter__(self) -> Self:
@@ -42,16 +42,16 @@ class Replacement:
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
         """Give the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
-        with reporting(self._path, "write it anew"), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
+        with reporting(self._path, "rewrite it"), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
             try:
                 yield file
             except pa.ArrowException as error:
-                raise DatasetError(f"{self._path}: cannot be written anew: {error}") from error
+                raise DatasetError(f"{self._path}: cannot be rewritten: {error}") from error
             file.flush()
             os.fsync(self._fd)
 
     def put_in_place(self) -> None:
         """Replace the table."""
-        with reporting(self._path, "write it anew"):
+        with reporting(self._path, "rewrite it"):
             os.replace(self._partial, self._path)
             sync_folder(self._path.parent)

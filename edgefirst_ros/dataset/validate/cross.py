@@ -140,7 +140,7 @@ def _dropped(entry: Any) -> list[Any]:
 
 def _count_fault(entry: Any) -> str:
     if not isinstance(entry, dict) or not isinstance(entry.get("dropped"), dict):
-        return f"{entry!r} is no object with seen, written and dropped"
+        return f"{entry!r} is not an object with seen, written and dropped"
     seen, written, dropped = entry.get("seen"), entry.get("written"), _dropped(entry)
     if not all(type(number) is int and number >= 0 for number in (seen, written, *dropped)):
         return f"{entry!r} has numbers that count nothing"

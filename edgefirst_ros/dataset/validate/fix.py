@@ -151,7 +151,7 @@ def _replace(table: TableFile, columns: _Columns, rows: Rows) -> Path:
     kept, partial = path.with_name(path.name + BEFORE), path.with_name(f"{path.name}.fix.partial")
     if os.path.lexists(kept) and not os.path.samefile(kept, path):
         raise DatasetError(f"{kept} exists, from an earlier fix; remove it or move it away")
-    with reporting(path, "write it anew"):
+    with reporting(path, "rewrite it"):
         fd = claim_file(partial)
         try:
             _write(fd, table, columns, rows)
@@ -173,7 +173,7 @@ def _write(fd: int, table: TableFile, columns: _Columns, rows: Rows) -> None:
                     if batch.num_rows:
                         writer.write_batch(batch)
         except pa.ArrowException as error:
-            raise DatasetError(f"{table.path}: cannot be written anew: {error}") from error
+            raise DatasetError(f"{table.path}: cannot be rewritten: {error}") from error
         file.flush()
         os.fsync(fd)
 

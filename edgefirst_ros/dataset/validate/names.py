@@ -27,7 +27,7 @@ def safe(subject: Subject) -> Iterator[tuple[str, str]]:
         parts = name.replace("\\", "/").split("/")
         steered = any(unicodedata.category(character) in ("Cc", "Cs") for character in name)
         if name.startswith("/") or ".." in parts or "\\" in name or name[1:2] == ":" or steered:
-            yield name, "is no safe relative path"
+            yield name, "is not a safe relative path"
 
 
 @rule("NAM003", "error", "a sample has every input once")

@@ -52,7 +52,7 @@ class Subject:
     def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
         self.paths, self._limits = paths, limits
         if not os.path.lexists(paths.members):
-            raise DatasetError(f"{paths.members}: not there; the tables alone are no dataset")
+            raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
         self.container: Container = open_container(paths.members, limits)
         self.members = [(name, member_of(name)) for name in self.container.names]
         self.samples: dict[Key, set[str]] = {}

@@ -44,7 +44,7 @@ def exact_types(subject: Subject) -> Iterator[tuple[str, str]]:
     for field in subject.annotations.schema if subject.annotations else ():
         column = known.get(field.name)
         if column is None and field.name in every:
-            yield field.name, f"is no column of {subject.version}"
+            yield field.name, f"is not a column of {subject.version}"
         elif column and is_readable(field.type, column.type) and not is_same(field.type, column.type):
             yield field.name, f"is {field.type}, should be {column.type} in {subject.version}"
 
@@ -66,7 +66,7 @@ def known_version(subject: Subject) -> Iterator[tuple[str, str]]:
     """What is there of a later version is read all the same."""
     said = subject.annotations.metadata.get("schema_version") if subject.annotations else None
     if said is not None and said not in schema.VERSIONS:
-        yield "schema_version", f"is {said!r}, known are {', '.join(schema.VERSIONS)}"
+        yield "schema_version", f"is {said!r}; known: {', '.join(schema.VERSIONS)}"
 
 
 @rule("TAB005", "error", "file metadata have values of the format")

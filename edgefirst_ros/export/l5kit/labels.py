@@ -47,7 +47,7 @@ def official(labels: Mapping[str, str]) -> dict[str, int]:
     for label, name in labels.items():
         short = name.upper().removeprefix(PREFIX)
         if short not in names:
-            raise UsageError(f"{name!r} for {label!r} is no class of L5Kit; these are {', '.join(names)}")
+            raise UsageError(f"{name!r} for {label!r} is not a class of L5Kit; known: {', '.join(names)}")
         found[label.casefold()] = names[short]
     return found
 

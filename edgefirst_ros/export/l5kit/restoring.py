@@ -76,7 +76,7 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
     """
     store = source if (source / ".zgroup").is_file() else source / STORE
     if not (store / ".zgroup").is_file():
-        raise DatasetError(f"{source}: is no folder with {STORE}, nor such a store itself")
+        raise DatasetError(f"{source}: is not a folder with {STORE}, nor such a store itself")
     budget = Budget.of_import(store, refuse_links(store.resolve() if store == source else store), limits)
     arrays = {name: _opened(store / name, kind) for name, kind in (("scenes", SCENE), ("frames", FRAME))}
     arrays["agents"] = _opened(store / "agents", AGENT)

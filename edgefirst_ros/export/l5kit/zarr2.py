@@ -101,11 +101,11 @@ class Reader:
             plain = (found["zarr_format"], found["order"], found.get("filters") or None) == (2, "C", None)
             self._codec = (found["compressor"] or {"id": None})["id"]
         except (KeyError, TypeError, ValueError, OverflowError, SyntaxError) as error:
-            raise DatasetError(f"{path}: is no array of records: {error!r}") from error
+            raise DatasetError(f"{path}: is not an array of records: {error!r}") from error
         size = chunk * self.dtype.itemsize if isinstance(chunk, int) else 0
         counted = isinstance(length, int) and length <= sys.maxsize
         if not plain or self.dtype.hasobject or not counted or not 0 < size <= MAX_CHUNK:
-            raise DatasetError(f"{path}: is no plain array of records with chunks up to {MAX_CHUNK} bytes")
+            raise DatasetError(f"{path}: is not a plain array of records with chunks up to {MAX_CHUNK} bytes")
         if self._codec not in CODECS:
             raise DatasetError(f"{path}: is packed with {self._codec!r}; what is read is {CODECS}")
         self._length, self._chunk = max(0, int(length)), int(chunk)

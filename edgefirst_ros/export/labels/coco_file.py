@@ -32,7 +32,7 @@ KEPT = ("supercategory", "synset", "synonyms", "definition")
 def read_coco(path: Path) -> ForeignLabels:
     """Read one JSON file, or those of a folder: instances.json, else instances_*.json, there or in `annotations`.
 
-    Raises DatasetError where it is no COCO file, too large, or no regular file.
+    Raises DatasetError where it is no COCO file, too large, or not a regular file.
     """
     found = ForeignLabels(path)
     files, left = _files(path), LARGEST
@@ -138,7 +138,7 @@ class _File:
             x, y, w, h = box
             row["box2d"] = _finite([(x + w / 2) / width, (y + h / 2) / height, w / width, h / height])
         elif box is not None:
-            lost["boxes that are no four finite numbers, with a size"] += 1
+            lost["boxes that are not four finite numbers with a size"] += 1
         shape = annotation.get("segmentation")
         if isinstance(shape, list):
             rings = [ring for ring in map(whole_ring, shape) if ring is not None]
@@ -167,7 +167,7 @@ class _File:
             if isinstance(runs, str):
                 runs = unpacked(runs)
             if not isinstance(runs, list) or not all(type(run) is int and 0 <= run < 1 << 40 for run in runs):
-                raise ValueError("runs are no list of lengths")
+                raise ValueError("runs are not a list of lengths")
             return encode_gray(mask_of(runs, real))
         except ValueError:
             self._found.lost["masks whose runs do not fit"] += 1
@@ -182,7 +182,7 @@ class _File:
                 if isinstance(value, list) and len(value) == 6 and all(map(is_number, value)):
                     row[name] = value
                 else:
-                    self._found.lost["box3d that is no six finite numbers"] += 1
+                    self._found.lost["box3d that is not six finite numbers"] += 1
             elif name in SCORES:
                 if is_number(value) and 0 <= value <= 1:
                     row[name] = float(value)

@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
 
 READERS = {"coco": ("coco_file", "read_coco"), "yolo": ("yolo_files", "read_yolo")}
-"""Forms that are known: module and function of what reads them."""
+"""{format: module and function that reads it}."""
 SHAPES = ("box2d", "polygon", "mask", "box3d")
 
 
 @dataclass
 class Labelled:
-    """What became of labels."""
+    """Outcome of an import of labels."""
 
     arrow: Path
-    """The table that was replaced."""
+    """Path of the table that was replaced."""
     pictures: int = 0
-    """Samples that the labels name."""
+    """Number of samples with labels."""
     annotations: int = 0
-    """Rows that were brought in."""
+    """Number of imported rows."""
     replaced: int = 0
-    """Rows that gave way."""
+    """Number of replaced rows."""
     kept: int = 0
-    """Rows that stayed."""
+    """Number of kept rows."""
     unmatched: list[str] = field(default_factory=list)
-    """Pictures of the labels that are no sample."""
+    """Pictures of the labels without a sample."""
     lost: dict[str, int] = field(default_factory=dict)
-    """By reason what of the labels is not there now."""
+    """{reason: number of labels that could not be imported}."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -120,7 +120,7 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
         key = _key(picture.name, keys, single)
         if key is None:
             done.unmatched.append(picture.name)
-            found.lost["annotations of pictures that are no sample"] += sum(1 for _ in picture.rows((1, 1)))
+            found.lost["annotations of pictures that are not samples"] += sum(1 for _ in picture.rows((1, 1)))
         elif key in named:
             found.lost["pictures of a sample that another one is of"] += 1
         else:

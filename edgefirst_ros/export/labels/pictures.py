@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.export.report import Report
 
 IMAGES = "images"
-"""Folder of the pictures."""
+"""Name of the folder of pictures."""
 MODES = ("copy", "link", "none")
 """Pictures written beside the labels; links to the files of a dataset that is a folder; left where they are."""
 
@@ -37,7 +37,7 @@ class Picture:
     file: str
     """SEQUENCE_FRAME with the suffix of the picture, as the files of the form are called."""
     size: tuple[int, int]
-    """Width and height, pixels."""
+    """Width and height in pixels."""
     group: str | None
     rows: range
     """Rows of `LabelRows` that are annotations of it."""
@@ -140,7 +140,7 @@ def _looked(dataset: Dataset, rows: LabelRows) -> set[Key]:
 
 
 def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
-    """What the tables say of the pictures' sizes."""
+    """Return the sizes of pictures that the tables state."""
     found: dict[Key, tuple[int, int]] = {}
     known = rows.column("size")
     sources = [({key: known[row] for key, row in rows.first.items()})]
@@ -171,7 +171,7 @@ def _size(sample: Sample) -> tuple[int, int]:
             return picture.size
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         place = f"{sample.dataset.container.path}: {sample.member('camera')!r}"
-        raise DatasetError(f"{place}: no readable picture: {error}") from error
+        raise DatasetError(f"{place}: not a readable picture: {error}") from error
 
 
 def _safe(dataset: Dataset, name: str) -> str:

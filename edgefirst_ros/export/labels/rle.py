@@ -28,7 +28,7 @@ def mask_of(runs: Sequence[int], size: tuple[int, int]) -> NDArray[np.bool_]:
     width, height = size
     counts = np.asarray(runs)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
-        raise ValueError("runs are no list of lengths")
+        raise ValueError("runs are not a list of lengths")
     if int(counts.sum()) != width * height or (counts > width * height).any():
         raise ValueError(f"runs of {int(counts.sum())} pixels for {width} x {height}")
     values = np.zeros(len(counts), np.bool_)
@@ -54,7 +54,7 @@ def unpacked(text: str) -> list[int]:
             if len(found) > 2:
                 number += found[-2]
             if not 0 <= number < LARGEST:
-                raise ValueError("a run is no length")
+                raise ValueError("a run is not a length")
             found.append(number)
             number = shift = 0
     if shift:

@@ -40,7 +40,7 @@ def read_yolo(path: Path) -> ForeignLabels:
     listed = indices if isinstance(indices, list) and len(indices) == len(names) else None
     for place, (number, name) in enumerate(sorted(names.items(), key=lambda item: str(item[0]).zfill(20))):
         if type(number) is not int:
-            raise DatasetError(f"{file}: class {str(number)[:80]!r} is no number")
+            raise DatasetError(f"{file}: class {str(number)[:80]!r} is not a number")
         text = name if isinstance(name, str) else str(name)  # names such as 7 or no are no text in YAML
         classes[number] = found.category(text, listed[place] if listed else number)
     left = LARGEST
@@ -63,7 +63,7 @@ def _given(rows: list[Row], _: tuple[int, int]) -> list[Row]:
 
 def _yaml(file: Path) -> Any:
     if file.is_symlink():
-        raise DatasetError(f"{file}: is {NOT_FOLLOWED}; put there what it leads to")
+        raise DatasetError(f"{file}: is {NOT_FOLLOWED}; put its target there")
     try:
         return read_yaml(file)
     except UsageError as error:
@@ -71,7 +71,7 @@ def _yaml(file: Path) -> Any:
 
 
 def _label_files(root: Path) -> Iterator[Path]:
-    """The text files in folders called labels, in order of name. Raises DatasetError for what is no regular file."""
+    """The text files in folders called labels, in order of name. Raises DatasetError for what is not a regular file."""
     waiting, number = [root], 0
     while waiting:
         folder = waiting.pop()
@@ -92,7 +92,7 @@ def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels) -> Iterato
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
-        found.lost["files of labels that are no text"] += 1
+        found.lost["label files that are not text"] += 1
         return
     for line in text.splitlines():
         words = line.split()
@@ -101,7 +101,7 @@ def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels) -> Iterato
         try:
             number, values = float(words[0]), [float(word) for word in words[1:]]
         except ValueError:
-            found.lost["lines that are no numbers"] += 1
+            found.lost["lines that are not numbers"] += 1
             continue
         name = classes.get(int(number)) if number.is_integer() and abs(number) < 1e9 else None
         if name is None:

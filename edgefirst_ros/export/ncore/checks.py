@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NCore demands, checked before it is written: the library's own checks are assertions, which -O removes."""
+"""Requirements of NCore, checked before writing: the library's own checks are assertions, which -O removes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from edgefirst_ros.errors import DatasetError
 
 RIGID = 1e-6
-"""How far a rotation may be from orthonormal."""
+"""Largest deviation of a rotation from orthonormal."""
 UNIT = 1e-4
-"""How far the square of a direction's length may be from 1."""
+"""Largest deviation of a direction's squared length from 1."""
 
 
 def rigid(what: str, poses: NDArray[Any]) -> None:
@@ -23,7 +23,7 @@ def rigid(what: str, poses: NDArray[Any]) -> None:
     turn = poses[..., :3, :3]
     away = np.abs(turn @ np.swapaxes(turn, -1, -2) - np.eye(3)).max(initial=0)
     if away > RIGID or (np.linalg.det(turn) < 0).any() or (poses[..., 3, :] != (0, 0, 0, 1)).any():
-        raise DatasetError(f"{what}: is no rigid pose (off by {away:.2g}, or mirrored)")
+        raise DatasetError(f"{what}: is not a rigid pose (off by {away:.2g}, or mirrored)")
 
 
 def rising(what: str, stamps: NDArray[Any]) -> None:
@@ -68,7 +68,7 @@ class Tree:
         self._parent: dict[str, str] = {}
 
     def join(self, source: str, target: str) -> None:
-        """Take note of a pose. Raises DatasetError where the two frames are joined already."""
+        """Add a pose. Raises DatasetError if the two frames are joined already."""
         ends = self._end(source), self._end(target)
         if ends[0] == ends[1]:
             raise DatasetError(f"pose of {source!r} to {target!r}: the two are joined already")

@@ -93,7 +93,7 @@ def _opened(stores: list[Path]) -> Any:
         guard(reader)
         return reader
     except Exception as error:  # whatever zarr and the library raise on broken stores
-        raise DatasetError(f"{stores[0].parent}: no readable NCore sequence: {error!r}") from error
+        raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
 
 
 def _checked(source: Path, origin: Any) -> dict[str, Any]:

@@ -152,7 +152,7 @@ class Reader:
                 for name, channel in found.items()
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DatasetError(f"{folder / META}: is no description of channels: {error!r}") from error
+            raise DatasetError(f"{folder / META}: is not a description of channels: {error!r}") from error
 
     def described(self, name: str) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
         """(format, type, shape) of a channel that is to be there."""
@@ -191,7 +191,7 @@ class Reader:
         if len(seconds) > MOST:
             raise DatasetError(f"{self.folder / STAMPS}: has {len(seconds)} stamps, up to {MOST} are read")
         if seconds.ndim != 1 or not np.isfinite(seconds).all() or (np.abs(seconds) > 2**33).any():
-            raise DatasetError(f"{self.folder / STAMPS}: these are no seconds since the epoch")
+            raise DatasetError(f"{self.folder / STAMPS}: these are not seconds since the epoch")
         return np.rint(seconds.astype(np.float64) * 1e9).astype(np.int64)
 
     def frame(self, name: str, number: int) -> NDArray[Any]:

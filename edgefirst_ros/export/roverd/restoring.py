@@ -68,7 +68,7 @@ class _Own:
             self._tables = [self._said[key] for key in ("annotations", "frames") if self._said[key]]
             known = [self._paths.frames.name, *(f"{self._paths.name}{suffix}" for suffix in SUFFIXES)]
             if not all(table in known for table in self._tables):
-                raise DatasetError(f"{self._side / HEAD}: has the tables {self._tables}, known are {known}")
+                raise DatasetError(f"{self._side / HEAD}: has the tables {self._tables}; known: {known}")
         except (KeyError, TypeError, UsageError) as error:
             raise DatasetError(f"{self._side / HEAD}: cannot be read: {error!r}") from error
         self._sources: dict[tuple[str, str], _Source] = {}

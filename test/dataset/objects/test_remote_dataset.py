@@ -74,7 +74,7 @@ def test_what_is_not_there_or_no_dataset_is_said(s3, uri):
     with pytest.raises(DatasetError, match=r"s3://drives/none.zip: no dataset here"):
         edgefirst_ros.Dataset("s3://drives/none")
     s3.put("broken/x.zip", b"no archive" * 10)
-    with pytest.raises(DatasetError, match="no readable ZIP archive"):
+    with pytest.raises(DatasetError, match="not a readable ZIP archive"):
         edgefirst_ros.Dataset("s3://drives/broken/x.zip")
     with pytest.raises(DatasetError, match="names no dataset"):
         edgefirst_ros.Dataset("s3://drives")

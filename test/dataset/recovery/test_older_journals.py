@@ -201,7 +201,7 @@ def test_a_frames_journal_that_cannot_be_used_is_a_loss(left, content):
     left.frames_journal.write_bytes(content)
     report = recover(left.container)
     assert (report.exit_code, report.rows_rebuilt) == (3, 6)
-    assert "6 rows made anew" in report.text
+    assert "6 rows rebuilt" in report.text
     assert bool(report.kept) == (content == b"no journal at all")
     assert labels_of(left)[:4] == EXPECTED[:4]
     recovered = json.loads(pa.ipc.open_file(left.frames.read_bytes()).schema.metadata[b"recovered"])

@@ -90,7 +90,7 @@ def test_no_file_in_place_of_a_member(tmp_path, what, commits):
     place.unlink()
     place.symlink_to(precious) if what == "link" else os.mkfifo(place)
     report = recover(paths.container)
-    assert [(lost.name, lost.why) for lost in report.lost] == [(name_of(2, "lidar.pcd"), "no regular file")]
+    assert [(lost.name, lost.why) for lost in report.lost] == [(name_of(2, "lidar.pcd"), "not a regular file")]
     assert (report.members, report.members_missing) == (17, 1)
     assert not os.path.lexists(paths.members / name_of(2, "lidar.pcd"))
     assert precious.read_bytes() == b"precious"

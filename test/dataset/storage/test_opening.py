@@ -67,7 +67,7 @@ def test_what_is_no_file_is_refused_by_name(tmp_path, place, kind):
     replace(file, kind, tmp_path / "outside")
     for said in refusals(dataset, tmp_path / "out"):
         assert file.name in said
-        assert ("is a link" if "link" in kind else "is no regular file") in said
+        assert ("is a link" if "link" in kind else "is not a regular file") in said
     assert not (tmp_path / "out/out.zip").exists()
 
 
@@ -77,7 +77,7 @@ def test_a_container_that_is_no_file_is_refused(tmp_path, kind):
     replace(dataset, kind, tmp_path / "outside")
     for said in refusals(dataset, tmp_path / "out"):
         assert "data.zip" in said
-        assert ("is a link" if kind == "link" else "is no regular file") in said
+        assert ("is a link" if kind == "link" else "is not a regular file") in said
 
 
 def test_a_folder_of_members_that_is_a_link_is_refused(tmp_path):
@@ -129,5 +129,5 @@ def test_members_that_are_cut_while_they_are_open_are_an_error(tmp_path, layout)
 def test_migrate_does_not_wait_for_a_pipe(tmp_path):
     for name in ("pipe.arrow", "pipe.json"):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(EdgeFirstError, match="is no regular file"):
+        with pytest.raises(EdgeFirstError, match="is not a regular file"):
             migrate(tmp_path / name, tmp_path / "out.arrow")

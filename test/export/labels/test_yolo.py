@@ -183,6 +183,6 @@ def test_the_layout_of_other_tools_is_read(tmp_path, names):
     dataset = write(tmp_path / "data", boxes(0))
     done = label(dataset, "yolo", tmp_path / "theirs")
     assert (done.exit_code, done.annotations, done.unmatched) == (3, 2, ["holiday"])
-    assert done.lost == {"annotations of pictures that are no sample": 1}
+    assert done.lost == {"annotations of pictures that are not samples": 1}
     found = dataset.annotations.drop_nulls("label")
     assert found.select("label", "label_index", "box2d_score").rows() == [("person", 1, 0.75), ("car", 0, None)]

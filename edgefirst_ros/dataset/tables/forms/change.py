@@ -153,7 +153,7 @@ class Change:
         rings = outline_of_png(png)
         with Image.open(io.BytesIO(png)) as picture:
             if picture.mode != "1" and not boxed:
-                raise DatasetError("indices of classes are no outline of one object")
+                raise DatasetError("indices of classes are not an outline of one object")
         return rings
 
 

@@ -24,7 +24,7 @@ POSE = ("yaw", "pitch", "roll")
 Columns = dict[str, pa.Array]
 
 
-class Gathered:
+class CollectedRows:
     """Collected rows whose boxes wait for the layout of the file, which may follow them."""
 
     def __init__(self, samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
-from edgefirst_ros.dataset.tables.forms.collect import BOX3D, KEYS, POSE, Columns, Gathered, names_of
+from edgefirst_ros.dataset.tables.forms.collect import BOX3D, KEYS, POSE, CollectedRows, Columns, names_of
 from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.dataset.tables.forms.variants import brought_to
 from edgefirst_ros.errors import DatasetError
@@ -74,7 +74,7 @@ class Flattener:
         self._waiting: list[dict[str, Any]] = []
         self._rows: list[dict[str, Any]] = []
         self._owner: list[int] = []
-        self._batches: list[Gathered] = []
+        self._batches: list[CollectedRows] = []
         self._further: dict[str, dict[int, Any]] = {}
         self._before = 0
 
@@ -82,9 +82,9 @@ class Flattener:
         """Add a sample. Raises DatasetError if it is not an object, or `annotations` not a list of objects."""
         annotations = sample.get("annotations") if isinstance(sample, dict) else None
         if not isinstance(sample, dict) or not isinstance(annotations, list | None):
-            raise self._error("is no object with a list of annotations", self.samples)
+            raise self._error("is not an object with a list of annotations", self.samples)
         if annotations and set(map(type, annotations)) != {dict}:
-            raise self._error("has an annotation that is no object", self.samples)
+            raise self._error("has an annotation that is not an object", self.samples)
         first = self._before + len(self._rows)
         self._rows += annotations or [{}]
         count = len(annotations or (None,))
@@ -170,20 +170,20 @@ class Flattener:
             return
         rows = self._columns(self._rows, self._look_over(), ANNOTATION, "annotation")
         samples = self._columns(self._waiting, set().union(*self._waiting), SAMPLE, "sample")
-        self._gather(samples, rows, np.array(self._owner))
+        self._collect(samples, rows, np.array(self._owner))
         self._waiting, self._rows, self._owner = [], [], []
 
-    def _gather(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
+    def _collect(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
         names = names_of(samples)
         count = len(names)
         if names.null_count:
             nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
             raise self._error("has no name, sequence_name or image_name", nameless)
         try:
-            self._batches.append(Gathered(samples, rows, names, owner))
+            self._batches.append(CollectedRows(samples, rows, names, owner))
         except ValueError as error:
             place = f"one of {count} samples up to {self.samples} (from 0)"
-            raise DatasetError(f"{self._path}: {place} has a mask that is no base64: {error}") from error
+            raise DatasetError(f"{self._path}: {place} has a mask that is not base64: {error}") from error
         self._before += len(owner)
 
     def _columns(

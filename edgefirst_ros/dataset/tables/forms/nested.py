@@ -104,7 +104,7 @@ class _Document:
         while not self._closes("}", first=not seen):
             key = self._value()
             if not isinstance(key, str) or key in seen:
-                raise ValueError(f"key {key!r} is no text or comes twice")
+                raise ValueError(f"key {key!r} is not text or comes twice")
             seen.add(key)
             self._take(":")
             if key == "samples":

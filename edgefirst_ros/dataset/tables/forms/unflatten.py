@@ -78,7 +78,7 @@ class NestedWriter:
         self._file.write(b"\n]\n" if self._bare else b"\n]}\n")
 
     def _end(self) -> None:
-        """Write the sample whose rows were gathered: the last of a batch, which the next one may go on with."""
+        """Write the sample whose rows were collected: the last of a batch, which the next one may go on with."""
         if self._head:
             rows = "" if self._blank else ",".join(self._rows)
             self._write(f'{self._head[:-1]},"annotations":[{rows}]}}')
