@@ -34,7 +34,7 @@ def label(
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Import labels made with another tool into the annotations of a dataset.
+    """Import labels of other tools into the annotations of a dataset.
 
     Only NAME.arrow is rewritten; pictures are matched by their names.
 

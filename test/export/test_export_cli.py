@@ -71,7 +71,7 @@ def test_label_maps_from_the_line_and_from_files(run, dataset, tmp_path):
     ("arguments", "code", "says"),
     [
         (["--to", "kitti"], 2, "unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd"),
-        (["--to", "l5kit", "--label-map", "car=CART"], 2, "no class of L5Kit"),
+        (["--to", "l5kit", "--label-map", "car=CART"], 2, "not a class of L5Kit"),
         (["--to", "l5kit", "--label-map", "missing.json"], 2, "missing.json: neither LABEL=CLASS"),
         (["--to", "l5kit", "--label-map", "list.json"], 2, "must be a JSON object"),
         (["--to", "roverd", "--label-map", "car=CAR"], 2, "unknown option 'labels' for roverd; it is one of l5kit"),
@@ -95,7 +95,7 @@ def test_what_goes_wrong(run, dataset, tmp_path, arguments, code, says):
     ("arguments", "code", "says"),
     [
         (["missing", "--from", "l5kit"], 1, "missing: does not exist"),
-        (["empty", "--from", "l5kit"], 1, "no folder with scenes.zarr"),
+        (["empty", "--from", "l5kit"], 1, "not a folder with scenes.zarr"),
         (["empty", "--from", "kitti"], 2, "unknown format 'kitti'; known: ncore, l5kit, roverd"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

@@ -103,15 +103,15 @@ def with_tracks(**columns):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda folder: (folder / "scenes.zarr" / ".zgroup").unlink(), "no folder with scenes.zarr"),
+        (lambda folder: (folder / "scenes.zarr" / ".zgroup").unlink(), "not a folder with scenes.zarr"),
         (lambda folder: (folder / "scenes.zarr" / "agents" / "0").write_bytes(b"garbage"), "0: cannot be unpacked"),
         (lambda folder: (folder / "scenes.zarr" / "agents" / "0").unlink(), "agents/0: cannot be opened: No such file"),
         (lambda folder: (folder / "scenes.zarr" / "frames" / ".zarray").write_text("{"), "cannot be read as JSON"),
         (rewritten("scenes.zarr/frames/.zarray", dtype=[["a", "<i8"]]), "has records of"),
         (rewritten("scenes.zarr/frames/.zarray", dtype="<i8"), "is not an array of records"),
         (rewritten("scenes.zarr/agents/.zarray", shape=[5]), "has 5 records"),
-        (rewritten("scenes.zarr/agents/.zarray", chunks=[10**12]), "no plain array"),
-        (rewritten("scenes.zarr/agents/.zarray", order="F"), "no plain array"),
+        (rewritten("scenes.zarr/agents/.zarray", chunks=[10**12]), "not a plain array"),
+        (rewritten("scenes.zarr/agents/.zarray", order="F"), "not a plain array"),
         (rewritten("edgefirst.json", scenes=[]), "tells of 0 scenes"),
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [0]}] * 2), "has 1 frames of 'a'"),
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": ["x"]}] * 2), "not what an export leaves"),

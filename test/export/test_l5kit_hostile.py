@@ -104,5 +104,5 @@ def test_more_than_anybody_has_in_one_is_refused_before_it_is_read(tmp_path, nam
 def test_a_length_that_no_memory_has(tmp_path):
     path = store(tmp_path / "a.zarr", [(0, 2)])
     changed(path / "agents" / ".zarray", shape=[10**30])
-    with pytest.raises(DatasetError, match="no plain array"):
+    with pytest.raises(DatasetError, match="not a plain array"):
         restore(path, "l5kit", tmp_path / "out")

@@ -168,7 +168,7 @@ HOSTILE = {
     "null": "begins with 'n'",
     "{}": "without 'samples'",
     "[": "Expecting value",
-    "[1]": "sample 0 .* no object",
+    "[1]": "sample 0 .* not an object",
     '[{"name": "a"}, {"name": 3}]': "sample 1 .* name",
     '[{"name": "a", "annotations": [3]}]': "sample 0 .* annotation",
     '[{"name": "a", "annotations": {}}]': "sample 0",

@@ -189,9 +189,9 @@ def test_data_files_that_are_no_yolo_are_errors(tmp_path, dataset, text):
         (b"0.5 0.5 0.5 0.5 0.5", "no name"),
         (b"nan 0.5 0.5 0.5 0.5", "no name"),
         (b"1e300 0.5 0.5 0.5 0.5", "no name"),
-        (b"car 0.5 0.5 0.5 0.5", "no numbers"),
+        (b"car 0.5 0.5 0.5 0.5", "not numbers"),
         (b"0 0.1 0.1 0.2 0.1 0.2 0.2 0.3", "neither a box"),
-        (b"0 0.5 0.5 \xff", "no text"),
+        (b"0 0.5 0.5 \xff", "not text"),
     ],
 )
 def test_lines_that_are_none_are_counted(tmp_path, dataset, text, lost):
