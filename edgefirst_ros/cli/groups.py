@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What groups have, as a table; the rule that gives them, from options."""
+"""Prints the counts of groups as a table, and makes the group rule from options."""
 
 from __future__ import annotations
 

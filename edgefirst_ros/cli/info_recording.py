@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `edgefirst-ros info` says of a recording."""
+"""`edgefirst-ros info` of a recording."""
 
 from __future__ import annotations
 

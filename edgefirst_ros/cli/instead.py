@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was given in place of a dataset, and what to give."""
+"""Explains what a path is that was given instead of a dataset, and what to give."""
 
 from __future__ import annotations
 

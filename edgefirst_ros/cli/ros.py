@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs that are ROS 2 nodes share: `edgefirst-ros VERB --ros-args ...`, or a message where ROS 2 is not."""
+"""Common parts of verbs that are ROS 2 nodes: `edgefirst-ros VERB --ros-args ...`, or an error without ROS 2."""
 
 from __future__ import annotations
 

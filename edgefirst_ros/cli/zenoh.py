@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verbs on the device's bus share: `--zenoh` with or without an address."""
+"""Common parts of verbs on the device's bus: `--zenoh` with or without an address."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What values of settings may be, as numbers, as text of the command line, and as times."""
+"""Types of setting values: numbers, text of the command line, times."""
 
 from __future__ import annotations
 

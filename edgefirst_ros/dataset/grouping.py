@@ -55,7 +55,7 @@ class GroupRule:
     block: int = 10_000_000_000
     """Length of a block of time, ns."""
     gap: int = 0
-    """As in `Groups`."""
+    """Samples nearer than this to a block of another group have no group, ns."""
 
     @classmethod
     def of(cls, settings: Settings) -> GroupRule | None:

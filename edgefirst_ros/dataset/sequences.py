@@ -102,7 +102,7 @@ def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kin
 
 
 def _of_merged(metadata: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """What an earlier merge kept of the dataset that a sequence came from, where it was its only one."""
+    """Return what an earlier merge kept of the dataset of a sequence, if it was its only one."""
     merged = metadata.get("merged")
     for part in merged if isinstance(merged, list) else ():
         renamed = part.get("sequences") if isinstance(part, dict) else None

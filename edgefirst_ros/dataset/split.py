@@ -66,7 +66,7 @@ class _Balance:
         self._parts = {unit: [tally.get(kind, 0) / totals[kind] for kind in kinds] for unit, tally in tallies.items()}
         self._shares = shares
         self._lack = {group: [share] * len(kinds) for group, share in shares.items()}
-        """Of each group and kind, samples first."""
+        """Deficit of each group in each kind, samples first."""
         self._units = dict.fromkeys(shares, 0)
         self._largest = max((parts[0] for parts in self._parts.values() if parts), default=0.0) + NOISE
         self.group_of: dict[str, str] = {}
@@ -100,7 +100,7 @@ class _Balance:
         return max(groups, key=lambda group: self._lack[group][0])
 
     def _gain(self, group: str, parts: Sequence[float]) -> float:
-        """By how much parts bring a group nearer to its share: the squares of what it lacks, relative to the share."""
+        """Return by how much fractions bring a group nearer to its share: squared deficits relative to the share."""
         nearer = fsum(part * (2 * lack - part) for lack, part in zip(self._lack[group], parts, strict=True))
         return nearer / self._shares[group]
 

@@ -30,7 +30,7 @@ RESULT = 30
 DEATHS = 3
 """Workers of a local cluster that may die of a task before it is given up."""
 STARTS = 3
-"""So many times a cluster of this machine is begun."""
+"""Most attempts to start a local cluster."""
 COUNT_EVERY = 5.0
 """Time after which workers are counted again, s."""
 NO_WORKER = 60.0
@@ -50,7 +50,7 @@ class DaskEngine:
         self._numbers = itertools.count()
         self._counted = float("-inf"), (0, 0)
         self._seen = time.monotonic()
-        """When there was a worker."""
+        """Last time there was a worker."""
         self._memory = self._least_memory()
 
     @property
@@ -134,7 +134,7 @@ class DaskEngine:
             ) from error
 
     def _least_memory(self) -> int:
-        """What every worker with the resource has of it; 0 where none has."""
+        """Return the least memory resource of the workers, bytes; 0 without any."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         given = [int(worker.get("resources", {}).get(MEMORY, 0)) for worker in workers]
         return min(filter(None, given), default=0)

@@ -16,7 +16,7 @@ TICK = 1.0
 PAUSES = (5.0, 25.0)
 """A task that storage refused is done again after these times, s."""
 STREAK = 16
-"""So many tasks in a row that storage refused, and at least all that are under way: it is of no use to go on."""
+"""Consecutive tasks refused by storage, at least all that are running, after which the run is given up."""
 IN_FLIGHT = 64
 APART = 4
 """Of so many workers one has something to do while those tasks run that workers died of."""
@@ -49,7 +49,7 @@ class Engine(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many processes these are in: a death takes one of them."""
+        """Number of worker processes: a death takes one of them."""
 
     def submit(self, task: Task) -> None:
         """Start a task."""
@@ -86,7 +86,7 @@ class Driver:
         self._later: list[tuple[float, int, Task, int]] = []
         self._numbers = itertools.count()
         self._under_way: dict[int, tuple[int, bool]] = {}
-        """Of each task how often storage refused it, and whether it runs apart."""
+        """{task: how often storage refused it, and whether it runs apart}."""
         self._suspects: deque[Task] = deque()
         self._apart = 0
         self._refused = 0
@@ -115,7 +115,7 @@ class Driver:
             self._tick()
 
     def _timeout(self) -> float:
-        """How long to wait for what is under way: until a task is due again that there is room for."""
+        """Return how long to wait for running tasks, s: until a retry is due that there is room for."""
         if not self._later or self._apart or self.running >= window(self._engine.threads):
             return TICK
         return min(TICK, max(0.0, self._later[0][0] - self._clock()))

@@ -37,7 +37,7 @@ class Outlets:
         self.skipped: dict[str, str] = {}
         """Topics of the recording that were asked for and are not published -> why."""
         self.lacking: set[str] = set()
-        """Those of `skipped` that this environment could publish if it had more installed."""
+        """Topics of `skipped` that could be published if their packages were installed."""
         self.renamed: dict[str, str] = {}
         """Topics of the recording -> their names in ROS, where these differ."""
         self.published = 0

@@ -32,7 +32,7 @@ class Timeline:
         self.elapsed = 0
         """ns since the begin of the recording."""
         self.steps = 0
-        """How often the clock was set."""
+        """Number of times the clock was set."""
 
     def advance(self, log_time: int) -> int:
         """Return the running time of the next message, ns since the beginning; it never decreases."""

@@ -80,7 +80,7 @@ class CaptureSession:
 
     @property
     def state(self) -> SessionState:
-        """What goes on."""
+        """State of the session."""
         match self._current:
             case _Waiting():
                 return SessionState.WAITING

@@ -45,10 +45,10 @@ class Outcome:
     time_bases: dict[str, Any]
     """{sequence: {"base", "topics"}}: which stamps count, and for which topics others."""
     notes: list[str]
-    """What the user should know: damage, topics chosen, clocks that differ."""
+    """Notes to the user: damage, chosen topics, differing clocks."""
     loss: bool
     skews: dict[str, Skews]
-    """{companion sensor: skew of every sample that has it}, ns."""
+    """{companion sensor: distribution of |skew| over the samples that have it}."""
     duration: float
     """Length of the recordings, s."""
     steps: Mapping[str, float]

@@ -103,7 +103,7 @@ class DatasetFacts:
 
     def __init__(self, settings: Settings) -> None:
         self.counts = Counts()
-        """Of the sequences that have ended."""
+        """Counts of the sequences that have ended."""
         self._settings = settings
         self._current: SequenceFacts | None = None
         self._sources: list[Mapping[str, Any]] = []

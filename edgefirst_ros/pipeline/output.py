@@ -86,11 +86,11 @@ class SequenceOutput:
         """
         self.facts = facts
         self.bytes = 0
-        """Of members, so far."""
+        """Bytes of members so far."""
         self.newest = 0
         """Stamp of the last sample, ns."""
         self.skews: dict[str, Skews] = {}
-        """Of each companion sensor how far off it was, of every sample that has it."""
+        """{companion sensor: distribution of |skew| over the samples that have it}."""
         self.refused: StorageError | None = None
         """Why the disk did not take all of it; known after `finish`."""
         self._writer = writer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much of a frame becomes members: all of it in a dataset, of most frames next to nothing where they are shown."""
+"""Parts of a frame that become members: all in a dataset, few of most frames in a report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgefirst_ros.pipeline.frame import Frame
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What of a frame is wanted besides its rows in the tables."""
+    """Parts of a frame that are wanted besides its rows in the tables."""
 
     picture: bool = True
     sensors: Collection[str] | None = None

@@ -71,9 +71,9 @@ class Recent:
         self._parser = ReferenceParser()
         self._sets: dict[str, bytes] = {}  # parameter sets so far, by format
         self.hold: int | None = None
-        """What came since then is kept, whatever its age."""
+        """Arrival from which on messages are kept, whatever their age; ns."""
         self.spread = UNKNOWN_SPREAD
-        """How much later a topic's messages may come than others with their stamp, besides `lookahead`; ns."""
+        """Lateness of messages against others with the same stamp, besides `lookahead`; ns."""
         self.crowded = False
         """True if it was ever more than the memory that may be taken."""
 
@@ -119,7 +119,7 @@ class Recent:
         return begin
 
     def since(self, begin: int) -> Iterator[Arrival]:
-        """Return the reference messages from `begin` on, and those of other topics that may belong to their frames."""
+        """Yield the reference messages from `begin` on, and those of other topics that may belong to their frames."""
         first = True
         for arrival in heapq.merge(list(self._arrivals), list(self._fixes), key=_time):
             if arrival.message.topic != self._roles.reference:

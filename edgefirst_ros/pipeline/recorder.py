@@ -112,7 +112,7 @@ class Recorder:
 
     @property
     def state(self) -> State:
-        """What goes on."""
+        """State of the capture."""
         match self._current:
             case _Waiting():
                 return State.WAITING

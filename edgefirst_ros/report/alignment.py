@@ -20,22 +20,22 @@ SAMPLES, CLOUDS = 120, 20
 FEWEST = 20
 """Boxes from which on their share says something."""
 MARGIN = 0.15
-"""Of its size, by which a box is widened on each side: a target is a point somewhere on a thing."""
+"""Fraction of its size by which a box is widened on each side: a target is a point somewhere on an object."""
 LEAST = 0.002
 """Share of a cloud in the picture under which it counts as not in it."""
 
 
 @dataclass
 class Alignment:
-    """What was found."""
+    """Counts of boxes with targets, and of clouds in the picture."""
 
     boxes: int = 0
-    """In samples that also have radar."""
+    """Boxes in samples that also have radar targets."""
     met: int = 0
-    """Of those, with a target inside."""
+    """Boxes with a target inside."""
     clouds: int = 0
     empty: int = 0
-    """Of those, with next to no point in the picture."""
+    """Clouds with next to no point in the picture."""
     shares: list[float] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """Sensor -> why it is not projected."""
@@ -53,7 +53,7 @@ class Alignment:
 
     @property
     def checks(self) -> list[Check]:
-        """What that means."""
+        """Return the checks of the verdict."""
         threshold, found = THRESHOLDS["alignment"], []
         if self.boxes >= FEWEST:
             missed = 1 - self.met / self.boxes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which frames of a recording are shown, and which members that takes: what a page does not look at is not made."""
+"""Chooses the frames of a recording that a page shows, so that only their members are made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CUBES = 48
 CUBE, LIDAR = "radar.cube", "lidar.points"
 RADAR = frozenset({"radar.targets", "radar.clusters"})
 BESIDE = frozenset(sensor.key for sensor in companions() if sensor.key != CUBE)
-"""What is made beside a picture: no cube is drawn there."""
+"""Members made beside a picture: no cube is drawn there."""
 
 
 class Chooser:

@@ -26,7 +26,7 @@ DASHES = ("solid", "dash", "dot")
 """Lines beyond the number of colours are told apart by these."""
 VIRIDIS = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"], [1, "#fde725"]]
 RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0.7, "#3b82c4"], [1, "#7b4fb5"]]
-"""Nothing, little, the usual number, more."""
+"""Colours of a rate: nothing, little, the usual number, more."""
 MOST_TOPICS = 40
 DRIVE = "time of drive, s"
 
@@ -38,7 +38,7 @@ class Figure:
     key: str
     title: str
     alt: str
-    """What it shows, for who cannot see it."""
+    """Alternative text."""
     data: list[dict[str, Any]]
     layout: dict[str, Any]
     height: int = 260
@@ -72,7 +72,7 @@ def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
 
 
 def is_thinned(series: list[Floats]) -> list[str]:
-    """What to say where a line is drawn by the least and largest values of bins."""
+    """Return a note for a line that is drawn by the least and largest values of bins."""
     from edgefirst_ros.report.series import POINTS
 
     long = max(map(len, series), default=0)
@@ -154,7 +154,7 @@ def intervals(subject: Subject) -> Figure | None:
 
 
 def delays(subject: Subject) -> Figure | None:
-    """What a recording took from the stamp to the recorder."""
+    """Return the figure of delays from stamp to recorder, by topic."""
     if subject.recorded is None:
         return None
     data: list[dict[str, Any]] = []

@@ -20,11 +20,11 @@ from edgefirst_ros.report.subject import Subject
 
 @dataclass
 class Gathered:
-    """What a page is made of."""
+    """Content of a page."""
 
     facts: dict[str, Any]
     figures: dict[str, list[Figure]] = field(default_factory=dict)
-    """By section."""
+    """{section: figures}."""
     sheet: list[Shown] = field(default_factory=list)
     gaps: list[tuple[str, float, float]] = field(default_factory=list)
     """(name, s of drive, s)."""

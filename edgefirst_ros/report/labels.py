@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the annotations say: labels, where their boxes lie and how large they are, what the model looked at."""
+"""Statistics of annotations: labels, position and size of boxes, samples that the model processed."""
 
 from __future__ import annotations
 

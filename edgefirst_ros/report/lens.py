@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a lens bends rays: the distortion models of sensor_msgs/CameraInfo, as OpenCV defines their numbers.
+"""Lens distortion models of sensor_msgs/CameraInfo, with the coefficients of OpenCV.
 
 Source: sensor_msgs/distortion_models.hpp; OpenCV, "Camera Calibration and 3D Reconstruction" and "Fisheye camera
 model".

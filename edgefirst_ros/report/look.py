@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report reads of members: a bounded number of pictures, cubes and clouds, however long a drive is."""
+"""Reads members for a report: a bounded number of pictures, cubes and clouds, however long a drive is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Unreadable:
 
 @dataclass
 class Exposure:
-    """How bright pictures are."""
+    """Brightness of pictures."""
 
     seconds: Floats
     luma: Floats
@@ -61,7 +61,7 @@ class Exposure:
 
     @property
     def checks(self) -> list[Check]:
-        """What that means."""
+        """Return the checks of the verdict."""
         if not len(self.luma):
             return []
         found = []
@@ -103,7 +103,7 @@ class RadarLook:
     """Cubes that follow each other, and targets over the whole drive."""
 
     seconds: Floats
-    """Of each cube, s of drive."""
+    """Time of each cube, s of drive."""
     by_range: Floats
     """(range, cube) largest magnitude, dB."""
     by_speed: Floats
@@ -164,7 +164,7 @@ def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
 
 
 def _cubes(subject: Subject, there: int) -> int:
-    """How many cubes the drive has; of a recording only some are `there`."""
+    """Return the number of cubes of the drive; of a recording only some are `there`."""
     timeline = subject.timeline
     return sum(map(len, timeline.messages("radar.cube"))) if "radar.cube" in timeline.companions else there
 

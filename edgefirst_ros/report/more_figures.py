@@ -50,7 +50,7 @@ def _cut(name: str) -> str:
 
 
 def box_places(boxes: Floats) -> list[Figure]:
-    """Where boxes lie, and how large they are."""
+    """Return figures of the position and size of boxes."""
     if not len(boxes):
         return []
     counted, edges = np.histogram(100 * np.sqrt(np.clip(boxes[:, 2] * boxes[:, 3], 0, 1)), 40, (0, 100))

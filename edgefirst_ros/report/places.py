@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pages go: beside what they are about or their table, never over something unasked, whole or not at all."""
+"""Paths of pages: beside their subject or their table, never overwriting unasked, written as a whole or not at all."""
 
 from __future__ import annotations
 

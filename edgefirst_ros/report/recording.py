@@ -48,7 +48,7 @@ WRITTEN = {
 
 @dataclass
 class _Topic:
-    """When messages of a topic came: 16 bytes each."""
+    """Times of a topic's messages, 16 bytes each."""
 
     schema: str
     times: array[int] = field(default_factory=lambda: array("q"))

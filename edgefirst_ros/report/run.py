@@ -32,12 +32,12 @@ TABLE = "report.html"
 
 @dataclass
 class Reported:
-    """What was written."""
+    """Outcome: pages and table that were written."""
 
     pages: list[Path]
     table: Path | None
     facts: list[dict[str, Any]]
-    """Of each page, in order; with `error` of what could not be read."""
+    """Facts of each page, in order; with `error` for what could not be read."""
 
     @property
     def exit_code(self) -> int:
@@ -47,7 +47,7 @@ class Reported:
 
 @dataclass(frozen=True)
 class _Pages:
-    """How pages are made."""
+    """Writer of pages, with their common options."""
 
     samples: int
     assume_forward: bool

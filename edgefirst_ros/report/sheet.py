@@ -38,7 +38,7 @@ class Shown:
     skews: dict[str, float]
     """ms by sensor."""
     said: str
-    """What is in the picture, or why nothing is."""
+    """Description of what is drawn, or why nothing is."""
 
 
 def choose(subject: Subject, most: int) -> list[tuple[Place, str]]:

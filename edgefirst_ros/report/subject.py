@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report is about: a dataset, or a recording as the pipeline sees it, opened once."""
+"""Subject of a report: a dataset, or a recording as the pipeline sees it, opened once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Subject:
     path: Path
     dataset: Dataset
     recorded: Mapping[str, TopicTimes] | None = None
-    """Of a recording: every topic; None of a dataset."""
+    """All topics of a recording; None for a dataset."""
     notes: list[str] = field(default_factory=list)
     assume_forward: bool = False
 
@@ -71,7 +71,7 @@ class Subject:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """Those of both tables."""
+        """File metadata of both tables."""
         return self.dataset.metadata
 
     @cached_property
@@ -81,22 +81,22 @@ class Subject:
 
     @cached_property
     def calibrations(self) -> dict[str, SequenceCalibration]:
-        """Of each sequence."""
+        """{sequence: calibration}."""
         return {name: self.dataset.calibration(name) for name in self.sequences}
 
     @property
     def words(self) -> dict[str, str]:
-        """What the calibration of each sequence is worth."""
+        """{sequence: quality of its calibration}."""
         return {name: one.calibration for name, one in self.calibrations.items()}
 
     @property
     def by_sequence(self) -> dict[str, int]:
-        """How many samples each sequence has."""
+        """{sequence: number of samples}."""
         return self.timeline.by_sequence or dict(Counter(place.sample.name for place in self.places))
 
     @property
     def messages(self) -> dict[str, int]:
-        """Of a recording how many messages each topic has; nothing of a dataset."""
+        """{topic: number of messages} of a recording; empty for a dataset."""
         return {topic: len(one.times) for topic, one in (self.recorded or {}).items()}
 
     @cached_property
@@ -106,7 +106,7 @@ class Subject:
 
     @property
     def samples(self) -> int:
-        """How many there are: rows of frames, else samples with a member."""
+        """Number of samples: rows of frames, else samples with a member."""
         return len(self.timeline) or len(self.dataset)
 
     @cached_property

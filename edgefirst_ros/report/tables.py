@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tables of a dataset tell, without its container: enough for a row of the table over thousands."""
+"""Reads only the tables of a dataset, not its container: enough for a row of a table over thousands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from edgefirst_ros.sensors.calibration import WORDS
 
 
 class Told(Protocol):
-    """What a row of the table needs to know of a dataset or recording."""
+    """Facts of a dataset or recording for a row of the table."""
 
     name: str
     path: Path
@@ -38,23 +38,23 @@ class Told(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Those of the frames, at least."""
+        """File metadata, of the frames table at least."""
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What the calibration of each sequence is worth: `given`, `identity` or `missing`."""
+        """{sequence: quality of its calibration}: `given`, `identity` or `missing`."""
 
     @property
     def samples(self) -> int:
-        """How many samples it has."""
+        """Number of samples."""
 
     @property
     def by_sequence(self) -> Mapping[str, int]:
-        """How many samples each sequence has."""
+        """{sequence: number of samples}."""
 
     @property
     def messages(self) -> Mapping[str, int]:
-        """Of a recording how many messages each topic has; nothing of a dataset."""
+        """{topic: number of messages} of a recording; empty for a dataset."""
 
 
 @dataclass

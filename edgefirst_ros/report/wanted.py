@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is meant by paths: datasets and recordings, in folders too, and recordings whose files are joined."""
+"""Resolves paths to datasets and recordings, in folders too, and recordings whose files are joined."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the headers of an H.264 or H.265 access unit say by themselves: parameter sets, and the first slice header.
+"""Headers of an H.264 or H.265 access unit: parameter sets, and the first slice header.
 
 Each access unit is read once, up to its first slice header; `tracker` judges from that whether its picture is clean.
 What cannot be seen there (a missing reference of H.265, wrong bytes inside a slice) the decoder notices.
@@ -18,14 +18,14 @@ _START = re.compile(START_CODE, re.DOTALL)
 HEADER_BYTES = 96
 """Bytes of a NAL unit that are enough for every slice header and picture parameter set read here."""
 PARAMETER_BYTES = 4096
-"""The same for sequence parameter sets and SEI messages."""
+"""Bytes of a sequence parameter set or SEI message that are read."""
 LARGEST_SETS = 1 << 16
 """Bytes of parameter sets kept, wherever they are kept: those of a camera are some hundred."""
 
 
 @dataclass(frozen=True, slots=True)
 class SliceHeader:
-    """What the first slice header of a picture says, whatever the codec."""
+    """Fields of the first slice header of a picture, common to both codecs."""
 
     keyframe: bool
     """H.264: NAL unit type 5; H.265: types 16 to 21."""
@@ -43,7 +43,7 @@ class SliceHeader:
 
 @dataclass(frozen=True, slots=True)
 class UnitHeaders:
-    """What the headers of one access unit say."""
+    """Headers of one access unit."""
 
     sets: bytes
     """Parameter sets in front of its first slice, with start codes; empty where it has none."""

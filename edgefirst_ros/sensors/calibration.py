@@ -19,7 +19,7 @@ STRAIGHT = 1e-6
 """Largest vector part of a unit quaternion that still turns nothing: 2e-6 rad."""
 
 MOST_TRANSFORMS, MOST_COEFFICIENTS, MOST_LABELS = 4096, 64, 65_536
-"""Of a vehicle, of a camera's distortion, of a model; they go into the metadata of the dataset."""
+"""Most transforms of a vehicle, coefficients of a distortion, labels of a model; they become metadata."""
 LONGEST_NAME = 4096
 """Characters of a frame_id, a distortion model, a label."""
 

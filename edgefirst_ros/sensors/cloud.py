@@ -31,9 +31,9 @@ KINDS = {"I": "i", "U": "u", "F": "f"}
 KEYS = ("VERSION", "FIELDS", "SIZE", "TYPE", "COUNT", "WIDTH", "HEIGHT", "VIEWPOINT", "POINTS", "DATA")
 """Header lines of a PCD file in their order."""
 FIELD_NAME = re.compile(r"[^\s#\x00-\x20\x7f-\x9f][^\s\x00-\x20\x7f-\x9f]*")
-"""What can stand in the FIELDS line: no space, no control character, no comment."""
+"""Valid names in the FIELDS line: no space, no control character, no comment."""
 DIGITS = 10
-"""Of the largest width, height or number of points."""
+"""Most digits of a width, a height or a number of points."""
 HEADER_LIMIT = 65536
 """Bytes in which the header of a PCD file must end."""
 PIECE = 1 << 14
@@ -131,7 +131,7 @@ def decode_cloud(pcd: bytes) -> NDArray[Any]:
 
 
 def decode_grid(pcd: bytes) -> NDArray[Any]:
-    """The same, shape (height, width); (1, points) for points that lie in no order. Raises DatasetError."""
+    """Return the points with shape (height, width); (1, points) if they are unorganised. Raises DatasetError."""
     try:
         header, start = _parse(pcd)
         record = _record_of(header)

@@ -16,7 +16,7 @@ HARMLESS = (
     "number of reference frames",  # more are kept than announced; the oldest is dropped
     "Increasing reorder buffer",  # output order only
 )
-"""What libavcodec says at level error without any harm to a picture."""
+"""Messages of libavcodec at level error that do not mean a damaged picture."""
 HARMFUL = re.compile(r"Skipping invalid undecodable NALU: ([12]?\d|3[01])\s|concealing \d+ DC")
 """What it says only as a warning or information.
 

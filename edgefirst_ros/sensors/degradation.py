@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How degraded a picture is, estimated from the picture alone: out of focus or moved, flat, too dark or too bright.
+"""Degradation of a picture, estimated from the picture alone: blur, low contrast, under- or overexposure.
 
 Source: EdgeFirst Annotation Schema 2026.04, "Sample Metadata" (none, low, medium, high); the measures and the limits
 between these are our own.
@@ -33,7 +33,7 @@ def degradation_of(picture: bytes) -> str:
 
 
 def degradation(luma: NDArray[np.uint8]) -> str:
-    """The same for the brightness of a picture, uint8 (height, width), full range."""
+    """Return the degradation of a luma picture, uint8 (height, width), full range."""
     low, high = np.percentile(luma[::EVERY, ::EVERY], (5, 95))
     clipped = float(np.mean((luma <= DARK) | (luma >= BRIGHT)))
     measured = ((blur(luma), BLUR), (float(low - high), FLATNESS), (clipped, CLIPPED))

@@ -52,7 +52,7 @@ class Context:
         return self.labels.index(label) if label in self.labels else None
 
     def values(self) -> NDArray[np.uint8]:
-        """What is written into a mask for each class, uint8 (256,): the position of its label, `VOID` if dropped."""
+        """Value written into a mask for each class, uint8 (256,): the index of its label, `VOID` if dropped."""
         values = np.arange(256, dtype=np.uint8)
         for number, name in enumerate(self.classes[:VOID]):
             label = self.label_map.get(name, name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a picture says about itself: EXIF written into JPEG and PNG files and read back.
+"""EXIF of pictures: written into JPEG and PNG files and read back.
 
 Source: CIPA DC-008 (Exif 2.32), dataset.md 2 and 9.
 """
@@ -44,7 +44,7 @@ FINE = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class ExifInfo:
-    """What is written into a picture.
+    """EXIF values to be written into a picture.
 
     stamp in ns since the epoch (UTC); latitude and longitude in degrees (WGS-84), None without a fix; altitude and
     error (horizontal, 1 sigma) in m; heading in degrees from true north; focal_35mm in mm.
@@ -65,7 +65,7 @@ class ExifInfo:
 
 @dataclass(frozen=True, slots=True)
 class ExifFound:
-    """What a picture says; units as in ExifInfo, None where it says nothing."""
+    """EXIF values of a picture; units as in ExifInfo, None for absent ones."""
 
     sequence: str | None
     frame: int | None

@@ -63,7 +63,7 @@ class _Gop:
     """
 
     units: deque[tuple[_Flight, AccessUnit]] = field(default_factory=deque)
-    """Those its thread has not taken yet."""
+    """Access units that its thread has not taken yet."""
     taken_in: int = 0
     held: int = 0
     """Bytes of its pictures that are found and not taken."""
@@ -71,11 +71,11 @@ class _Gop:
     complete: bool = False
     """No more units come."""
     error: BaseException | None = None
-    """What its thread raised."""
+    """Exception of its thread."""
 
 
 class _State(Enum):
-    """How far a unit is."""
+    """State of an access unit."""
 
     PENDING = auto()
     FOUND = auto()

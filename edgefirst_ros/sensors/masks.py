@@ -97,7 +97,7 @@ def _placed(pixels: int, centre: float, extent: float, cells: int) -> tuple[NDAr
 
 
 def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
-    """What a mask holds, uint8 (height, width, values a cell), unpacked; at most `most` values a cell.
+    """Return the unpacked values of a mask, uint8 (height, width, values a cell), at most `most` a cell.
 
     How many they are follows from the number of bytes.
     """
@@ -117,7 +117,7 @@ def _scores(mask: Mask | MaskBox, most: int) -> NDArray[np.uint8]:
 
 
 def _unpacked(data: Any, limit: int) -> bytes:
-    """What a zstd frame holds; one that says that it is more than `limit` bytes is not unpacked at all."""
+    """Return the content of a zstd frame; one that states more than `limit` bytes is not unpacked at all."""
     import zstandard
 
     try:

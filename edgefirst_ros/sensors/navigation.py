@@ -154,7 +154,7 @@ class FixTrack:
             self._refused += self._invalid(len(self._fixes))
 
     def _invalid(self, count: int) -> int:
-        """How many of the first fixes no neighbour reaches."""
+        """Return how many of the first `count` fixes no neighbour reaches."""
         return sum(not self._valid(n, len(self._fixes)) for n in range(count))
 
     def _before_of(self, n: int) -> Fix | None:

@@ -27,7 +27,7 @@ from edgefirst_ros.errors import MessageError, UsageError
 LONGEST = 200
 """Characters of what the function says when it fails."""
 DIGITS = 16
-"""Of the hash that stands for a version."""
+"""Hex digits of the hash that replaces a version."""
 
 
 class PictureHook:
@@ -94,7 +94,7 @@ def load_hook(name: str) -> PictureHook:
 
 
 def _version(module: ModuleType) -> str:
-    """What the module calls its version, else a hash of its source."""
+    """Return the `__version__` of the module, else a hash of its source."""
     said = getattr(module, "__version__", None)
     if isinstance(said, str) and said:
         return said

@@ -38,11 +38,11 @@ class Picture:
 
 
 class Pictures(Protocol):
-    """What the forms of camera streams have in common. Messages are pushed in recorded order, numbers rise."""
+    """Interface of camera decoders. Messages are pushed in recorded order, with increasing numbers."""
 
     @property
     def note(self) -> str:
-        """What the user should know of the decoder; empty for nothing."""
+        """Note of the decoder to the user; empty without any."""
 
     def push(self, number: int, content: Any) -> None:
         """Take a message: of video a VideoMessage, of stills the decoded message or why there is none."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many threads decode and encode: as many as the processors that this process may use."""
+"""Number of threads for decoding and encoding: the processors that this process may use."""
 
 from __future__ import annotations
 

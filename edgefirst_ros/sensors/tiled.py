@@ -20,7 +20,7 @@ from edgefirst_ros.sensors.video_message import TiledVideo, codec_of
 from edgefirst_ros.streams import TILES
 
 COLOURS = ("colorspace", "color_range", "color_primaries", "color_trc")
-"""What a picture says of its colours."""
+"""Attributes of a picture's colour space."""
 
 
 class TileReader:
@@ -33,12 +33,12 @@ class TileReader:
         self._options = {"keyframes_only": keyframes_only, "decoder": decoder, "limits": limits}
         self._streams: list[tuple[VideoReader, Tracker]] = []
         self._found: dict[int, list[Any]] = {}
-        """Of numbers that were asked for: what each tile gave so far, None for nothing yet."""
+        """{requested number: result of each tile so far, None for none yet}."""
         self._threads = ThreadPoolExecutor(len(TILES), "tile")
 
     @property
     def note(self) -> str:
-        """What the user should know of the decoders; empty when there is nothing."""
+        """Note of the decoders to the user; empty without any."""
         return next((reader.note for reader, _ in self._streams if reader.note), "")
 
     def push(self, number: int, content: TiledVideo) -> bool:

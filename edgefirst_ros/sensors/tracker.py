@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which access units of a stream have a clean picture, as far as their headers say.
+"""Decides by headers which access units of a stream have an undamaged picture.
 
 Source: ITU-T H.264 7.4.3, H.265 8.1.3; dataset.md 9, "Clean".
 """

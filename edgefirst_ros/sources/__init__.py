@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where messages come from."""
+"""Sources of messages: MCAP recordings, ROS 2, Zenoh."""

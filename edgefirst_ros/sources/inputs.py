@@ -74,7 +74,7 @@ def is_rosbag2(path: Path) -> bool:
 
 
 def _found_at(path: Path) -> Iterator[RecordingInput]:
-    """Return the recordings at a path: the file, the rosbag2 folder, or all in a folder, recursively."""
+    """Yield the recordings at a path: the file, the rosbag2 folder, or all in a folder, recursively."""
     if is_rosbag2(path):
         folder = path.parent if path.name == METADATA else path
         yield RecordingInput(folder, _files_of_bag(folder), Path(os.path.abspath(folder)).name)

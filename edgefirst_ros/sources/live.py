@@ -165,7 +165,7 @@ class LiveSource(Source):
         self._parts: dict[str, str] = {}  # topic -> the name under which it is delivered
         self._late = _LateTopics()
         self.states: dict[str, TopicState] = {}
-        """By their names in the system."""
+        """{name in the system: state}."""
         self.unused: dict[str, str] = {}
         """{topic that could have been meant: why it is not recorded}."""
         self._expect(transport.look({}).topics)

@@ -159,7 +159,7 @@ class McapWalk:
         return True
 
     def _resume(self, file: BinaryIO, position: int) -> int:
-        """How far it is from `position` to the next chunk behind what was read for certain; 0 where there is none."""
+        """Return the distance from `position` to the next chunk after what was read for certain; 0 without one."""
         following = find_chunk(file, self._certain)
         return 0 if following is None else following - position
 

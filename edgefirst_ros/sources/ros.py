@@ -41,7 +41,7 @@ class RosTransport(Transport):
         self._depth = depth
         self._log = node.get_logger()
         self.subscriptions: dict[str, Subscription] = {}
-        """By the topic's name in the system."""
+        """{topic's name in the system: subscription}."""
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         """Return the topics that somebody publishes now, as `Transport.look` says.

@@ -48,7 +48,7 @@ class CameraWait:
         self._settings = settings
         self._settling = Settling()
         self.told = ""
-        """What is waited for, in words."""
+        """What is waited for, as a line for the log."""
 
     def look(self, offers: Offers, now: float) -> Roles | None:
         """Return the roles once they can be assigned, else None; `now` in s of time.monotonic()."""

@@ -153,7 +153,7 @@ class TiledRecording(Recording):
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        """What `walk()` found, by number; the tiles as one, with as many messages as there were stamps."""
+        """Channels by id, as `walk()` found them; the tiles as one, with as many messages as stamps."""
         found: dict[int, Channel] = {}
         for number, channel in self._recording.channels.items():
             whole = whole_of(channel.topic, channel.schema)
@@ -183,7 +183,7 @@ class TiledRecording(Recording):
 
 
 def parts_of(topic: str, schema: str) -> list[tuple[str, str]]:
-    """Return {topic: type} of the tiles that make up a topic."""
+    """Return (topic, type) of the tiles that make up a topic."""
     if schema != TILED:
         return [(topic, schema)]
     return [(f"{topic.removesuffix(TILES[0])}{name}", VIDEO) for name in TILES]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many messages of a topic were lost on the way: exactly where they are numbered, else by gaps of their stamps."""
+"""Counts lost messages of a topic: exactly by sequence numbers, else estimated by gaps of stamps."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came from a Zenoh session and was not handed on yet: a ring for each key, and a thread that empties them."""
+"""Buffer of a Zenoh session's messages: a ring for each key, and a thread that delivers them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Sent:
     encoding: str
     attachment: bytes | None
     now: int
-    """When it came, ns of time.monotonic_ns()."""
+    """Arrival, ns of time.monotonic_ns()."""
     received: int
-    """The same in ns since 1970."""
+    """Arrival, ns since the epoch."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """What came on one key.
+    """Messages of one key.
 
     Owns: the intake, under its lock; who listens is set once.
     """
@@ -50,11 +50,11 @@ class Lane:
     """Of its first message, empty before that; those of another one are not kept."""
     waiting: deque[Sent] = field(default_factory=deque)
     room: int = 0
-    """How many may wait, once it is listened to."""
+    """Most messages that may wait, once it has a listener."""
     dropped: int = 0
-    """How many were left out since one was handed on."""
+    """Messages dropped since the last delivery."""
     foreign: Counter[str] = field(default_factory=Counter)
-    """How many came with other encodings."""
+    """{other encoding: number of messages}."""
     state: TopicState | None = None
     arrive: Arrive | None = None
     gaps: Gaps | None = None
@@ -149,7 +149,7 @@ class Intake:
 
     # ---- from the thread that looks for topics -------------------------------------------
     def lanes(self) -> list[Lane]:
-        """What is kept of each key."""
+        """Return the lanes, one for each key."""
         with self._changed:
             return list(self._lanes.values())
 

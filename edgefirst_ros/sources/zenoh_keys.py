@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keys, encodings, liveliness tokens and attachments on a Zenoh network say of topics and messages.
+"""Parses keys, encodings, liveliness tokens and attachments of a Zenoh network.
 
 Sources: the device's services; rmw_zenoh, design.md; zenoh-plugin-ros2dds, liveliness_mgt.rs.
 """
@@ -38,11 +38,11 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What rmw_zenoh attaches to a message."""
+    """Attachment of rmw_zenoh to a message."""
 
     sequence: int
     gid: bytes
-    """Which publisher counts."""
+    """Id of the publisher that numbers the messages."""
 
 
 def topic_of(key: str) -> str:

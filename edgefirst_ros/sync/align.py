@@ -149,7 +149,7 @@ class Aligner(Generic[F, C]):
             self._forget(now)
 
     def waiting(self) -> list[Aligned[F, C]]:
-        """Number of frames that are not released yet."""
+        """Frames that are not released yet."""
         return [entry[3] for entry in self._waiting]
 
     def _belongs(self, companion: Companion[C], frame: Aligned[F, C]) -> bool:

@@ -157,7 +157,7 @@ class Segments:
         """(earliest, latest) stamp of each segment so far, ns."""
         self.current = 0
         self.set_back = 0
-        """How often the clock was set back so far."""
+        """Number of times the clock was set back so far."""
 
     def add(self, stamp: int) -> int:
         """Return the segment of the next reference message; `stamp` in ns."""

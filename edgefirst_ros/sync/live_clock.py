@@ -39,7 +39,7 @@ class LiveClock:
         self._times: dict[str, TopicTimes] = {}
         self._began: dict[str, int] = {}  # topics that came later, until they are judged
         self.heard: int | None = None
-        """When the first message of the reference came."""
+        """Arrival of the first reference message, ns."""
         self.base: TimeBase | None = None
 
     def take(self, message: Message, now: int) -> str | None:

@@ -12,9 +12,9 @@ from edgefirst_ros.synthetic.recipe import Recipe
 from edgefirst_ros.synthetic.scene import LIDAR, RADAR, Scene
 
 MAX_RANGE = 51.2
-"""Of the cube, m."""
+"""Largest range of the cube, m."""
 SPEED_SPAN = 32.0
-"""Of the cube's doppler axis, m/s; zero is in the middle."""
+"""Span of the cube's doppler axis, m/s; zero is in the middle."""
 PEAK, SIGMA = 12_000.0, 60.0
 """Amplitude of a target in the cube and standard deviation of its noise."""
 SHIFTS = 4099

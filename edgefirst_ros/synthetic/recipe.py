@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a synthetic recording is to hold: every parameter, its default, and the times that follow from them."""
+"""Recipe of a synthetic recording: every parameter, its default, and the times that follow from them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MODEL_TOPICS = frozenset({"model/output", "model/boxes2d", "model/mask", "model/
 TOPICS = frozenset({"camera", "camera/info", *RATES, *MODEL_TOPICS})
 """Every topic there is, by its name in a recipe; `camera` stands for the codec's own topic."""
 OLDER = frozenset({"model/boxes2d", "model/mask", "model/mask_compressed"})
-"""What the older generation of devices has instead of `model/output`."""
+"""Topics of the older generation of devices instead of `model/output`."""
 DEFAULT_TOPICS = TOPICS - {"radar/clusters", "fusion/boxes3d", *OLDER}
 EVERY = frozenset({"*"})
 """All topics, where a fault asks for names."""
@@ -89,7 +89,7 @@ class Recipe:
     leading_packet: bool = False
     """The first video message holds the parameter sets and no picture (and nothing repeats them)."""
     start_in_gop: int = 0
-    """So many messages at the head of the video are not recorded."""
+    """Number of messages at the begin of the video that are not recorded."""
 
     # other sensors
     cube_shape: tuple[int, int, int, int] = (2, 128, 4, 128)
@@ -183,7 +183,7 @@ class Recipe:
         return stamp + round((latency + self.jitter_ms * chance) * 1e6)
 
     def clock(self, time: int) -> int:
-        """What the device's clock shows at a true time, both in ns."""
+        """Return the time of the device's clock at a true time, both in ns."""
         return time + sum(step for at, step in self.clock_steps if time >= self.start + round(at * SECOND))
 
     def header(self, name: str, stamp: int) -> int:

@@ -141,7 +141,7 @@ def _picture(recipe: Recipe, unit: Unit, _index: int, _stamp: int, header: int) 
 
 
 def _recorded(recipe: Recipe, name: str, source: Iterator[tuple[int, int, int, Build]]) -> Iterator[_Entry]:
-    """What the recorder makes of (index, true stamp, true time of receipt, builder): drops, cuts, stamps, numbers."""
+    """Apply the recorder's faults to (index, true stamp, true receive time, builder): drops, cuts, stamps, numbers."""
     dropped, truncated = recipe.dropped(name), recipe.truncate.get(name, ())
     sequence, latest = 0, 0
     for index, stamp, reached, build in source:

@@ -19,7 +19,7 @@ COLOURS = {"car": (60, 90, 200), "person": (205, 95, 60)}
 SIZES = {"car": (4.4, 1.8, 1.5), "person": (0.6, 0.6, 1.75)}
 """Length, width, height in m."""
 SPEED, RADIUS = 10.0, 200.0
-"""Of the vehicle, m/s, and of its curve, m."""
+"""Speed of the vehicle, m/s, and radius of its curve, m."""
 METRES_PER_DEGREE = math.pi / 180 * 6_378_137.0
 CAMERA, RADAR, LIDAR = (1.6, 0.0, 1.4), (2.2, 0.0, 0.6), (1.0, 0.0, 1.8)
 """Places of the sensors in base_link, m."""
@@ -83,7 +83,7 @@ class Scene:
         return 0.8 * width, 0.8 * width, width / 2, height / 2
 
     def yaw(self, time: int) -> float:
-        """Of the vehicle, rad, counter-clockwise from east, not wrapped."""
+        """Return the heading of the vehicle, rad, counter-clockwise from east, not wrapped."""
         return self.recipe.heading + self._seconds(time) * SPEED / RADIUS
 
     def position(self, time: int) -> tuple[float, float, float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a synthetic recording, as formulas: nothing here grows with its length."""
+"""Ground truth of a synthetic recording, as formulas: nothing here grows with its length."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Truth:
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
-        """What tf_static says."""
+        """Transforms of tf_static."""
         return TRANSFORMS
 
     def topic(self, name: str) -> str:

@@ -48,7 +48,7 @@ def units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
 
 
 def damaged(data: bytes) -> bytes:
-    """The same number of bytes, those of the middle third changed."""
+    """Return as many bytes, with those of the middle third changed."""
     third = len(data) // 3
     middle = bytes(byte ^ 0x5A for byte in data[third : 2 * third])
     return data[:third] + middle + data[2 * third :]

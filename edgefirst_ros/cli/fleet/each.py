@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What verbs share that do the same with each dataset of a fleet."""
+"""Common parts of verbs that treat each dataset of a fleet by itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where objects are: s3://, gs://, az://, file:// and paths, told apart and joined."""
+"""Locations of objects: s3://, gs://, az://, file:// and paths."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Location:
 
     @property
     def parent(self) -> Location:
-        """What it is in."""
+        """The parent prefix or folder."""
         return Location(self.root, self.key.rpartition("/")[0])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long object storage is waited for, and in words what it said, without anything secret."""
+"""Retries of object storage with a timeout, and its errors in words, without secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgefirst_ros.errors import ObjectStoreError, printable
 PATIENCE = 60.0
 """Storage is given up when it has given nothing for so long, s."""
 SHARE = 3
-"""So many times may it keep one request waiting within that."""
+"""Number of timeouts of a single request within that time."""
 PAUSES = 0.2, 5.0
 """The first pause before it is asked again, and the longest, s."""
 LONGEST = 300
@@ -32,10 +32,10 @@ _CAUSES = (
     ("IncompleteMessage", "connection closed"),
     ("UnexpectedEof", "connection closed"),
 )
-"""What stands in an error of the library, and what that means."""
+"""Part of a library's error -> explanation."""
 _SECRET = re.compile(r"SECRET|TOKEN|PASSWORD|KEY|SAS|CREDENTIAL|SIGNATURE", re.IGNORECASE)
 _NO_CREDENTIALS = "169.254.169.254", "metadata.google.internal", "Account must be specified"
-"""What stands in an error where the machine itself was asked for them, or nobody."""
+"""Parts of an error that mean missing credentials."""
 _CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a file of them, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bucket and a folder have in common: objects with sizes and ETags."""
+"""Interface of buckets and folders: objects with sizes and ETags."""
 
 from __future__ import annotations
 

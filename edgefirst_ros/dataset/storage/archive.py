@@ -169,7 +169,7 @@ class ArchiveWriter:
             os.ftruncate(self.fd, self._offset)
 
     def flush(self, sync: bool) -> int:
-        """Nothing is held back in the process; `sync`: wait until the disk has it all. Returns the bytes so far.
+        """Return the bytes so far, none of which are buffered here; `sync`: wait until the disk has them all.
 
         Otherwise the disk begins to write what is new, so that the last sync finds little to do.
         """

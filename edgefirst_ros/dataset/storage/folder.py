@@ -93,7 +93,7 @@ class DirectoryWriter:
         self._folder, self._sequence = folder, sequence
 
     def flush(self, sync: bool) -> int:
-        """Nothing is held back in the process; `sync`: wait until the disk has it all. Returns the bytes so far."""
+        """Return the bytes so far, none of which are buffered here; `sync`: wait until the disk has them all."""
         with reporting(self.path, "write"):
             if self._doubtful and sync:  # the system tells it once, and forgets what the disk did not take
                 raise OSError(errno.EIO, "the disk did not keep all that was written before")

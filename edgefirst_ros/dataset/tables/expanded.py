@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes texts take once each row has its own: views and dictionaries store one for many rows."""
+"""Expanded size of texts with one copy per row: views and dictionaries store one for many rows."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When the type of a column is the one of the format, and when it can be read as that."""
+"""Comparison of column types with those of the format: equal, or readable as them."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class _Columns:
         self._path = table.path
         self.readable = _readable(table)
         self.broken: set[str] = set()
-        """Those in which something was put right so far."""
+        """Columns with repairs so far."""
         self._labels = _labels(table) if subject.frames is not None else None
 
     def fixed(self, batch: pa.RecordBatch, names: Collection[str], changed: Counter[tuple[str, str]]) -> pa.RecordBatch:

@@ -25,7 +25,7 @@ Track = tuple[int, int, str | None, str | None, int]
 
 @dataclass
 class AgentCounts:
-    """What is collected over all scenes."""
+    """Counts collected over all scenes."""
 
     classes: Mapping[str, int]
     tracks: list[Track] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Boxes:
     """The boxes of a scene, (M, ...), in the order of its frames."""
 
     frame: NDArray[np.intp]
-    """Which of the scene's frames."""
+    """Index of the scene's frame."""
     box: Floats
     """(M, 6), as in the dataset."""
     score: NDArray[np.float32]

@@ -11,7 +11,7 @@ FORMAT_VERSION = 2
 STORE, PLACE = "scenes.zarr", "meta.json"
 """The arrays, and the place of the world on the earth."""
 SIDE, TRACKS = "edgefirst.json", "tracks.arrow"
-"""What L5Kit has no fields for, so that the way back finds it."""
+"""Side files with what L5Kit has no fields for, read by the import."""
 SCENE = np.dtype([("frame_index_interval", "<i8", (2,)), ("host", "<U16"), ("start_time", "<i8"), ("end_time", "<i8")])
 FRAME = np.dtype(
     [

@@ -46,7 +46,7 @@ MOST_TRACKS = 1 << 22
 
 @dataclass
 class _Scene:
-    """What an agent's row needs to know of its scene."""
+    """Facts of a scene that the rows of its agents need."""
 
     name: str
     frames: list[int] | None
@@ -54,7 +54,7 @@ class _Scene:
     axes: Floats
     """(4, 4) those of the boxes to the vehicle."""
     measured: list[int] | None
-    """Of each frame when its boxes were measured, ns; None: when the frame was."""
+    """Stamp of the boxes of each frame, ns; None: that of the frame."""
     tracks: Mapping[int, tuple[str | None, str | None, int]]
     """object_id, label and class by track_id."""
 
@@ -65,7 +65,7 @@ class _AgentsRead:
     rows: int = 0
     broken: int = 0
     ends: dict[str, int] = field(default_factory=dict)
-    """Where the last interval of each array ended."""
+    """{array: end of its last interval}."""
 
 
 def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
@@ -112,7 +112,7 @@ def _opened(path: Path, kind: np.dtype[np.void]) -> Reader:
 
 
 def _side(store: Path, scenes: int, limits: Limits) -> dict[str, Any]:
-    """What an export from a dataset left beside the store; empty where it comes from elsewhere."""
+    """Return the side data that an export left beside the store; empty for a foreign store."""
     path = store.parent / SIDE
     if store.name != STORE or not path.is_file():
         return {}

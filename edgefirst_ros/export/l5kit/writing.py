@@ -36,7 +36,7 @@ class _Export:
     writers: dict[str, Writer]
     tally: AgentCounts
     scenes: list[dict[str, Any]] = field(default_factory=list)
-    """What goes beside of each."""
+    """Side data of each scene."""
     unplaced: int = 0
     """Samples without a pose."""
 
@@ -108,7 +108,7 @@ def _json(path: Path, value: object) -> None:
 
 
 def _report(report: Report, dataset: Dataset, made: _Export) -> None:
-    """Where everything went. Columns that nobody filled are not in the dataset, and not in the report."""
+    """Fill the loss report. Columns without values are not in the dataset, and not in the report."""
     agents, table, tally = made.writers["agents"].length, dataset.annotations, made.tally
     report.add("sequences", "scenes", f"name but 16 characters of the host; kept in {SIDE}", len(made.scenes))
     report.add("samples", "frames.timestamp", f"number; kept in {SIDE}", made.writers["frames"].length)

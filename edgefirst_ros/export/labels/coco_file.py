@@ -101,7 +101,7 @@ class _File:
             lost["annotations of images that are not listed"] += sum(map(len, by_image.values()))
 
     def _kinds(self, by_image: Mapping[Any, list[dict[str, Any]]]) -> None:
-        """Which further keys become columns: those whose values are of one kind."""
+        """Find the further keys that become columns: those with values of one type."""
         for listed in by_image.values():
             for annotation in listed:
                 for key in annotation.keys() - STANDARD:

@@ -22,10 +22,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ForeignPicture:
-    """What the labels say of one picture."""
+    """Labels of one picture."""
 
     name: str
-    """As they call it: with or without folders and suffix."""
+    """Name in the labels: with or without folders and suffix."""
     size: tuple[int, int] | None
     """Width and height that their pixels count in; None where they are normalised."""
     rows: Callable[[tuple[int, int]], Iterable[Row]]

@@ -163,7 +163,7 @@ def size_of(sample: Sample) -> tuple[int, int]:
 
 
 def _size(sample: Sample) -> tuple[int, int]:
-    """What the picture itself says."""
+    """Return the size that the picture itself states."""
     from PIL import Image
 
     try:

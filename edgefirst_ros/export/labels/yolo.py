@@ -44,7 +44,7 @@ HOMES = {
 CUT_BOX, CUT_RING = "boxes cut at the edge of the picture", "outlines cut at the edge of the picture"
 JOINED, RECTANGLE = "outlines of several rings: joined to one", "boxes without an outline: rectangles"
 CHANGED = (CUT_BOX, CUT_RING, JOINED, RECTANGLE)
-"""What has a line, but not as the table has it."""
+"""Reasons of annotations that are written, but changed."""
 OF_SEGMENTS = {"polygon": "labels", "mask": "labels, its outline"}
 
 Ring = Sequence[float]

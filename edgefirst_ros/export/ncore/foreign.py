@@ -30,7 +30,7 @@ from edgefirst_ros.sensors.calibration import judge
 
 RIG, EARTH = "rig", "world_global"
 TOLERANCE = 100_000
-"""How far a companion may be from a picture, µs."""
+"""Largest skew of a companion against a picture, µs."""
 EARTH_RADIUS = (6.3e6, 6.5e6)
 """Between these (m) a place in world_global is one on the earth, so that it is ECEF; NCore does not say."""
 KINDS = {"jpeg": "camera.jpeg", "jpg": "camera.jpeg", "png": "camera.png"}
@@ -137,7 +137,7 @@ class _Import:
     def _sample(
         self, n: int, number: int, row: dict[str, Any], boxes: Mapping[str, dict[str, Any]], pictures: Pictures
     ) -> Sample | None:
-        """What belongs to a picture; None where it is none."""
+        """Return the sample of a picture; None if it is not a picture."""
         stamp, told = int(self._stamps[n]), self._sensor.get_frame_generic_meta_data(n)
         time = exact(told, stamp)
         data = self._sensor.get_frame_handle(n).get_data()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the library's writers do with a zarr group, without zarr: every array and attribute is written once, whole.
+"""Replacement of zarr groups for the library's writers: every array and attribute is written once, as a whole.
 
 zarr looks for what might be there already, and reads back what it has just written: three quarters of an export's time.
 Threads of each store pack and write; of a store that is one file it is one, so that things lie in it in the order in
@@ -35,9 +35,9 @@ METADATA = (".zarray", ".zattrs", ".zgroup")
 TOGETHER = ".zmetadata.cbor.xz"
 """All of them in one, of which the library reads."""
 PRESET = 2
-"""Of xz: a tenth of the time of the default, and 7 % more bytes."""
+"""Preset of xz: a tenth of the time of the default, and 7 % more bytes."""
 FIRST = ("/.zarray", "/.zgroup")
-"""What is written first of an array or a group below the root."""
+"""Keys that are written first of an array or a group below the root."""
 Put = Callable[[str, bytes], None]
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ def groups_writer() -> Any:
 
 
 def into_folder(root: str) -> Put:
-    """What writes keys as files below a folder; the folders that they lie in are there."""
+    """Return a function that writes keys as files below a folder, whose subfolders exist."""
 
     def put(key: str, data: bytes) -> None:
         fd = os.open(f"{root}/{key}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)

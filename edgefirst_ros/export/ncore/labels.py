@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 MILLIMETRE = 0.001
 """Scale of a 16-bit depth picture, m."""
 HALF = {"binary": 0, "confidence": 0.5, "sigmoid": 0.5, "logits": 0.5}
-"""By mask_interpretation, the part of the largest value above which a pixel belongs to an instance."""
+"""{mask_interpretation: fraction of the largest value above which a pixel belongs to an instance}."""
 KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "iscrowd", "ignore")
 """Columns that go into the metadata of a camera frame."""
 
@@ -210,7 +210,7 @@ class Cuboids:
 
 
 def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """What of annotation rows goes into the metadata of a camera frame, as JSON."""
+    """Return the columns of annotation rows that go into the metadata of a camera frame, as JSON."""
     found = []
     for row in rows:
         kept = {name: row[name] for name in KEPT if row.get(name) is not None}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What became of each sensor and column of a dataset in NCore."""
+"""Loss report of NCore: where each sensor and column of a dataset went."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FRAMES = {
 
 
 def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
-    """Add the lines of an export to its report."""
+    """Add the lines of an NCore export to its report."""
     _sensors(report, tally)
     calibrations = [dataset.calibration(sequence) for sequence in dataset.sequences]
     if any(isinstance(known.camera_info, dict) for known in calibrations):

@@ -18,13 +18,13 @@ from edgefirst_ros.sensors.grayscale import encode_gray
 
 MILLIMETRES = 1000
 LARGEST_NUMBER = 3e38
-"""Of a column of boxes, float32."""
+"""Largest number in a column of boxes (float32)."""
 COLUMNS = ("label", "label_index", "box2d", "box2d_score")
-"""What `export` puts into the metadata of a frame for each object_id."""
+"""Columns that `export` puts into the metadata of a frame for each object_id."""
 
 
 class Pictures:
-    """What is known of the pictures of one camera."""
+    """Labels and metadata of the pictures of one camera."""
 
     def __init__(self, loader: Any, camera: str, name: str, budget: Budget, tally: Counter[str]) -> None:
         lib = library()
@@ -55,7 +55,7 @@ class Pictures:
         return source.get_label(stamp) if source is not None and stamp in source.label_timestamps_us else None
 
     def _values(self, label: Any) -> NDArray[Any] | None:
-        """What a label holds; None without one, or where it cannot be read."""
+        """Return the values of a label; None without one, or if it cannot be read."""
         try:
             return None if label is None else np.asarray(label.get_data())
         except Exception:  # noqa: BLE001  # as above, and what zarr raises on broken chunks
@@ -113,7 +113,7 @@ class Pictures:
 
 
 def _sound(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    """Those of the columns that have a value of their kind; what others put into metadata may be anything."""
+    """Return the columns with a value of the right type; foreign metadata may hold anything."""
     kept = {name: row[name] for name in columns if name in row and _FITS[name](row[name])}
     return {name: clean_text(value) if name == "label" else value for name, value in kept.items()}
 

@@ -56,7 +56,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What was made of a sample."""
+    """A prepared sample."""
 
     rows: list[dict[str, Any]]
     """Its annotations."""
@@ -121,7 +121,7 @@ class Preparation:
 
 
 def described(png: bytes) -> dict[str, Any]:
-    """What the picture of a cube says of itself: layout, shape, scales, is_complex, timestamp. Raises DatasetError."""
+    """Return the description in a cube's picture: layout, shape, scales, is_complex, timestamp. Raises DatasetError."""
     found: dict[str, Any] = {}
     try:
         for kind, body in png_chunks(png):

@@ -181,7 +181,7 @@ class _Homes:
 
 @contextmanager
 def _container(paths: DatasetPaths) -> Iterator[Callable[[str, bytes, int], None]]:
-    """What writes (name, bytes, stamp in ns) as a member, whatever its name, into a ZIP or a folder."""
+    """Return a function that writes (name, bytes, stamp in ns) as a member of any name into a ZIP or a folder."""
 
     def into_folder(name: str, data: bytes, stamp: int) -> None:
         path = paths.members / name

@@ -305,13 +305,13 @@ class _Sequence:
 
 
 def _told(store: Any) -> dict[str, Any]:
-    """What the library says of a store that is complete, with its checksum."""
+    """Return the library's summary of a complete store, with its checksum."""
     found: dict[str, Any] = library().SequenceComponentGroupsReader([store]).get_sequence_meta().to_dict()
     return found
 
 
 def _summary(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the library says of a sequence, from what it says of each store."""
+    """Return the library's summary of a sequence, from those of its stores."""
     return found[0] | {"component_stores": [store for one in found for store in one["component_stores"]]}
 
 

@@ -27,7 +27,7 @@ from edgefirst_ros.export.limits import read_json
 STAMPS = "ts"
 META = "meta.json"
 INDEX = "_i"
-"""What the name of the file with the offsets of an `lzmaf` channel has behind that of the channel."""
+"""Suffix of the file with the offsets of an `lzmaf` channel."""
 KINDS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"})
 LARGEST = 1 << 28
 """Bytes of the largest entry that is read."""

@@ -106,7 +106,7 @@ class CloudWriter:
 
 
 def channelled(cloud: Cloud) -> dict[str, Any]:
-    """What each channel has of a cloud."""
+    """Return the values of each channel of a cloud."""
     points = cloud.points
     xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
     for number, axis in enumerate(PLACE):

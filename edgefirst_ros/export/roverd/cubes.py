@@ -27,7 +27,7 @@ def read_cube(png: bytes) -> Cube | None:
 
 @dataclass(frozen=True)
 class Message:
-    """What is encoded of a RadarCube message; arrays have `view` as its own buffers have."""
+    """Fields of a RadarCube message that are encoded; arrays have `view` as its own buffers have."""
 
     layout: NDArray[np.uint8]
     shape: NDArray[np.uint16]
@@ -56,7 +56,7 @@ def turned(values: NDArray[np.int16]) -> NDArray[np.int16]:
 
 
 def described(cube: Cube) -> dict[str, Any]:
-    """What radar.json says; resolutions in m and m/s, null where unknown."""
+    """Return the content of radar.json; resolutions in m and m/s, null where unknown."""
     return {
         "range_resolution": cube.metres_per_range_bin,
         "doppler_resolution": cube.speed_per_doppler_bin,

@@ -172,7 +172,7 @@ class _Trace:
         self._read_turns()
 
     def _found(self) -> Iterator[_Companion]:
-        """What has a place, by the names that roverd and `export` give it."""
+        """Yield the channels that can be imported, by their names in roverd and in `export`."""
         for sensor, kind, column in (
             ("radar_points", "radar.pcd", "radar_targets"),
             ("lidar_points", "lidar.pcd", "lidar_points"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the vehicle was and how it was turned, as sensors of a trace; where its sensors are."""
+"""Position and attitude of the vehicle as sensors of a trace; extrinsics of its sensors."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
 
 
 class _Own:
-    """What `export` wrote."""
+    """A dataset that `export` wrote."""
 
     def __init__(self, source: Path, out: Path, budget: Budget) -> None:
         self._source, self._side, self._budget = source, source / SIDE, budget

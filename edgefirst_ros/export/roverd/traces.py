@@ -41,7 +41,7 @@ class Ready:
     form: Any
     body: Any
     note: int | None = None
-    """What is needed besides to make the member again."""
+    """Further data needed to restore the member exactly."""
 
 
 class SensorTrace(ABC):
@@ -50,16 +50,16 @@ class SensorTrace(ABC):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.stamps: list[int] = []
-        """Of the entries, ns since the epoch, rising."""
+        """Increasing stamps of the entries, ns since the epoch."""
         self.kept: Counter[str] = Counter()
-        """How many members have no entry, by reason."""
+        """{reason: number of members without an entry}."""
         self.form: Any = None
         self._last: tuple[bytes, int | None] = (b"", None)
         self._closing = ExitStack()
 
     @abstractmethod
     def ready(self, data: bytes) -> Ready | None:
-        """What a member's bytes are as an entry; None where they could not be made again. Threads may share this."""
+        """Return a member as an entry; None if it could not be restored exactly. Threads may share this."""
 
     @abstractmethod
     def _open(self) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ class SensorTrace(ABC):
         """Write an entry."""
 
     texts: ClassVar[Mapping[str, str]] = {}
-    """What the channels are."""
+    """Descriptions of the channels."""
 
     def add(self, stamp: int, data: bytes, ready: Ready | None) -> tuple[int, int | None] | None:
         """Add a member; its entry and note, or None where it has to be kept as a file.

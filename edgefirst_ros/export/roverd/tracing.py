@@ -67,10 +67,10 @@ class Found:
 
 @dataclass(slots=True)
 class TraceCounts:
-    """What became of the members of a dataset."""
+    """Where the members of a dataset went."""
 
     members: dict[Key, dict[str, list[Any]]] = field(default_factory=dict)
-    """By sample and kind: size, CRC-32, and where there is one the sensor, the entry and a note."""
+    """{sample: {kind: size, CRC-32, and if it has an entry its sensor, index and note}}."""
     stamps: dict[Key, int] = field(default_factory=dict)
     entries: Counter[str] = field(default_factory=Counter)
     """Entries by sensor."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the viewer shows where: the camera, everything in space, the cube, the map, the skew."""
+"""Layout of the viewer: camera, 3D view, cube, map, skew."""
 
 from __future__ import annotations
 

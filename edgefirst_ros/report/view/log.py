@@ -56,7 +56,7 @@ class Logger:
         self.entities: set[str] = set()
         """First parts of the paths that were logged."""
         self.notes: dict[str, str] = {}
-        """What could not be read, by what it is; the first of each."""
+        """{kind of data: first error of reading it}."""
         self._sequence: str | None = None
         self._names: dict[str, int] = {}
 

@@ -34,7 +34,7 @@ from edgefirst_ros.sensors.video_message import codec_of
 from edgefirst_ros.streams import VIDEO
 
 SENSORS = (*INPUTS, "model")
-"""What `--only` takes."""
+"""Names that `--only` accepts."""
 MOST_LISTED = 5
 LOOKED_AT = 100
 """Messages of the camera in which it is looked whether pictures come in another order than they are shown."""
@@ -42,7 +42,7 @@ LOOKED_AT = 100
 
 @dataclass
 class Viewed:
-    """What was logged."""
+    """Outcome: what was logged."""
 
     samples: int
     entities: list[str]

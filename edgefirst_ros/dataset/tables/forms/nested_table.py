@@ -47,7 +47,7 @@ class NestedTable(TableFile):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return sum(batch.num_rows for batch in self._nested.batches())
 
     def _stored(self) -> Iterator[pa.RecordBatch]:
