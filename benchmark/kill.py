@@ -4,7 +4,7 @@
     python benchmark/kill.py convert|capture [--kills 100] [--seed 1] [--judge judge.py] [--folder DIR]
 
 A synthetic recording is converted once without interruption; that is what every remainder is compared with. `convert`:
-the command is started, killed, its remainder copied and the copy recovered; then the same command goes on with the
+the command is started, killed, its remainder copied and the copy recovered; then the same command continues with the
 remainder, and may be killed again, until it is through: the result must be the same as without, byte for byte.
 `capture` (needs ROS 2): the recording is played into a node at its own pace; the node is killed while it records or
 completes. What it last told to be committed must be there. Prints a line for each kind of outcome; exit code 1 when

@@ -39,7 +39,7 @@ def capture(
     if endpoint is None:
         given = {"--config": config, "--namespace": namespace, "--set": assignments}
         if wrong := [name for name, value in given.items() if value]:
-            raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters behind --ros-args")
+            raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters after --ros-args")
         given_out = ["--ros-args", "-p", f"out:={json.dumps(out, ensure_ascii=False)}"] if out else []
         run_node("capture", [*(arguments or ()), *given_out])  # of parameters the last one counts
         return

@@ -100,7 +100,7 @@ def convert(
                 _upload(outcome, target, overwrite, report)
     except KeyboardInterrupt:
         print(
-            "interrupted: the same command goes on from here, edgefirst-ros recover completes what is there so far",
+            "interrupted: the same command continues from here, edgefirst-ros recover completes what is there so far",
             file=sys.stderr,
         )
         raise typer.Exit(130) from None

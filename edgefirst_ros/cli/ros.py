@@ -37,7 +37,7 @@ def as_ros_arguments(
         name, equals, value = one.partition("=")
         known = texts.get(name, name.removeprefix("--").replace("-", "_") if name.startswith("--") else "")
         if not known:
-            raise UsageError(f"unknown option {name}; give REC, --NAME VALUE, or parameters behind --ros-args")
+            raise UsageError(f"unknown option {name}; give REC, --NAME VALUE, or parameters after --ros-args")
         if not equals:
             value = plain.pop(0) if plain and (name in texts or not plain[0].startswith("--")) else "true"
         found[known] = json.dumps(value, ensure_ascii=False) if name in texts else value

@@ -76,7 +76,7 @@ def _stored(part: Part) -> dict[str, Any]:
     path = part.dataset.paths.frames
     if part.frames is None:
         raise DatasetError(
-            f"{path}: not there; only datasets with a table of frames can be merged, it tells the stamps of the samples"
+            f"{path}: not there; only datasets with a frames table can be merged, as it has the stamps of the samples"
         )
     return part.frames_metadata
 

@@ -139,7 +139,7 @@ class AnnotationRows:
                 self._pixels -= max(PER_MASK, image.width * image.height)
                 if self._pixels < 0:
                     raise DatasetError(
-                        f"{self.path}: masks of classes must be counted anew and have too many pixels for their bytes "
+                        f"{self.path}: masks of classes must be renumbered and have too many pixels for their bytes "
                         f"({PIXELS_PER_BYTE} for each, {FREE_PIXELS} or limits.unpacked_bytes in any case)"
                     )
                 classes = np.asarray(image).astype(np.uint8)

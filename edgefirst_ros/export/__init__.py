@@ -149,7 +149,7 @@ def restore(
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
     if system in _LABELS:
         raise UsageError(
-            f"{system} has labels alone: edgefirst-ros label DATASET --from {system} {source} imports them"
+            f"{system} holds only labels: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
     read = _system(system, known)
     given, place, report = Path(source), Path(os.path.abspath(out)), Report(system)

@@ -202,7 +202,7 @@ def drives(dataset: Dataset) -> list[Drive]:
     """Return the sequences of a dataset. Raises DatasetError without stamps, or if they are not increasing."""
     if dataset.frames is None:
         raise DatasetError(
-            f"{dataset.paths.frames}: not there, so nothing tells when the samples were taken; convert the recording "
+            f"{dataset.paths.frames}: not there, so the stamps of the samples are unknown; convert the recording "
             "with edgefirst-ros to have it"
         )
     by_name: dict[str, list[Sample]] = {}

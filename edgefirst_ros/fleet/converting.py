@@ -114,7 +114,7 @@ class Conversion:
         try:
             write_catalogue(self.layout, current(self.layout, self._note))
         except ObjectStoreError as refused:
-            self._note(f"the catalogue stays behind the states: {refused}; fleet status rewrites it")
+            self._note(f"the catalogue is out of date: {refused}; fleet status rewrites it")
         return self.tally
 
     def _tasks(self) -> Iterator[Task]:

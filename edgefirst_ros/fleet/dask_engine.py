@@ -75,7 +75,7 @@ class DaskEngine:
             if self._local and now > self._seen + NO_WORKER:
                 raise EdgeFirstError(
                     "all workers are gone and none can be begun again: is there memory, and space for temporary files? "
-                    "What is done is kept: the same command goes on"
+                    "What is done is kept: the same command continues"
                 )
         return self._counted[1]
 
@@ -142,7 +142,7 @@ class DaskEngine:
 
 def _gone(error: Exception) -> EdgeFirstError:
     return EdgeFirstError(
-        f"the scheduler is gone ({type(error).__name__}); what is done is kept: the same command goes on"
+        f"the scheduler is gone ({type(error).__name__}); what is done is kept: the same command continues"
     )
 
 

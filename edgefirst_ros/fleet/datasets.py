@@ -89,7 +89,7 @@ def local_copy(
     for member in dataset.members:
         expected = StoredObject(layout.absolute(member["key"]), member["bytes"], member["etag"])
         if store.stat(expected.key) != expected:
-            raise DatasetError(f"{layout.root / member['key']}: is gone or another one; fleet convert makes it anew")
+            raise DatasetError(f"{layout.root / member['key']}: is missing or was replaced; run fleet convert again")
         found.append(expected)
     if layout.root.local:
         yield Path(f"/{found[-1].key}")

@@ -144,7 +144,7 @@ def _fetched(job: Job, folder: Path) -> Path:
         return path
     for one in found:
         if store.stat(one.key) != one:
-            raise ObjectStoreError(f"{Location(source.root, one.key)}: was replaced, or is gone, since it was listed")
+            raise ObjectStoreError(f"{Location(source.root, one.key)}: was replaced or removed since it was listed")
     if plain:
         return source.path
     path.symlink_to(source.path)

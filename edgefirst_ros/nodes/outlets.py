@@ -79,7 +79,7 @@ class Outlets:
     def _open(self, channel: Channel, *, own_clock: bool) -> str:
         """Create a publisher; returns why it cannot be created, or an empty text."""
         if channel.encoding != "cdr":
-            return f"its encoding is {channel.encoding or 'not told'}, not cdr"
+            return f"its encoding is {channel.encoding or 'unknown'}, not cdr"
         name = ros_name(channel.topic)
         if own_clock and name == "clock":
             return "the player's own /clock takes its place"

@@ -156,10 +156,10 @@ class _Player:
         if timeline is None:
             raise RecordingError(f"{recording.path}: there is no message in it that ROS could publish")
         if timeline.steps:
-            self._log.warning(f"the clock was set {timeline.steps} times during the recording; nobody waits for that")
+            self._log.warning(f"the clock was set {timeline.steps} times during the recording; such pauses are skipped")
         if nanoseconds(self._settings.start) > self._length:
             raise UsageError(
-                f"start: {self._settings.start:g} s lie behind the end of the recording, which has "
+                f"start: {self._settings.start:g} s lie past the end of the recording, which lasts "
                 f"{self._length / SECOND:.3f} s"
             )
         self._outlets.open(recording.channels.values(), self._settings.topics, own_clock=self._clock is not None)

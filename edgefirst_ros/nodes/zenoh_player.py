@@ -87,7 +87,7 @@ class _Player:
                 return
             time.sleep(0.02)
         if not self._stopped():
-            _say("nobody listens; playing all the same")
+            _say("no subscriber; playing anyway")
 
     def play_once(self) -> None:
         """Publish all messages once, each when it is due."""

@@ -227,7 +227,7 @@ class _Run:
             return None
         found = take_over(self._paths, self._facts.describe())
         self._earlier = found.journals.description.get("sources")
-        self._notes += [f"continues behind {found.journals.points[-1].samples} samples of an interrupted conversion"]
+        self._notes += [f"continues after {found.journals.points[-1].samples} samples of an interrupted conversion"]
         return found
 
     def _convert(self, found: FirstPass, sequence: str) -> None:

@@ -55,7 +55,7 @@ def recordings_of(
         places = [n for n, recording in enumerate(found) if _is_part(path, recording)]
         if not places:
             if join:
-                raise UsageError(f"--sequence {name}={path}: is none of the files that are joined")
+                raise UsageError(f"--sequence {name}={path}: is not one of the joined files")
             added = list(_found_at(path))
             if len(added) != 1:
                 raise UsageError(f"--sequence {name}={path}: is a folder of {len(added)} recordings; name one of them")

@@ -183,7 +183,7 @@ class McapRecording(Recording):
     def _complete(self, left: int) -> None:
         """Raise RecordingError where `left` messages of the first pass are not there any more."""
         if left:
-            raise RecordingError(f"{self.path}: changed while it was read: {left} messages are gone")
+            raise RecordingError(f"{self.path}: changed while it was read: {left} messages are missing")
 
     def _sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
         """Yield messages of files that are out of order, by an index of 30 bytes a message."""

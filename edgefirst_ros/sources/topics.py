@@ -151,7 +151,7 @@ class _Finder:
         """Return the topic of masks without a header, which only older results need; plain before packed."""
         topic = self.one("model/mask") or self.one("model/mask_compressed")
         if topic is not None and model is None:
-            self.notes.append(f"{topic}: its masks are not used, they have no header, and no boxes tell their frame")
+            self.notes.append(f"{topic}: masks are not used, they have no header, and no boxes assign them to a frame")
         return topic if model is not None and self.topics[model] == DETECT else None
 
     def camera(self) -> str:

@@ -104,7 +104,7 @@ class ZenohTransport(Transport):
         ):
             topic, schema = _described(key, announced.get(key), lanes.get(key))
             if schema is None:
-                mixed[key] = f"not used: nothing tells its type, its encoding is {lanes[key].encoding or 'not given'}"
+                mixed[key] = f"not used: its type is unknown, its encoding is {lanes[key].encoding or 'not given'}"
                 continue
             name = plain_name(topic)
             if name in KNOWN_TOPICS and schema not in KNOWN_TOPICS[name] and whole_of(topic, schema) is None:

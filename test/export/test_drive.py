@@ -87,7 +87,7 @@ def test_a_transform_that_is_none_is_refused(changed, turn):
     chain = [{"parent": "base_link", "child": "lidar", "translation": [1, 0, 0], "rotation": turn}]
     (drive,) = drives(changed({"static_transforms": chain}))
     for ask in (lambda: drive.place("lidar"), lambda: drive.boxes):
-        with pytest.raises(DatasetError, match=r"from base_link to 'lidar' is none: a quaternion of length 0"):
+        with pytest.raises(DatasetError, match=r"from base_link to 'lidar' is invalid: a quaternion of length 0"):
             ask()
 
 

@@ -239,7 +239,7 @@ def test_what_unpacks_without_end_is_refused(tmp_path, where):
     done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=120)
     kilobytes, _, error = done.stdout.partition(" ")
     assert "not a readable NCore sequence" in error
-    assert "more than there is to tell of" in error
+    assert "more than its entries can need" in error
     assert int(kilobytes) < 1 << 20
 
 
@@ -284,7 +284,7 @@ def test_what_lies_behind_members_is_bounded_in_sum(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["\ud800", "x" * 70_000, "C:/x", "a\\b", "../x", "/x", "a/../../x", "\x1b[31m", "a\0"])
 def test_names_of_members_that_could_do_harm(tmp_path, name):
     source = sequence(tmp_path / "in", (), own=True, members=[(name, 0)])
-    with pytest.raises(DatasetError, match="what tells of the dataset cannot be read"):
+    with pytest.raises(DatasetError, match="the index of the dataset cannot be read"):
         restore(source, "ncore", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -219,7 +219,7 @@ def test_what_has_no_home_comes_back_too(tmp_path):
 def test_a_dataset_without_stamps_is_refused(whole, tmp_path):
     shutil.copytree(whole.paths.out, tmp_path / "dataset")
     (tmp_path / "dataset" / f"{whole.name}.frames.arrow").unlink()
-    with pytest.raises(DatasetError, match="nothing tells when the samples were taken"):
+    with pytest.raises(DatasetError, match="the stamps of the samples are unknown"):
         exported(tmp_path / "dataset" / f"{whole.name}.zip", tmp_path / "traces")
 
 

@@ -43,7 +43,7 @@ def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):
         export(dataset, "kitti", tmp_path / "out")
     with pytest.raises(UsageError, match=r"^unknown format 'kitti'; known: ncore, l5kit, roverd$"):
         restore(tmp_path, "kitti", tmp_path / "out")
-    with pytest.raises(UsageError, match=r"^yolo has labels alone: edgefirst-ros label"):
+    with pytest.raises(UsageError, match=r"^yolo holds only labels: edgefirst-ros label"):
         restore(tmp_path, "yolo", tmp_path / "out")
 
 

@@ -206,7 +206,7 @@ def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path,
     assert worker in dict(_alive(driver.pid))
     os.killpg(driver.pid, signal.SIGINT)
     *_, last = driver.communicate()[1].splitlines()
-    assert (driver.returncode, last) == (130, "interrupted: what is done is kept; the same command goes on from here")
+    assert (driver.returncode, last) == (130, "interrupted: what is done is kept; the same command continues from here")
     assert not _alive(driver.pid)
     assert not list(scratch.iterdir())
 

@@ -177,7 +177,7 @@ def test_a_catalogue_that_cannot_be_written_at_the_end_is_noted_and_verdicts_sta
     conversion = Conversion([str(drives / "day1.mcap")], str(tmp_path / "sets"), Settings(rate=5), note=notes.append)
     assert conversion.run(InTheWay(), lambda tally: None).exit_code == 0
     (note,) = notes
-    assert "the catalogue stays behind the states" in note
+    assert "the catalogue is out of date" in note
     place.rmdir()
     assert len(finished_datasets(conversion.layout, None)) == 1
 

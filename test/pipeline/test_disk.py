@@ -287,5 +287,5 @@ def test_the_same_command_goes_on_once_there_is_space(runs, shim, command, tmp_p
     line = [*command, "convert", disk.recording, "-o", tmp_path / "again"]
     done = subprocess.run([*line, "--name", NAME, "--jobs", "2"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "continues behind" in done.stdout
+    assert "continues after" in done.stdout
     assert {p.name: p.read_bytes() for p in (tmp_path / "again").iterdir()} == expected

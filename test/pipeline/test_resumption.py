@@ -92,7 +92,7 @@ def test_the_same_bytes(recordings, tmp_path, options, number):
         interrupt(recordings, out, round(count * share), name="drive", **options)
         interrupt(recordings, out, chance.randrange(count), name="drive", resume=True, **options)
         outcome = convert(recordings, out, name="drive", resume=True, **options)
-        continued = continued or any("continues behind" in note for note in outcome.notes)
+        continued = continued or any("continues after" in note for note in outcome.notes)
         assert files(out) == files(tmp_path / "whole")
         assert outcome.counts.plain() == whole.counts.plain()
         assert (outcome.samples, outcome.exit_code) == (whole.samples, 0)

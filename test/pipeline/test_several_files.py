@@ -165,7 +165,7 @@ def test_equal_names_are_told_apart_by_sequence(recording, tmp_path):
 @pytest.mark.parametrize(
     ("sequences", "options", "what"),
     [
-        ({"a": "gone.mcap"}, {"join": True}, "is none of the files that are joined"),
+        ({"a": "gone.mcap"}, {"join": True}, "is not one of the joined files"),
         ({"a": "rec.mcap", "b": "rec.mcap"}, {}, "is a already"),
         ({"a": "many"}, {}, "is a folder of 2 recordings"),
     ],

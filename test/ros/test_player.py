@@ -269,7 +269,7 @@ def run(ros_domain: int) -> Iterator[Callable[..., int]]:
         ("rate:=fast", "rate: expected a number at least 0.01, at most 100, got 'fast'"),
         ("loop:=1", "loop: expected true or false, got 1"),
         ("start:=-1.0", "start: expected a number at least 0, at most 1000000, got -1.0"),
-        ("start:=99.0", "start: 99 s lie behind the end"),
+        ("start:=99.0", "start: 99 s lie past the end"),
         ("duration:=-2.0", "duration: expected a number above 0, at most 1000000; unset: 0.0, got -2.0"),
         ("topics:=imu", "topics: expected a list of texts"),
         ("topics:=['lidar/points']", "topics: 'lidar/points' is not in the recording; it has /gps, /imu"),

@@ -260,7 +260,7 @@ def test_messages_of_which_nothing_tells_the_type_are_named(car, ear):
     car.is_heard_on("camera/h264")
     car.send("camera/h264", 1)
     mixed = until(lambda: one.transport.look({}).mixed)
-    assert mixed == {"camera/h264": "not used: nothing tells its type, its encoding is zenoh/bytes"}
+    assert mixed == {"camera/h264": "not used: its type is unknown, its encoding is zenoh/bytes"}
 
 
 # ---- ROS 2 on Zenoh ----------------------------------------------------------------------------

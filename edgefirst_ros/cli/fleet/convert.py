@@ -73,7 +73,7 @@ def convert(
                 _note(f"{counted(engine.threads, 'thread')} on workers; dashboard: {engine.dashboard}")
                 conversion.run(engine, report)
         except KeyboardInterrupt:
-            _note("interrupted: what is done is kept; the same command goes on from here")
+            _note("interrupted: what is done is kept; the same command continues from here")
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)

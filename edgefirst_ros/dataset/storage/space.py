@@ -123,6 +123,6 @@ def free_bytes(path: Path) -> int:
     Raises StorageError where the disk does not tell.
     """
     place = Path(os.path.abspath(path))
-    with reporting(path, "tell the free space"):
+    with reporting(path, "determine the free space"):
         status = os.statvfs(next(p for p in (place, *place.parents) if p.exists()))
     return status.f_bavail * status.f_frsize

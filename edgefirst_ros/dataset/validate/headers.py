@@ -116,7 +116,7 @@ def apart(subject: Subject) -> Iterator[tuple[str, str]]:
         yield last, f"reaches to {end}, into the directory at {subject.archive.directory_start}"
 
 
-@rule("HDR005", "warning", "no bytes lie between the members, before them or behind the end record")
+@rule("HDR005", "warning", "no bytes lie between the members, before them or after the end record")
 def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
     """Bytes that belong to nothing: left by a repair, or hidden."""
     archive, end = subject.archive, 0
@@ -130,7 +130,7 @@ def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
         yield subject.paths.members.name, f"{archive.directory_start - end} bytes before the directory are of nothing"
     tail = archive.pread(END_SIZE, archive.file_size - END_SIZE)
     if tail[:4] != END:
-        yield subject.paths.members.name, "does not end with its end record: a comment, or bytes behind it"
+        yield subject.paths.members.name, "does not end with its end record: a comment, or bytes after it"
 
 
 @rule("HDR006", "warning", "names that are not ASCII are marked as UTF-8")

@@ -130,7 +130,7 @@ def _side(store: Path, scenes: int, limits: Limits) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DatasetError(f"{path}: is not what an export leaves there: {error!r}") from error
     if found != scenes:
-        raise DatasetError(f"{path}: tells of {found} scenes, {store} has {scenes}; remove it if it belongs to another")
+        raise DatasetError(f"{path}: lists {found} scenes, {store} has {scenes}; remove it if it belongs to another")
     refuse_links(path.with_name(TRACKS))
     side["tracks"] = _tracks(path.with_name(TRACKS), limits)
     return dict(side)

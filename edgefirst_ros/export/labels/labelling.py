@@ -128,8 +128,10 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
             size = size_of(dataset.sample(*key))
             rows += [{"name": key.name, "frame": key.frame, **row} for row in picture.rows(size)]
     done.pictures = len(named)
+    if not found.pictures:
+        raise DatasetError(f"{found.source}: names no picture, so there is nothing to import")
     if not named:
-        first = done.unmatched[0] if done.unmatched else ""
+        first = done.unmatched[0]
         raise DatasetError(
             f"{found.source}: none of its {len(done.unmatched)} pictures is a sample of {dataset.container.path}, such "
             f"as {first[:80]!r}; known: {nearest_first(first[:80], list(keys)[:1000])}"

@@ -74,7 +74,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
     report.add("samples", "frames of the sensors", number=tally["samples"])
     if tally["samples without a pose"]:
         report.add(
-            "samples before the first and behind the last position",
+            "samples before the first and after the last position",
             BESIDE,
             "NCore needs poses to both ends: they are not in the sensors",
             tally["samples without a pose"],
@@ -88,7 +88,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
         )
     if tally["camera"]:
         cut = tally["bytes of NUL"]
-        said = f"{cut} NUL bytes behind the pictures are cut off" if cut else ""
+        said = f"{cut} NUL bytes after the pictures are cut off" if cut else ""
         report.add("camera", "cameras/camera", said, tally["camera"])
     for kind, where in COMPANIONS.items():
         _companion(report, tally, kind, where)
@@ -103,7 +103,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
         ("masks without a place", BESIDE, "not of the size of the picture, or no grayscale PNG"),
         ("boxes", "cuboids/default", ""),
         ("boxes again", BESIDE, "the same message served a sample before"),
-        ("boxes outside", BESIDE, "measured before the first or behind the last position"),
+        ("boxes outside", BESIDE, "measured before the first or after the last position"),
         ("boxes not finite", BESIDE, "not finite"),
         ("other files", BESIDE, "no members of samples"),
     ):
@@ -120,7 +120,7 @@ def _companion(report: Report, tally: Counter[str], kind: str, where: str) -> No
     for name in sorted(key.removeprefix(mark) for key in tally if key.startswith(mark)):
         report.add(f"{kind}: {name}", f"{where}: generic data of the frame", "", tally[mark + name])
     for what, why in (
-        ("outside", "measured before the first or behind the last position, or not later than the one before"),
+        ("outside", "measured before the first or after the last position, or not later than the one before"),
         ("without a place", "has no x, y and z"),
     ):
         if tally[f"{kind} {what}"]:

@@ -114,7 +114,7 @@ def _checked(source: Path, origin: Any) -> dict[str, Any]:
             taken.add(name)
         return index
     except Exception as error:  # also what zarr raises on broken chunks
-        raise DatasetError(f"{source}: what tells of the dataset cannot be read: {error}") from error
+        raise DatasetError(f"{source}: the index of the dataset cannot be read: {error}") from error
 
 
 # ---- as it was ---------------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def check_size(store: Path) -> None:
 def _unpacked(store: Path, data: bytes, most: int) -> bytes:
     found = lzma.LZMADecompressor(memlimit=MEMORY).decompress(data, most + 1)
     if len(found) > most:
-        raise ValueError(f"{store.name}: index or metadata have more than {most} bytes, more than there is to tell of")
+        raise ValueError(f"{store.name}: index or metadata have more than {most} bytes, more than its entries can need")
     return found
 
 

@@ -212,7 +212,7 @@ class Flattener:
                     return self._error(
                         f"{key} of its {what}: {error}" if what != "sample" else f"{key}: {error}", place
                     )
-        return self._error("or one behind it cannot be read", self.samples - len(self._waiting))
+        return self._error("or one after it cannot be read", self.samples - len(self._waiting))
 
     def _sample_of(self, row: int) -> int:
         """The number of the sample of a waiting row."""

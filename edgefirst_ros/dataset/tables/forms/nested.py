@@ -97,7 +97,7 @@ class _Document:
         else:
             raise ValueError(f"begins with {first!r}, expected an array of samples or an object with 'samples'")
         if self._next():
-            raise ValueError(f"there is more behind the end: {self._text[self._at : self._at + 20]!r}")
+            raise ValueError(f"there is more after the end: {self._text[self._at : self._at + 20]!r}")
 
     def _object(self) -> None:
         seen: set[str] = set()
@@ -134,7 +134,7 @@ class _Document:
     def _take(self, wanted: str) -> None:
         found = self._next()
         if found != wanted:
-            raise ValueError(f"found {found!r} where {wanted!r} was expected, behind {self._rows.samples} samples")
+            raise ValueError(f"found {found!r} where {wanted!r} was expected, after {self._rows.samples} samples")
         self._at += 1
 
     def _next(self) -> str:
@@ -167,7 +167,7 @@ class _Document:
     def _more(self) -> bool:
         left = len(self._text) - self._at
         if left > LARGEST:
-            raise ValueError(f"a value of more than {LARGEST} characters behind {self._rows.samples} samples")
+            raise ValueError(f"a value of more than {LARGEST} characters after {self._rows.samples} samples")
         piece = self._file.read(max(CHUNK, left))
         self._text = self._text[self._at :] + piece
         self._at = 0
