@@ -29,7 +29,6 @@ def demo(
     from edgefirst_ros.cli.convert import print_outcome
     from edgefirst_ros.cli.info import print_dataset
     from edgefirst_ros.dataset.names import check_path
-    from edgefirst_ros.dataset.storage.lock import create_anew
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.errors import DatasetError
     from edgefirst_ros.pipeline.conversion import convert
@@ -41,7 +40,7 @@ def demo(
     partial = out / f"{recording.name}.{os.getpid()}.partial"  # two demos may share a folder
     try:
         out.mkdir(parents=True, exist_ok=True)
-        os.close(create_anew(partial))  # the folder may be open to all: nothing that was put there is written through
+        partial.unlink(missing_ok=True)  # the folder may be open to all, and hold anything under that name
         write_recording(partial, recipe)
         partial.replace(recording)
     except OSError as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import os
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -57,7 +58,7 @@ def write_recording(path: Path, recipe: Recipe) -> Truth:
     truth = Truth(Path(path), recipe, scene, painter, radar, lidar, counts)
     begun = False
     try:
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=_open_no_link) as file:
             begun = True
             _write(file, truth, counts)
         if recipe.without_end:
@@ -71,6 +72,11 @@ def write_recording(path: Path, recipe: Recipe) -> Truth:
                 Path(path).unlink()
         raise RecordingError(f"{path}: cannot be written: {error}") from error
     return truth
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """Open a file for `open`, but no link: in a folder that is open to all it may lead anywhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _write(file: BinaryIO, truth: Truth, counts: dict[str, int]) -> None:

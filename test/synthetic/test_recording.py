@@ -385,3 +385,12 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
         for seconds in (8, 80)
     ]  # fmt: skip
     assert peaks[1] < 1.1 * peaks[0]
+
+
+def test_a_link_is_not_written_through(tmp_path):
+    """Another user may have put it where the recording goes."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    with pytest.raises(RecordingError, match="link: cannot be written"):
+        write_recording(tmp_path / "link", Recipe(seconds=0.1, topics={"gps"}))
+    assert (tmp_path / "precious").read_text() == "precious"
