@@ -326,7 +326,7 @@ def directory_sizes(path: Path, name: str, packed: int, size: int, method: int) 
 @pytest.mark.parametrize(
     ("packed", "size", "method", "message"),
     [
-        (0x7FFFFFFF, 0x7FFFFFFF, 0, "reach over its end"),
+        (0x7FFFFFFF, 0x7FFFFFFF, 0, "reach past its end"),
         (100, 0x7FFFFFFF, 0, "stored in 100 bytes"),
         (100, 0x7FFFFFFF, 8, "claim to unpack to 2147483647"),
         (100, 100, 12, "method 12"),
