@@ -273,7 +273,7 @@ def test_nothing_there(tmp_path):
 @pytest.mark.parametrize("data", [b"", b"PK\x05\x06", b"x" * 1000, b"PK\x05\x06" + b"\xff" * 18])
 def test_no_archive(tmp_path, data):
     (tmp_path / "data.zip").write_bytes(data)
-    with pytest.raises(DatasetError, match=r"data\.zip: no readable ZIP"):
+    with pytest.raises(DatasetError, match=r"data\.zip: not a readable ZIP"):
         Dataset(tmp_path / "data.zip")
 
 

@@ -112,7 +112,7 @@ def with_tracks(**columns):
         (rewritten("scenes.zarr/agents/.zarray", shape=[5]), "has 5 records"),
         (rewritten("scenes.zarr/agents/.zarray", chunks=[10**12]), "not a plain array"),
         (rewritten("scenes.zarr/agents/.zarray", order="F"), "not a plain array"),
-        (rewritten("edgefirst.json", scenes=[]), "tells of 0 scenes"),
+        (rewritten("edgefirst.json", scenes=[]), "lists 0 scenes"),
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [0]}] * 2), "has 1 frames of 'a'"),
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": ["x"]}] * 2), "not what an export leaves"),
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [1 << 64]}] * 2), "not what an export leaves"),

@@ -173,7 +173,7 @@ HOSTILE = {
     '[{"name": "a", "annotations": [3]}]': "sample 0 .* annotation",
     '[{"name": "a", "annotations": {}}]': "sample 0",
     '[{"annotations": []}]': "no name",
-    '[{"name": "a"}] x': "behind the end",
+    '[{"name": "a"}] x': "after the end",
     '[{"name": "a"},]': "Expecting value",
     '[{"name": "a"} {"name": "b"}]': "expected",
     '{"samples": 3}': "expected",
