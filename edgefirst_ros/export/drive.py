@@ -158,7 +158,7 @@ class Drive:
             )
         if not np.isfinite(self.statics[frame]).all():
             raise DatasetError(
-                f"{self.dataset.paths.frames}: in its metadata the static transform from {BASE} to {frame!r} is invalid: "
+                f"{self.dataset.paths.frames}: its static transform from {BASE} to {frame!r} is invalid: "
                 "a quaternion of length 0, or numbers that are not finite; it comes from tf_static of the recording"
             )
         return self.statics[frame]
