@@ -10,9 +10,14 @@ import polars as pl
 from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata
-from edgefirst_ros.dataset.group_rows import KEY, GroupRows
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+
+SENSORS = {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()} | {
+    schema.MODEL_TIMESTAMP: "model"
+}
+"""Columns of stamps in the table of frames, and the sensors that they tell of."""
 
 
 def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -20,33 +25,33 @@ def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
     Raises DatasetError where a table cannot be read.
     """
-    rows = GroupRows(paths)
-    samples, annotations = rows.samples, rows.annotations
-    sensors = {}
-    for sensor in streams.with_column():
-        number = samples[column].drop_nulls().len() if (column := f"{sensor.column}_timestamp") in samples else 0
-        if number:
-            sensors[sensor.key] = number
-    labels = annotations.drop_nulls("label").unique([*KEY, "label"]).group_by("label").len().sort("label")
-    groups = annotations["group"].drop_nulls().unique().to_list()
     table = TableFile(paths.frames)
-    looked, position = _position_and_model(table)
+    there = [name for name in SENSORS if name in table.schema.names]
+    samples = table.frame(["timestamp", "latitude", "longitude", *there])
+    counted = samples.select(pl.col(there).count()).row(0) if there else ()
+    known = samples.select("latitude", "longitude").drop_nulls()
+    labels, groups = _labels_and_groups(paths)
     return {
         "samples": len(samples),
-        "sensors": sensors | ({"model": looked} if looked else {}),
-        "labels": dict(labels.iter_rows()),
+        "sensors": {SENSORS[name]: number for name, number in zip(there, counted, strict=True) if number},
+        "labels": labels,
         "first": samples["timestamp"].min(),
         "last": samples["timestamp"].max(),
-        "latitude": position[0],
-        "longitude": position[1],
+        "latitude": known["latitude"][0] if len(known) else None,
+        "longitude": known["longitude"][0] if len(known) else None,
         "group": groups[0] if len(groups) == 1 else None,
     }, frames_metadata(paths.frames, table.metadata)["sources"]
 
 
-def _position_and_model(table: TableFile) -> tuple[int, tuple[float | None, float | None]]:
-    """Return the number of samples that the model processed, and the first known position."""
-    wanted = [name for name in ("latitude", "longitude", schema.MODEL_TIMESTAMP) if name in table.schema.names]
-    frame = table.frame(wanted)
-    looked = frame[schema.MODEL_TIMESTAMP].drop_nulls().len() if schema.MODEL_TIMESTAMP in frame.columns else 0
-    known = frame.filter(pl.col("latitude").is_not_null() & pl.col("longitude").is_not_null())
-    return looked, known.select("latitude", "longitude").row(0) if len(known) else (None, None)
+def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
+    """Return the number of samples with each label, and the groups."""
+    if (path := annotation_path(paths.arrow)) is None:
+        return {}, []
+    kept = {"name": pl.String, "frame": pl.Int64, "label": pl.String, "group": pl.String}
+    found = open_annotations(path).frame(list(kept))
+    rows = found.with_columns(pl.lit(None).alias(name) for name in kept if name not in found.columns).cast(kept)  # type: ignore[arg-type]
+    labels = rows.select("name", "frame", "label").drop_nulls("label").unique()
+    return (
+        dict(labels.group_by("label").len().sort("label").iter_rows()),
+        rows["group"].drop_nulls().unique().to_list(),
+    )
