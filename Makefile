@@ -9,7 +9,8 @@ TEST := .venv-test/bin
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
 
-# Compiled beforehand: where Python may write no bytecode, each of the commands that tests run would compile it anew.
+# With bytecode: without it each process of the tests compiles all of them, and each command that they run the package.
+test test-benchmark: export PYTHONDONTWRITEBYTECODE =
 test: .venv-test/ready
 	$(TEST)/python -m compileall -q edgefirst_ros
 	$(TEST)/python -m pytest -n 3 --dist worksteal

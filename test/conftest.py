@@ -31,6 +31,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.name not in ("test_every_damaged_variant", "test_real_video_with_damage"))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Each file is compiled with its assertions by the process that is first there; the others wait, and load that."""
+    if not isinstance(collector, pytest.Module) or sys.dont_write_bytecode:
+        return (yield)
+    with collector.path.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return (yield)
+
+
 @pytest.fixture(scope="session")
 def recording(tmp_path_factory):
     """Function that gives the path of a synthetic recording made after a recipe; all processes of the run share it."""

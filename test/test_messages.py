@@ -15,6 +15,8 @@ from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, full_type, hea
 GOLDEN = Path(__file__).parents[2] / "shared" / "data" / "cdr"
 USED = {schema.rpartition("/")[2] for kinds in KNOWN_TOPICS.values() for schema in kinds}
 FILES = sorted(file for file in GOLDEN.rglob("*.cdr") if file.stem.partition("_")[0] in USED)
+ENCODABLE = st.characters(exclude_categories=["Cs"])
+"""As text without options, for which Hypothesis would try every character: seconds where it has no cache."""
 ROS = get_typestore(Stores.ROS2_HUMBLE)
 TF = b"""geometry_msgs/TransformStamped[] transforms
 ================================================================================
@@ -109,7 +111,7 @@ def test_known_topics_are_found_under_any_prefix(name):
         assert known_name(name, "other_msgs/msg/Type") is None
 
 
-@given(st.text(max_size=300), st.text(max_size=60))
+@given(st.text(ENCODABLE, max_size=300), st.text(ENCODABLE, max_size=60))
 def test_no_topic_is_too_strange(topic, schema):
     assert known_name(topic, schema) is None
     assert isinstance(full_type(schema), str)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from late import late
 from PIL import Image, PngImagePlugin
 from shared_data import REAL
 
@@ -15,13 +16,7 @@ from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
-from edgefirst_ros.export.report import Report
-from edgefirst_ros.synthetic import TOPICS, Recipe
-from edgefirst_ros.synthetic.ranging import Lidar, Radar
-from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, RADAR, Scene
-
-v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
-from edgefirst_ros.export.ncore import (  # noqa: E402
+from edgefirst_ros.export.ncore import (
     calibration,
     checks,
     export,
@@ -33,6 +28,12 @@ from edgefirst_ros.export.ncore import (  # noqa: E402
     restore,
     writing,
 )
+from edgefirst_ros.export.report import Report
+from edgefirst_ros.synthetic import TOPICS, Recipe
+from edgefirst_ros.synthetic.ranging import Lidar, Radar
+from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, RADAR, Scene
+
+v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
 OLDER = {"model/boxes2d", "model/mask", "model/mask_compressed"}
 OPTIONS = {

@@ -4,12 +4,14 @@
 import polars as pl
 import pytest
 from calibrated import calibrated
+from late import late
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.export import export
 from edgefirst_ros.synthetic import TOPICS
 
-v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
+
 
 RECIPE = {"seconds": 2, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "topics": TOPICS - {"radar/cube"}}
 

@@ -5,14 +5,15 @@ import io
 
 import numpy as np
 import pytest
+from late import late
 from PIL import Image
 from small_camera import small_camera
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.export import restore
+from edgefirst_ros.export.ncore import calibration, library
 
-v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
-from edgefirst_ros.export.ncore import calibration, library  # noqa: E402
+v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
 US = 1_700_000_000_000_000
 STEP = 100_000

@@ -14,6 +14,7 @@ import cbor2
 import numcodecs
 import numpy as np
 import pytest
+from late import late
 from PIL import Image
 from small_camera import small_camera
 
@@ -21,9 +22,9 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.config import Limits
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
+from edgefirst_ros.export.ncore import library, restoring
 
-v4 = pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
-from edgefirst_ros.export.ncore import library, restoring  # noqa: E402
+v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
 US = 1_700_000_000_000_000
 

@@ -5,19 +5,18 @@ import hashlib
 import json
 import lzma
 
+import cbor2
 import numpy as np
 import pytest
+from late import late
 
 from edgefirst_ros import convert
 from edgefirst_ros.export import export as run
+from edgefirst_ros.export.ncore import groups, library
 from edgefirst_ros.synthetic import TOPICS
 
-pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
-import cbor2
-import zarr
-from ncore.impl.data import stores
-
-from edgefirst_ros.export.ncore import groups, library
+stores = late("ncore.impl.data.stores", reason="nvidia-ncore is not installed")
+zarr = late("zarr", reason="zarr is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import time
 import fleet_tasks
 import pytest
 from fleet_tasks import Here
+from late import late
 
 import edgefirst_ros
 from edgefirst_ros.config import Settings
@@ -22,7 +23,8 @@ from edgefirst_ros.fleet import dask_engine as dask_engine_module
 from edgefirst_ros.fleet.converting import Conversion
 from edgefirst_ros.fleet.dask_engine import dask_engine
 
-distributed = pytest.importorskip("distributed", reason="dask is not installed")
+distributed = late("distributed", reason="dask is not installed")
+
 SETTINGS = Settings(rate=5, split={"train": 0.5, "val": 0.5})
 
 

@@ -21,8 +21,8 @@ from edgefirst_ros.errors import DatasetError
 
 TINY = {"seconds": 0.5, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 5}
 LARGER = {"seconds": 1, "size": (640, 360), "cube_shape": (2, 32, 4, 64), "lidar_points": 2000, "gop": 5}
-POINTS = 15
-SOME = 8
+POINTS = 9
+SOME = 6
 """Calls of a conversion that are tried; all of them with EDGEFIRST_EVERY_CALL=1."""
 REASONS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
 COUNTED = ("/camera/h264", "/radar/cube", "/radar/targets", "/lidar/points")

@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 
-SMALL = {"seconds": 2, "size": (160, 96), "gop": 15, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
+SMALL = {"seconds": 2, "fps": 15, "size": (160, 96), "gop": 8, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
 
 
 class Interrupted(Exception):

@@ -7,10 +7,7 @@ import socket
 import time
 
 import pytest
-
-pytest.importorskip("obstore", reason="no obstore: pip install 'edgefirst_ros[zenoh]'")
-pytest.importorskip("moto", reason="no moto: run `make test`")
-
+from late import late
 from object_server import S3
 
 from edgefirst_ros.config import LiveSettings, Settings
@@ -18,6 +15,9 @@ from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline import upload
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.pipeline.upload import Uploader
+
+late("obstore", reason="no obstore: pip install 'edgefirst_ros[zenoh]'")
+late("moto", reason="no moto: run `make test`")
 
 ENDS = (".zip", ".arrow", ".frames.arrow")
 LONG = 60.0

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from late import late
 
 import edgefirst_ros
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
-
-pytest.importorskip("rerun", reason="rerun-sdk is not installed")
-
 from edgefirst_ros.report.view.run import view
 from edgefirst_ros.report.view.viewer import program
+
+late("rerun", reason="rerun-sdk is not installed")
 
 SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 

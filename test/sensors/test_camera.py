@@ -108,7 +108,7 @@ def test_whole_streams(kind, lag):
     assert found == dict(enumerate(made.pictures))
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(st.sampled_from(REPEATED), st.data())
 def test_any_loss(kind, data):
     made = stream(kind)
@@ -145,7 +145,7 @@ def damaged(unit, rng):
     return bytes(data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.sampled_from(REPEATED), st.integers(0, 2**32), st.booleans())
 @example("h264-open", 3630420, False)  # whole or damaged, a decoder that starts at 33 says the same of unit 37
 def test_any_damage(kind, seed, lossy):

@@ -40,6 +40,16 @@ def alone(*fields):
     return edgefirst_msgs.Mask.from_cdr(edgefirst_msgs.Mask(*fields).to_bytes())
 
 
+def packed(number, length=None, told=True):
+    """Function that packs so many zeros, with their number (`told`) or without, and gives it up to `length`."""
+    return lambda: zstandard.ZstdCompressor(write_content_size=told).compress(bytes(number))[:length]
+
+
+def sent(height, width, length, encoding, data, boxed):
+    """A Mask message."""
+    return Mask(height, width, length, encoding, data() if callable(data) else data, boxed)
+
+
 def pixels(png, size):
     picture = Image.open(io.BytesIO(png))
     picture.load()
@@ -180,16 +190,16 @@ def test_a_box_larger_than_the_picture_fills_it():
         (2**32 - 1, 2**32 - 1, 1, "", bytes(4)),
         (2, 2, 1, "lz4", bytes(4)),
         (2, 2, 1, "zstd", b"nonsense"),
-        (2, 2, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(3))),
-        (2, 2, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(1000))[:-4]),
-        (8192, 8193, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(8192 * 8193))),
+        (2, 2, 1, "zstd", packed(3)),
+        (2, 2, 1, "zstd", packed(1000, -4)),
+        (8192, 8193, 1, "zstd", packed(8192 * 8193)),
         (2, 2, 2, "", bytes(8)),
-        (2, 2, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(2**30))),
-        (2, 2, 1, "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bytes(2**30))),
+        (2, 2, 1, "zstd", packed(2**30)),
+        (2, 2, 1, "zstd", packed(2**30, told=False)),
     ],
 )
 def test_broken_masks_are_counted_and_the_box_is_kept(mask):
-    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [Mask(*mask, True)]), CONTEXT)
+    rows, dropped = rows_of_model(model([Box(0.5, 0.5, 0.5, 0.5, "car", 0.5)], [sent(*mask, True)]), CONTEXT)
     assert dropped == {BAD_MASK: 1}
     assert "mask" not in rows[0]
 
@@ -274,15 +284,15 @@ def test_no_cells_at_all_is_nothing_found():
         (0, 2, 1, "", bytes(2)),
         (1, 1, 1, "", bytes(256)),
         (2, 2, 1, "lz4", bytes(4)),
-        (1, 1, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(2**30))),
-        (1, 1, 1, "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bytes(2**30))),
-        (8192, 8192, 1, "zstd", zstandard.ZstdCompressor().compress(bytes(2**27))),
+        (1, 1, 1, "zstd", packed(2**30)),
+        (1, 1, 1, "zstd", packed(2**30, told=False)),
+        (8192, 8192, 1, "zstd", packed(2**27)),
         # 2**26 + 1 bytes, at which unpacking ends, would be five values for each of so many cells
-        (1, 13421773, 1, "zstd", zstandard.ZstdCompressor(write_content_size=False).compress(bytes(2**27))),
+        (1, 13421773, 1, "zstd", packed(2**27, told=False)),
     ],
 )
 def test_broken_masks_of_classes_are_counted(mask):
-    assert rows_of_model(model([], [Mask(*mask, False)]), CONTEXT) == ([], {BAD_MASK: 1})
+    assert rows_of_model(model([], [sent(*mask, False)]), CONTEXT) == ([], {BAD_MASK: 1})
 
 
 def test_masks_need_a_picture_and_to_be_wanted():

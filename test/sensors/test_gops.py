@@ -44,7 +44,7 @@ def test_whole_streams(kind, threads, lag, encode):
     assert side_by_side(made, dict(enumerate(made.units)), threads, encode, lag=lag) == dict(enumerate(made.pictures))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32), st.sampled_from([0, 3, 20, 99]))
 def test_any_damage_loss_and_choice(kind, seed, lag):
     made, rng = stream(kind), random.Random(seed)

@@ -65,7 +65,7 @@ def traffic(draw):
     return lookahead, found
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(traffic(), STREAMS, STREAMS)
 def test_the_result_is_that_of_a_search_over_everything(sent, a, b):
     lookahead, events = sent

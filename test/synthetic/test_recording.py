@@ -374,7 +374,7 @@ print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])  # ru_maxr
 
 
 def test_memory_does_not_grow_with_the_recording(tmp_path):
-    """Peak memory in kB of a process of its own; ten times the length may add a tenth."""
+    """Peak memory in kB of a process of its own; six times the length may add a tenth."""
     peaks = [
         int(
             subprocess.run(
@@ -382,7 +382,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
                 capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
             ).stdout
         )
-        for seconds in (8, 80)
+        for seconds in (6, 36)
     ]  # fmt: skip
     assert peaks[1] < 1.1 * peaks[0]
 

@@ -55,13 +55,20 @@ def test_zipfile_reads_it(tmp_path):
     assert first.external_attr >> 16 & 0o777 == 0o644
 
 
+@pytest.fixture(scope="module", params=[40, 66_000])
+def numerous(request, tmp_path_factory):
+    """An archive of so many members."""
+    path, count = tmp_path_factory.mktemp("members") / "x.zip", request.param
+    write(path, [(f"ä b/ä b_{n:03d}.camera.jpeg", [b"abc" * (n % 9)]) for n in range(count)])
+    return path, count
+
+
 @pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("count", [40, 66_000])
-def test_tools_read_it(tmp_path, tool, count):
+def test_tools_read_it(numerous, tool):
+    path, count = numerous
     if not shutil.which(tool):
         pytest.skip(f"{tool} is not installed")
-    write(tmp_path / "x.zip", [(f"ä b/ä b_{n:03d}.camera.jpeg", [b"abc" * (n % 9)]) for n in range(count)])
-    done = subprocess.run([tool, *TOOLS[tool], tmp_path / "x.zip"], capture_output=True, check=False)
+    done = subprocess.run([tool, *TOOLS[tool], path], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     if tool == "bsdtar":
         assert len(done.stdout) == sum(3 * (n % 9) for n in range(count))
@@ -190,7 +197,7 @@ def _sparse(fd, views, offset):
     return offset
 
 
-@pytest.mark.parametrize("count", [65534, 65535, 65536])
+@pytest.mark.parametrize("count", [65534, 65535])
 def test_many_members(tmp_path, count):
     write(tmp_path / "x.zip", [(f"a/a_{frame:03d}.radar.pcd", [b"%d" % frame]) for frame in range(count)])
     with zipfile.ZipFile(tmp_path / "x.zip") as found:
