@@ -52,6 +52,7 @@ class Bench:
     def __init__(self) -> None:
         self.node = rclpy.create_node("bench")
         self.diagnostics: list[Any] = []
+        self._clients: dict[str, Any] = {}
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self.diagnostics.append, 100)
         self._executor = SingleThreadedExecutor()
         self._executor.add_node(self.node)
@@ -70,16 +71,14 @@ class Bench:
         self.node.destroy_node()
 
     def call(self, kind: Any, service: str, request: Any, timeout: float = LONG) -> Any:
-        client = self.node.create_client(kind, service)
-        try:
-            assert client.wait_for_service(timeout), f"no {service}"
-            done = threading.Event()
-            future = client.call_async(request)
-            future.add_done_callback(lambda _: done.set())
-            assert done.wait(timeout), f"{service} does not answer"
-            return future.result()
-        finally:
-            self.node.destroy_client(client)
+        client = self._clients.get(service) or self.node.create_client(kind, service)
+        self._clients[service] = client  # making one costs all processes some work
+        assert client.wait_for_service(timeout), f"no {service}"
+        done = threading.Event()
+        future = client.call_async(request)
+        future.add_done_callback(lambda _: done.set())
+        assert done.wait(timeout), f"{service} does not answer"
+        return future.result()
 
     @contextlib.contextmanager
     def asking(self, kind: Any, service: str, request: Any) -> Iterator[None]:
@@ -125,7 +124,7 @@ class Capture:
         while not enough(facts := self.status()):
             assert time.monotonic() < deadline, f"{facts}\n{self.process.log}"
             assert self.process.process.poll() is None, self.process.log
-            time.sleep(0.05)
+            time.sleep(0.1)
         return facts
 
     def has_received(self, sent: Mapping[str, int], timeout: float = LONG) -> dict[str, Any]:

@@ -62,11 +62,11 @@ def test_splits_lose_no_frame(capture: Start, bench: Bench, recording: Any, tmp_
     """One that is asked for, and those of datasets that are split by themselves."""
     limits: dict[str, dict[str, Any]] = {
         "asked": PATIENT,
-        "time": {"max_seconds": 0.9, **PATIENT},
+        "time": {"max_seconds": 0.6, **PATIENT},
         "size": {"max_bytes": 10_000, "lookahead": 2.0},  # a dataset has a size only once its first frames are written
     }
     nodes = {name: capture(**named(name), out=tmp_path / name, **limit) for name, limit in limits.items()}
-    path = recording(seconds=5, **FEW)
+    path = recording(seconds=3.5, **FEW)
     player = Player(bench, path)
     player.ready(subscribers=len(nodes))
     asked = nodes["asked"]
@@ -86,7 +86,7 @@ def test_splits_lose_no_frame(capture: Start, bench: Bench, recording: Any, tmp_
         assert_parts_are_the_whole(node, names, tmp_path / "offline", path.stem)
         written = [node.counts(part)[CAMERA] for part in names]
         assert all(adds_up(count) and not count["dropped"] for count in written)
-        assert sum(count["written"] for count in written) == 150
+        assert sum(count["written"] for count in written) == 105
 
 
 def test_pretrigger(capture: Start, bench: Bench, recording: Any, tmp_path: Path) -> None:

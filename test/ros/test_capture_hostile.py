@@ -40,11 +40,11 @@ MESSAGES = [
     b"\0\7\0\0" + bytes(64),
     CDR + HUGE * 64,
     CDR + bytes(8) + struct.pack("<I", 1) + b"\0" * 4 + HUGE * 8,
-    CDR + bytes(24 << 20),
+    CDR + bytes(6 << 20),
     *(CDR + random.Random(n).randbytes(300) for n in range(8)),
 ]
 """As CDR: cut, of another kind, lengths that lie, large and empty, noise."""
-FLOOD = 50
+FLOOD = 20
 LARGEST = 1 << 30
 
 
