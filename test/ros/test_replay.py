@@ -156,7 +156,7 @@ def test_other_signals_stop_too(how: signal.Signals, recording: Any, start: Call
 def test_loss_is_exit_code_3_and_a_warning(
     recording: Any, start: Callable[..., Any], listener: Listener, tmp_path: Path
 ) -> None:
-    whole = recording(**SMALL)
+    whole = recording(**MUCH)
     cut = tmp_path / "cut.mcap"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 3 // 4])
     node = start(*NODE, *recordings(cut), "-p", f"out:={tmp_path / 'out'}")
