@@ -74,6 +74,7 @@ class Uploader:
     def _run(self) -> None:
         pause = PAUSES[0]
         while not self._ended.is_set():
+            sent = self._sent
             try:
                 self._send_all()
                 self._failure, pause = "", PAUSES[0]
@@ -82,6 +83,7 @@ class Uploader:
                 if str(error) != self._failure:
                     self._log.warning(f"upload: {error}; it goes on")
                 self._failure = str(error)
+                pause = pause if self._sent == sent else PAUSES[0]  # it answers, at least now and then
                 wait, pause = pause, min(2 * pause, PAUSES[1])
             self._ended.wait(wait)
 

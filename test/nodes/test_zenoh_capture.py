@@ -157,7 +157,7 @@ def heard_all(network, sent):
 def libraries_of(process):
     """Python packages whose compiled parts a process has loaded."""
     maps = Path(f"/proc/{process.pid}/maps").read_text()
-    return set(re.findall(r"/site-packages/(?:_)?(\w+)[^\n]*\.so", maps))
+    return set(re.findall(r"/(?:site|dist)-packages/_?([A-Za-z]+)[^\n]*\.so", maps))
 
 
 def test_a_played_recording_is_captured_as_it_is_converted(network, recording, tmp_path):
@@ -174,7 +174,9 @@ def test_a_played_recording_is_captured_as_it_is_converted(network, recording, t
     facts = network.ask("status")
     assert (facts["success"], facts["recording"], facts["message"]) == (True, True, "recording")
     assert network.ask("stop")["success"]
-    assert not libraries_of(capture) & {"polars", "PIL", "zstandard", "obstore"}
+    loaded = libraries_of(capture)
+    assert {"numpy", "pyarrow", "av"} <= loaded
+    assert not loaded & {"polars", "PIL", "zstandard", "obstore"}
     assert network.finish(capture) == 0, network.log()
     convert(path, tmp_path / "offline", **PATIENT)
     assert_same_dataset(tmp_path / "live", tmp_path / "offline", name)

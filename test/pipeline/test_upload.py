@@ -4,6 +4,7 @@
 import json
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -11,7 +12,7 @@ from late import late
 from object_server import S3
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import ObjectStoreError, UsageError
 from edgefirst_ros.pipeline import upload
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.pipeline.upload import Uploader
@@ -166,6 +167,28 @@ def test_a_line_that_is_gone_is_waited_for(bucket, place, start, tmp_path, monke
     monkeypatch.setenv("AWS_ENDPOINT_URL", bucket.endpoint)
     start(keep=False)
     until(lambda: not files(tmp_path))
+
+
+def test_a_line_that_lets_something_through_is_soon_asked_again(start, tmp_path, monkeypatch):
+    """It is asked less and less often only as long as nothing arrives."""
+    monkeypatch.setattr(upload, "PAUSES", (1.0, 300.0))
+    ready, waits = threading.Event(), []
+    answers = iter((False, False, True, False, False, True))
+
+    def put(*_, **__):
+        ready.wait(LONG)
+        if not next(answers):
+            raise ObjectStoreError("no answer")
+
+    monkeypatch.setattr(upload, "upload_dataset", put)
+    for name in ("one", "two"):
+        dataset(tmp_path, name)
+    uploader = start()
+    pause = uploader._ended.wait
+    monkeypatch.setattr(uploader._ended, "wait", lambda seconds: waits.append(seconds) or pause(0.001))
+    ready.set()
+    until(lambda: uploader.status()["sent"] == 2)
+    assert [seconds for seconds in waits if seconds >= 1.0] == [1.0, 2.0, 1.0, 2.0]
 
 
 def test_an_upload_takes_no_more_than_its_rate(bucket, place, start, tmp_path, monkeypatch):
