@@ -112,7 +112,7 @@ class _Player:
 
 
 def _publisher(bus: Any, topic: str, schema: str) -> Any:
-    """Return a publisher with the device's encoding and priority, which drops what cannot be sent in time."""
+    """Return a publisher with the device's encoding and priority, which drops what cannot be sent within 0.1 s."""
     zenoh = library()
     name = known_name(topic, schema) or ""
     priority = zenoh.Priority.DATA_HIGH if name.startswith(HIGH) else zenoh.Priority.DATA

@@ -17,6 +17,10 @@ PATIENCE = 10_000
 """ms for which a router that does not answer is waited for."""
 
 
+DROPPED_AFTER = 100_000
+"""us for which a message waits that may be dropped; Zenoh's 1 ms is less than a busy machine lets a process wait."""
+
+
 def library() -> Any:
     """Return the module zenoh; raises EdgeFirstError with the line that installs it where it is missing."""
     try:
@@ -59,9 +63,11 @@ def session(endpoint: str) -> Iterator[Any]:
 
 
 def _settings(endpoint: str) -> dict[str, Any]:
+    common = {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": DROPPED_AFTER}
     if endpoint == PEER:
-        return {"mode": "peer", "scouting/multicast/interface": "lo"}
+        return {**common, "mode": "peer", "scouting/multicast/interface": "lo"}
     return {
+        **common,
         "mode": "client",
         "connect/endpoints": [endpoint],
         "connect/timeout_ms": PATIENCE,
