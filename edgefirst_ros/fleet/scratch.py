@@ -28,9 +28,9 @@ class Scratch:
         try:
             root.mkdir(parents=True, exist_ok=True)
             _sweep(root)
-            self._folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
-            self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            while (made := _locked_folder(root)) is None:
+                pass
+            self._folder, self._lock = made
         except OSError as error:
             raise StorageError(f"{root}: cannot be used as scratch: {error.strerror or error}") from error
 
@@ -50,6 +50,17 @@ class Scratch:
         """Remove the folder."""
         shutil.rmtree(self._folder, ignore_errors=True)
         os.close(self._lock)
+
+
+def _locked_folder(root: Path) -> tuple[Path, int] | None:
+    """Return a new folder and its lock; None where another process took it for a dead one's before it was locked."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # waits for one that is removing it
+    if (folder / LOCK).exists():
+        return folder, lock
+    os.close(lock)
+    return None
 
 
 _here: dict[tuple[int, Path], Scratch] = {}

@@ -237,6 +237,26 @@ def test_group_patterns_of_other_recordings_are_no_error(drives, tmp_path):
     assert {state["name"]: state["group"] for state in states} == {"day1": None, "night1": "test"}
 
 
+def test_scratch_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    lock, swept = scratch.fcntl.flock, []
+
+    def late(file, how):
+        """Of the first lock: another process comes before it."""
+        if how == scratch.fcntl.LOCK_EX and not swept:
+            swept.extend(tmp_path.iterdir())
+            scratch.sweep(str(tmp_path))
+        lock(file, how)
+
+    monkeypatch.setattr(scratch.fcntl, "flock", late)
+    own = scratch.Scratch(tmp_path)
+    with own.folder() as folder:
+        (folder / "drive.mcap").touch()
+        assert [path.name.startswith(scratch.PREFIX) for path in tmp_path.iterdir()] == [True]
+        assert folder.parent not in swept
+    own.close()
+    assert not [*tmp_path.iterdir()]
+
+
 def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_stays(tmp_path):
     living = scratch.Scratch(tmp_path)
     dead = tmp_path / f"{scratch.PREFIX}dead"
