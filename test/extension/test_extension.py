@@ -24,7 +24,9 @@ def insert(file, before, line):
 
 def run(copy, cases):
     """Run cases with a copy of the package."""
-    environment = {**os.environ, "PYTHONPATH": os.fspath(copy.parent), "EXTENDED": os.fspath(copy)}
+    # Without the variables of this run: its processes share recordings, and the one begun here has none but its own.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"PYTHONPATH": os.fspath(copy.parent), "EXTENDED": os.fspath(copy)}
     environment["PLAIN"] = os.fspath(Path(edgefirst_ros.__file__).parent)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", os.fspath(HERE / cases)]
     done = subprocess.run(command, cwd=copy.parent, env=environment, capture_output=True, text=True, check=False)
