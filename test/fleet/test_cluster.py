@@ -209,7 +209,7 @@ def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path,
     os.killpg(driver.pid, signal.SIGINT)
     *_, last = driver.communicate()[1].splitlines()
     assert (driver.returncode, last) == (130, "interrupted: what is done is kept; the same command continues from here")
-    assert not _alive(driver.pid)
+    _wait_until_gone(driver)  # who ends is seen until the system has taken note
     assert not list(scratch.iterdir())
 
     done = _states(to)
@@ -217,16 +217,20 @@ def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path,
     _wait_for_states(driver, to, done + 2)
     driver.kill()
     driver.wait()
-    deadline = time.monotonic() + 60
-    while _alive(driver.pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    _wait_until_gone(driver)
 
     before = Conversion([str(many)], str(to), Settings(rate=5)).tally.before
     assert NUMBER > before >= _states(to) - 1  # one more may have been put in place at the end
     told = Conversion([str(many)], str(to), Settings(rate=5)).run(Here(), lambda tally: None)
     assert (told.before, told.now, told.verdicts) == (before, NUMBER - before, {"ok": NUMBER})
     assert len(list(to.rglob("*.zip"))) == NUMBER
+
+
+def _wait_until_gone(driver):
+    deadline = time.monotonic() + 60
+    while _alive(driver.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def _states(to):
