@@ -36,7 +36,7 @@ def report(
     table_only: Annotated[bool, typer.Option("--table-only", help="Write only the table, no reports.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options go before it.")
+        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options override it.")
     ] = None,
     assignments: Annotated[list[str] | None, SET] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,

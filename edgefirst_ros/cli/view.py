@@ -32,7 +32,7 @@ def view(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --save.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options go before it.")
+        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options override it.")
     ] = None,
     assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:

@@ -33,9 +33,9 @@ class GroupRows:
         found = annotation_path(paths.arrow)
         own = pl.DataFrame(schema=ANNOTATIONS)
         if found is not None:
-            own = _columns(open_annotations(found, limits), ANNOTATIONS)
+            own = typed_columns(open_annotations(found, limits), ANNOTATIONS)
         there = os.path.lexists(paths.frames)
-        frames = _columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
+        frames = typed_columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
         known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
         joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
         self.annotations = joined.with_columns(pl.coalesce("stamp", "timestamp").alias("timestamp")).drop("stamp")
@@ -43,7 +43,7 @@ class GroupRows:
         self.samples = pl.concat([frames, further.unique(KEY, keep="first", maintain_order=True)], how="diagonal")
 
 
-def _columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+def typed_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
     """Return some columns of a table, null for one that it lacks."""
     frame = table.frame([name for name in wanted if name in table.schema.names])
     if "name" not in frame.columns:

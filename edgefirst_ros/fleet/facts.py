@@ -10,6 +10,7 @@ import polars as pl
 from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata
+from edgefirst_ros.dataset.group_rows import ANNOTATIONS, KEY, typed_columns
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
@@ -47,10 +48,8 @@ def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
     """Return the number of samples with each label, and the groups."""
     if (path := annotation_path(paths.arrow)) is None:
         return {}, []
-    kept = {"name": pl.String, "frame": pl.Int64, "label": pl.String, "group": pl.String}
-    found = open_annotations(path).frame(list(kept))
-    rows = found.with_columns(pl.lit(None).alias(name) for name in kept if name not in found.columns).cast(kept)  # type: ignore[arg-type]
-    labels = rows.select("name", "frame", "label").drop_nulls("label").unique()
+    rows = typed_columns(open_annotations(path), {name: ANNOTATIONS[name] for name in (*KEY, "label", "group")})
+    labels = rows.select(*KEY, "label").drop_nulls("label").unique()
     return (
         dict(labels.group_by("label").len().sort("label").iter_rows()),
         rows["group"].drop_nulls().unique().to_list(),
