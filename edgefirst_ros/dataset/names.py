@@ -289,7 +289,7 @@ def _is_file(path: Path) -> bool:
 
 
 def find(path: str | os.PathLike[str]) -> DatasetPaths:
-    """The dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError when there is none."""
+    """Return the dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError when there is none."""
     given = os.fspath(path)
     try:
         return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))

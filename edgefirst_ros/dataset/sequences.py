@@ -112,6 +112,6 @@ def _of_merged(metadata: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _sequence_of(source: Any) -> str | None:
-    """The sequence that a conversion makes of a recording."""
+    """Return the sequence that a conversion makes of a recording."""
     file = source.get("file") if isinstance(source, dict) else None
     return safe_name(PurePath(file).stem) if isinstance(file, str) and PurePath(file).stem else None

@@ -105,7 +105,7 @@ def wide_gap() -> tuple[float, float]:
 
 
 def gap_level(length: float, period: float | None) -> Level:
-    """The level of an interval between messages that come every `period`, both in s."""
+    """Return the level of an interval between messages that come every `period`, both in s."""
     limits = THRESHOLDS["gaps"]
     for level, periods, least in ((Level.RED, GAP_PERIODS[1], limits.red), (Level.AMBER, GAP_PERIODS[0], limits.amber)):
         if length >= max(periods * (period or 0.0), least or 0.0) * (1 - 1e-9):
@@ -230,7 +230,7 @@ def skew_of(name: str, far: float, allowed: float) -> Check:
 
 
 def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
-    """The tolerance of a sensor in s, as the dataset's configuration has it; the default where it has none."""
+    """Return the tolerance of a sensor in s, as the dataset's configuration has it; the default where it has none."""
     made = metadata.get("configuration")
     made = made if isinstance(made, dict) else {}
     streams = made.get("streams")

@@ -139,13 +139,13 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
 
 
 def _around(folder: str, folders: Container[str]) -> str | None:
-    """The outermost of some folders that a folder is, or is in."""
+    """Return the outermost of some folders that a folder is, or is in."""
     parts = folder.split("/")
     return next((one for n in range(len(parts)) if (one := "/".join(parts[: n + 1])) in folders), None)
 
 
 def _pattern(parts: Sequence[str]) -> re.Pattern[str]:
-    """The expression of a glob: * and ? stay within a part of the key, ** is any number of parts."""
+    """Return the expression of a glob: * and ? stay within a part of the key, ** is any number of parts."""
     found = []
     for number, part in enumerate(parts):
         last = number == len(parts) - 1

@@ -53,7 +53,7 @@ class Outlets:
         return frozenset(publisher.topic_name for publisher in self._publishers.values())
 
     def subscribed(self) -> frozenset[str]:
-        """The `names` that have a subscriber."""
+        """Return the `names` that have a subscriber."""
         return frozenset(p.topic_name for p in self._publishers.values() if p.get_subscription_count())
 
     def open(self, channels: Iterable[Channel], asked: Sequence[str], *, own_clock: bool) -> None:

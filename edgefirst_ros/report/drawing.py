@@ -60,7 +60,7 @@ def font(size: int) -> Any:
 
 
 def scaled(rgb: NDArray[np.uint8]) -> Image.Image:
-    """The picture, WIDTH across: what is drawn into it has one size on all."""
+    """Return the picture, WIDTH across: what is drawn into it has one size on all."""
     picture = Image.fromarray(rgb)
     size = WIDTH, max(1, min(round(picture.height * WIDTH / picture.width), 4 * WIDTH))
     way = Image.Resampling.BOX if picture.width > WIDTH else Image.Resampling.BILINEAR
@@ -136,7 +136,7 @@ def draw_radar(picture: Image.Image, points: Floats, speed: Floats, way: Project
 
 
 def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) -> Image.Image:
-    """All points from above, forward up, in the vehicle's frame; `view`: half the angle of the picture, rad."""
+    """Return all points from above, forward up, in the vehicle's frame; `view`: half the angle of the picture, rad."""
     picture = Image.new("RGB", ABOVE, PAPER)
     draw = ImageDraw.Draw(picture)
     away = np.concatenate([np.hypot(lidar[:, 0], lidar[:, 1]), np.hypot(radar[:, 0], radar[:, 1])])
@@ -170,14 +170,14 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
 
 
 def jpeg(picture: Image.Image, quality: int = 82) -> bytes:
-    """The bytes of a picture."""
+    """Return the bytes of a picture."""
     buffer = io.BytesIO()
     picture.convert("RGB").save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
 
 
 def png(picture: Image.Image) -> bytes:
-    """The bytes of a drawing, in 64 colours."""
+    """Return the bytes of a drawing, in 64 colours."""
     buffer = io.BytesIO()
     picture.convert("RGB").quantize(64, Image.Quantize.FASTOCTREE).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
@@ -191,7 +191,7 @@ def _tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colou
 
 
 def _plain(text: object) -> str:
-    """A label as one short line."""
+    """Return a label as one short line."""
     if not isinstance(text, str):
         return ""
     shown = "".join(c if c.isprintable() else " " for c in text[: LONGEST_TEXT + 1])

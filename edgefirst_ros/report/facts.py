@@ -43,7 +43,7 @@ def quick(subject: Told) -> dict[str, Any]:
 
 
 def verdict(checks: list[Check]) -> dict[str, Any]:
-    """The worst level, and every check; the worst ones first."""
+    """Return the worst level, and every check; the worst ones first."""
     listed = sorted(checks, key=lambda check: -check.level)
     return {
         "level": worst(checks).word,

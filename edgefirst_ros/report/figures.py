@@ -52,7 +52,7 @@ def text(value: object) -> str:
 
 
 def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str, Any]:
-    """A line, thinned."""
+    """Return a line, thinned."""
     x, y, _ = thinned(x, y)
     colour = COLOURS[number % len(COLOURS)]
     return {
@@ -232,7 +232,7 @@ def skew_lines(subject: Subject, tolerances: dict[str, float]) -> list[Figure]:
 
 
 def track(flat: Floats, seconds: Floats) -> Figure | None:
-    """The way driven, in metres."""
+    """Return the way driven, in metres."""
     if not len(flat):
         return None
     kept = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 2000)).astype(int))

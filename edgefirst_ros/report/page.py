@@ -161,7 +161,7 @@ def _encoded(text: str) -> bytes:
 
 @cache
 def _plotly() -> str:
-    """The library's JavaScript, as its get_plotlyjs gives it, which takes longer to load than all else here."""
+    """Return the library's JavaScript, as its get_plotlyjs gives it, which takes longer to load than all else here."""
     spec = find_spec("plotly")
     (folder, *_) = (spec and spec.submodule_search_locations) or [""]
     return Path(folder, "package_data", "plotly.min.js").read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ class Context:
     semantic: bool = True
 
     def index_of(self, label: str) -> int | None:
-        """The position of a label; None where it has none."""
+        """Return the position of a label; None where it has none."""
         return self.labels.index(label) if label in self.labels else None
 
     def values(self) -> NDArray[np.uint8]:
@@ -62,7 +62,7 @@ class Context:
 
 
 def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) -> list[str] | None:
-    """The model's labels, and behind them the new names of a label map: what they had keeps its position."""
+    """Return the model's labels, and behind them the new names of a label map: what they had keeps its position."""
     if labels is None:
         return None
     new = [label_map[label] for label in labels if label_map.get(label)]
@@ -174,7 +174,7 @@ def _made_uuid(name: str) -> str:
 
 
 def _class_name(label: str, context: Context) -> str:
-    """The name of a class that is told by its number; any other label as it is."""
+    """Return the name of a class that is told by its number; any other label as it is."""
     if label in context.classes or not label.isdecimal() or len(label) > 4 or int(label) >= len(context.classes):
         return label
     return context.classes[int(label)]
@@ -218,6 +218,6 @@ def _timing(message: Any) -> dict[str, int | None]:
 
 
 def _nanoseconds(*times: Duration | Time) -> int | None:
-    """The sum; None where one is negative: the clock was set back while it was measured."""
+    """Return the sum; None where one is negative: the clock was set back while it was measured."""
     found = [time.sec * 1_000_000_000 + time.nanosec for time in times]
     return sum(found) if min(found) >= 0 else None

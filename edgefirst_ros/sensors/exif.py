@@ -76,7 +76,7 @@ class ExifFound:
 
 
 def encode_exif(info: ExifInfo) -> bytes:
-    """The TIFF bytes (big-endian) of all tags of dataset.md 2; for JPEG and PNG alike.
+    """Return the TIFF bytes (big-endian) of all tags of dataset.md 2; for JPEG and PNG alike.
 
     What is not finite or does not fit its tag (a rational of 32 bits) is left out.  Raises DatasetError when the
     stamp is not a date or the texts do not fit into one JPEG segment.
@@ -119,7 +119,7 @@ def encode_exif(info: ExifInfo) -> bytes:
 
 
 def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
-    """The JPEG with this EXIF, as buffers to be written one after the other; the scan is not copied.
+    """Return the JPEG with this EXIF, as buffers to be written one after the other; the scan is not copied.
 
     APP1 comes right behind APP0 where that is first, else behind SOI.  Existing APP1 segments are left out; all
     others, and everything from the first quantisation table on, stay byte for byte.
@@ -144,7 +144,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
 
 
 def insert_png(png: Buffer, exif: bytes) -> list[Buffer]:
-    """The PNG with this EXIF in an eXIf chunk behind IHDR, any other eXIf left out, all else byte for byte.
+    """Return the PNG with this EXIF in an eXIf chunk behind IHDR, any other eXIf left out, all else byte for byte.
 
     Raises MessageError(UNDECODABLE) when the chunks are broken.
     """
@@ -195,7 +195,7 @@ def read_exif(picture: Buffer) -> ExifFound:
 
 # ---- writing -----------------------------------------------------------------------------------
 def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[tuple[int, int, bytes]]:
-    """The GPS directory; empty without a position."""
+    """Return the GPS directory; empty without a position."""
     if info.latitude is None or info.longitude is None:
         return []
     second = moment.second * FINE + nanoseconds * FINE // SECOND
@@ -224,7 +224,7 @@ def _degrees(angle: float) -> bytes:
 
 
 def _rational(value: float | None) -> bytes:
-    """The size of a number to three decimals, or to none where that does not fit; empty where nothing fits."""
+    """Return the size of a number to three decimals, or to none where that does not fit; empty where nothing fits."""
     if value is None or not math.isfinite(value):
         return b""
     for denominator in (1000, 1):
@@ -244,7 +244,7 @@ def _length(entries: list[tuple[int, int, bytes]]) -> int:
 
 
 def _directory(entries: list[tuple[int, int, bytes]], at: int) -> bytes:
-    """A TIFF directory that lies at offset `at`, its longer values right behind it."""
+    """Return a TIFF directory that lies at offset `at`, its longer values right behind it."""
     place = at + 6 + 12 * len(entries)
     head, heap = [struct.pack(">H", len(entries))], []
     for tag, kind, value in entries:
@@ -261,7 +261,7 @@ def _directory(entries: list[tuple[int, int, bytes]], at: int) -> bytes:
 
 # ---- reading -----------------------------------------------------------------------------------
 def _payload(data: memoryview) -> bytes | None:
-    """The TIFF bytes of a picture, or None."""
+    """Return the TIFF bytes of a picture, or None."""
     if data[:8] == PNG_SIGNATURE:
         return next((bytes(body) for kind, body in png_chunks(data) if kind == b"eXIf"), None)
     for marker, begin, end in jpeg_segments(data):
@@ -303,7 +303,7 @@ def _read_directory(tiff: bytes, at: int) -> dict[int, Any]:
 
 
 def _comment(raw: Any) -> dict[str, Any]:
-    """The JSON object of our UserComment; empty where the comment is something else."""
+    """Return the JSON object of our UserComment; empty where the comment is something else."""
     try:
         found = json.loads(raw[8:]) if isinstance(raw, bytes) and raw[:8] == b"ASCII\0\0\0" else None
     except (ValueError, RecursionError):
@@ -321,7 +321,7 @@ def _moment(tags: dict[int, Any]) -> int | None:
 
 
 def _signed(parts: tuple[float, ...] | None, *, negative: bool) -> float | None:
-    """One number of degrees, minutes and seconds, or of one part, with its sign."""
+    """Return one number of degrees, minutes and seconds, or of one part, with its sign."""
     if parts is None:
         return None
     size = math.fsum(part / unit for part, unit in zip(parts, (1, 60, 3600), strict=False))

@@ -21,7 +21,7 @@ MAX_PIXELS = 1 << 26
 
 
 def encode_gray(values: NDArray[Any], *, smooth: bool = False) -> bytes:
-    """A PNG of (height, width) bool, uint8 or uint16, of 1, 8 or 16 bits; the same values give the same bytes.
+    """Return a PNG of (height, width) bool, uint8 or uint16, of 1, 8 or 16 bits; the same values give the same bytes.
 
     `smooth`: what was measured, of which the differences pack better; not labels, of which the values do.
     """
@@ -72,7 +72,7 @@ def is_filled(png: bytes) -> bool:
 
 
 def _plainly(png: bytes) -> NDArray[Any] | None:
-    """The values of a picture that needs no Pillow; None of any other."""
+    """Return the values of a picture that needs no Pillow; None of any other."""
     width = height = bits = 0
     ways: list[int] = []
     packed: list[memoryview] = []
@@ -90,7 +90,7 @@ def _plainly(png: bytes) -> NDArray[Any] | None:
 
 
 def unpacked(packed: Sequence[Buffer], width: int, height: int, bits: int) -> NDArray[Any] | None:
-    """The values of a picture as `encode_gray` makes it, of its IDAT chunks: in a third of Pillow's time.
+    """Return the values of a picture as `encode_gray` makes it, of its IDAT chunks: in a third of Pillow's time.
 
     (height, width) bool, uint8 or uint16. None where its lines have other filters, or their bytes are too many or too
     few. Raises isal_zlib.error where they cannot be unpacked.

@@ -88,7 +88,7 @@ class H265Headers(HeaderReader):
             self._sequence_sets[bits.golomb()] = nal.rstrip(b"\0")
 
     def _set_in_use(self, nal: bytes, kind: int) -> bytes | None:
-        """The sequence parameter set that a slice refers to; None where it was not seen."""
+        """Return the sequence parameter set that a slice refers to; None where it was not seen."""
         bits = Bits(nal[2:])
         try:
             bits.read(2 if 16 <= kind <= 23 else 1)

@@ -33,7 +33,7 @@ def is_empty(mask: Mask | MaskBox) -> bool:
 
 
 def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) -> bytes:
-    """An instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
+    """Return an instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
 
     Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines likewise.
     Raises MessageError(CANNOT_BE_STORED) when the mask is not what it says.
@@ -56,7 +56,7 @@ def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) ->
 
 
 def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.uint8]) -> bytes:
-    """The class of every pixel of a picture of `size` (width, height): an 8-bit grayscale PNG.
+    """Return the class of every pixel of a picture of `size` (width, height): an 8-bit grayscale PNG.
 
     The mask covers the picture: with one value a cell it is the class, with several they are the scores of the
     classes, of which the highest counts, of equal ones the first. `values`, uint8 (256,), is what is written for each
@@ -72,7 +72,7 @@ def class_png(mask: Mask | MaskBox, size: tuple[int, int], values: NDArray[np.ui
 
 
 def _classes(scores: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The class of each cell, uint8 (lines, columns), from (lines, columns, values)."""
+    """Return the class of each cell, uint8 (lines, columns), from (lines, columns, values)."""
     count = scores.shape[2]
     if count == 1:
         return scores[:, :, 0]

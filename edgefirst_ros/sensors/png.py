@@ -27,7 +27,7 @@ LEVEL, WINDOW, MEMORY = 1, 15, 9
 def encode_png(
     lines: NDArray[np.uint8], width: int, bits: int, colour: int = GRAY, texts: Iterable[tuple[str, str]] = ()
 ) -> bytes:
-    """A PNG file of filtered `lines`, uint8 (height, 1 + bytes), each with its filter first, in one IDAT chunk.
+    """Return a PNG file of filtered `lines`, uint8 (height, 1 + bytes), each with its filter first, in one IDAT chunk.
 
     `bits` are those of a sample (1, 8 or 16, the high byte first); `texts` are (keyword, value), both Latin-1.
     """
@@ -42,7 +42,7 @@ def encode_png(
 
 
 def deflate(data: Buffer | NDArray[np.uint8]) -> bytes:
-    """The zlib stream of contiguous `data`, the same as that of zlib with these parameters."""
+    """Return the zlib stream of contiguous `data`, the same as that of zlib with these parameters."""
     packer = zlib_ng.compressobj(LEVEL, zlib_ng.DEFLATED, WINDOW, MEMORY, zlib_ng.Z_RLE)
     return packer.compress(data) + packer.flush()
 

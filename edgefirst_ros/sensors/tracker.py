@@ -37,7 +37,7 @@ class AccessUnit:
     """Damage to it may show in the next picture, whether that depends on it or not."""
 
     def without_bytes(self) -> AccessUnit:
-        """The unit once nobody needs its bytes any more."""
+        """Return the unit once nobody needs its bytes any more."""
         return replace(self, data=b"", sets=b"")
 
 

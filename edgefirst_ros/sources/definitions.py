@@ -50,7 +50,7 @@ class Definitions:
 
 
 def _text(body: bytes, at: int) -> tuple[bytes, int]:
-    """A text with its length before it, and where it ends; raises struct.error when it ends early."""
+    """Return a text with its length before it, and where it ends; raises struct.error when it ends early."""
     (length,) = struct.unpack_from("<I", body, at)
     end = at + 4 + length
     if end > len(body):

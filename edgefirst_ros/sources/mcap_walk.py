@@ -237,7 +237,7 @@ class McapWalk:
         return end
 
     def _repeated(self, file: BinaryIO, number: int, position: int) -> Channel | None:
-        """A channel whose definition was in a damaged part: a whole file repeats them at its end."""
+        """Return a channel whose definition was in a damaged part: a whole file repeats them at its end."""
         if number in self._unknown:
             return None
         if not self._unknown:

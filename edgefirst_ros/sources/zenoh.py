@@ -225,7 +225,7 @@ def _wanted_names(settings: Settings) -> set[str]:
 
 
 def _described(key: str, announced: Announced | None, lane: Lane | None) -> tuple[str, str | None]:
-    """The topic of a key and its type, which messages tell, or else a token."""
+    """Return the topic of a key and its type, which messages tell, or else a token."""
     topic = topic_of(key) if announced is None else announced.topic
     own = None if lane is None else lane.schema
     return topic, own or (None if announced is None else announced.schema)

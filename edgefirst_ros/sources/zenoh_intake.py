@@ -209,7 +209,7 @@ class Intake:
             self._hand_on(lane, sent, dropped)
 
     def _next(self) -> Lane | None:
-        """The lane whose first message came first of all that are listened to."""
+        """Return the lane whose first message came first of all that are listened to."""
         if not self._released:
             return None
         ready = (lane for lane in self._lanes.values() if lane.waiting and lane.arrive is not None)

@@ -115,7 +115,7 @@ def read_attachment(data: bytes) -> Attached | None:
 
 
 def _number(value: bytes) -> int | None:
-    """A number in 8 bytes, or as a text behind its length."""
+    """Return a number in 8 bytes, or as a text behind its length."""
     if value and value[0] == len(value) - 1:
         text = value[1:]
         if text.isdigit():

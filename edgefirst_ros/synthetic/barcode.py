@@ -16,7 +16,7 @@ WEIGHTS = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
 def bar_height(height: int) -> int:
-    """Rows of a picture of `height` rows that the bar code takes, at its lower edge."""
+    """Return how many rows of a picture of `height` rows that the bar code takes, at its lower edge."""
     return height // 12
 
 

@@ -68,7 +68,7 @@ def camera_info(recipe: Recipe, scene: Scene, header: int) -> bytes:
 
 
 def radar_cube(radar: Radar, stamp: int, header: int) -> bytes:
-    """The cube measured at `stamp`; its own clock counts microseconds from a moment of its own."""
+    """Return the cube measured at `stamp`; its own clock counts microseconds from a moment of its own."""
     return edgefirst_msgs.RadarCube(
         _header(header, "radar"),
         stamp // 1000 % 10**12,
@@ -86,7 +86,7 @@ def radar_info(header: int) -> bytes:
 
 
 def cloud(points: NDArray[np.void], frame_id: str, header: int) -> bytes:
-    """A structured array as an unorganised cloud with the array's own layout."""
+    """Return a structured array as an unorganised cloud with the array's own layout."""
     fields = [
         sensor_msgs.PointField(name, place[1], POINT_TYPES[place[0].str[1:]], 1)
         for name, place in (points.dtype.fields or {}).items()
@@ -128,7 +128,7 @@ def imu(scene: Scene, stamp: int, header: int, valid: bool = True) -> bytes:
 
 
 def transform(value: Transform, header: int) -> bytes:
-    """One static transform."""
+    """Return one static transform."""
     return geometry_msgs.TransformStamped(
         _header(header, value.parent),
         value.child,
@@ -137,7 +137,7 @@ def transform(value: Transform, header: int) -> bytes:
 
 
 def model_info(recipe: Recipe, header: int) -> bytes:
-    """The model's labels."""
+    """Return the model's labels."""
     width, height = recipe.size
     columns = len(silhouette()[0])
     return edgefirst_msgs.ModelInfo(
@@ -158,7 +158,7 @@ def model(scene: Scene, stamp: int, header: int) -> bytes:
 
 
 def detect(scene: Scene, stamp: int, header: int) -> bytes:
-    """The older form of the same boxes; 2, 9 and 4 ms of timing."""
+    """Return the same boxes in the older form; timing of 2, 9 and 4 ms."""
     load, inference, decode = (_time(ms * 1_000_000) for ms in (2, 9, 4))
     head = _header(header, "camera_optical")
     return edgefirst_msgs.Detect(head, load, inference, decode, _boxes(scene, stamp)).to_bytes()
@@ -193,7 +193,7 @@ def class_mask(scene: Scene, stamp: int, encoding: str = "") -> bytes:
 
 
 def _instance(scene: Scene, thing: Thing) -> edgefirst_msgs.MaskBox:
-    """The mask of an object over its box."""
+    """Return the mask of an object over its box."""
     mask = silhouette()
     if scene.recipe.full_masks:
         mask = np.where(outline(thing, *scene.recipe.size), np.uint8(255), np.uint8(0))
@@ -202,7 +202,7 @@ def _instance(scene: Scene, thing: Thing) -> edgefirst_msgs.MaskBox:
 
 
 def _coarse_classes(scene: Scene, stamp: int) -> NDArray[np.uint8]:
-    """The class of each cell of eight by eight pixels."""
+    """Return the class of each cell of eight by eight pixels."""
     width, height = (length // 8 for length in scene.recipe.size)
     classes = np.zeros((height, width), dtype=np.uint8)
     x, y = (np.arange(width) + 0.5) / width, (np.arange(height) + 0.5) / height

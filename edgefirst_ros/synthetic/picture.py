@@ -64,7 +64,7 @@ def pixels(thing: Thing, width: int, height: int) -> tuple[int, int, int, int] |
 
 
 def silhouette() -> NDArray[np.uint8]:
-    """The mask of any object over its box, (rows, columns) uint8, 255 where the object is."""
+    """Return the mask of any object over its box, (rows, columns) uint8, 255 where the object is."""
     columns, rows = MASK_SIZE
     mask = np.full((rows, columns), 255, dtype=np.uint8)
     top = round(CABIN[2] * rows)
@@ -74,7 +74,7 @@ def silhouette() -> NDArray[np.uint8]:
 
 
 def outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
-    """The pixels of an object in its box as they are painted, (rows, columns); none outside the picture."""
+    """Return the pixels of an object in its box as they are painted, (rows, columns); none outside the picture."""
     left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
     drawn = np.ones((bottom - top, right - left), dtype=np.bool_)
     middle = round(CABIN[2] * len(drawn))
@@ -84,7 +84,7 @@ def outline(thing: Thing, width: int, height: int) -> NDArray[np.bool_]:
 
 
 def class_picture(things: Iterable[Thing], width: int, height: int) -> NDArray[np.uint8]:
-    """The class of every pixel, (height, width) uint8: the `label_index` of the object painted there, else 0."""
+    """Return the class of every pixel, (height, width) uint8: the `label_index` of the object painted there, else 0."""
     classes = np.zeros((height, width), dtype=np.uint8)
     for thing in things:
         left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)

@@ -186,7 +186,7 @@ def _builder(truth: Truth, name: str) -> Build:
 
 
 def _foreign(recipe: Recipe) -> Iterator[_Entry]:
-    """A JSON message at the start of every second."""
+    """Yield a JSON message at the start of every second."""
     for second in range(-(-recipe.duration // SECOND)):
         time = recipe.start + second * SECOND
         text = json.dumps({"time_ns": recipe.clock(time), "step_ns": recipe.clock(time) - time})

@@ -150,7 +150,7 @@ class _Path:
         self.phase = rng.uniform(0, math.tau)
 
     def at(self, seconds: float, scene: Scene) -> Thing:
-        """The object at a time after the start."""
+        """Return the object at a time after the start."""
         angle = self.rate * seconds + self.phase
         size = SIZES[self.label]
         x, y = (mean + swing * math.sin(angle) for mean, swing in zip(self.mean, self.swing, strict=True))

@@ -50,7 +50,7 @@ class Truth:
         return TRANSFORMS
 
     def topic(self, name: str) -> str:
-        """A topic's name in the recording."""
+        """Return a topic's name in the recording."""
         return self.recipe.topic(name)
 
     def stamp(self, name: str, index: int) -> int:
@@ -58,7 +58,7 @@ class Truth:
         return self.recipe.stamp(name, index)
 
     def frame(self, time: int) -> int:
-        """The number in the bar code of the picture taken at (or next to) a time."""
+        """Return the number in the bar code of the picture taken at (or next to) a time."""
         rate = self.recipe.rate("camera")
         return round((time - self.recipe.start) * rate / SECOND)
 
@@ -71,11 +71,11 @@ class Truth:
         return self.scene.orientation(time)
 
     def boxes(self, time: int) -> list[Thing]:
-        """The objects in view, in the order of the model's boxes (nearest last)."""
+        """Return the objects in view, in the order of the model's boxes (nearest last)."""
         return [thing for thing in self.scene.things(time) if thing.box2d is not None]
 
     def mask(self, thing: Thing) -> NDArray[np.bool_]:
-        """The pixels of an object as it is painted, nearer ones left away, (H, W)."""
+        """Return the pixels of an object as it is painted, nearer ones left away, (H, W)."""
         width, height = self.recipe.size
         mask = np.zeros((height, width), dtype=np.bool_)
         left, top, right, bottom = pixels(thing, width, height) or (0, 0, 0, 0)
@@ -83,7 +83,7 @@ class Truth:
         return mask
 
     def classes(self, time: int) -> NDArray[np.uint8]:
-        """The class of every pixel, (H, W) uint8: 0 where there is no object."""
+        """Return the class of every pixel, (H, W) uint8: 0 where there is no object."""
         return class_picture(self.scene.things(time), *self.recipe.size)
 
     def radar_bins(self, time: int) -> list[tuple[int, int, float]]:

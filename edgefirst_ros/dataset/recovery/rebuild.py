@@ -159,7 +159,7 @@ def recounted_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str],
 
 
 def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
-    """The counts of the last commit with what is `used` now, by sequence and part; None where there are none.
+    """Return the counts of the last commit with what is `used` now, by sequence and part; None where there are none.
 
     What of a reference was seen and is nowhere else was interrupted. `topics` is {sequence: {part: topic}}.
     """

@@ -39,7 +39,7 @@ def expanded_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
 
 
 def _sizes(values: pa.Array) -> NDArray[np.int64]:
-    """The bytes of each value of a dictionary."""
+    """Return the bytes of each value of a dictionary."""
     kind, types = values.type, pa.types
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return _view_sizes(values)

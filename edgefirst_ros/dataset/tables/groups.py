@@ -72,6 +72,6 @@ def _count_labels(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int]
 
 
 def _units(batch: pa.RecordBatch, block: int) -> dict[str, pa.Array | Iterable[int]]:
-    """The sequence of each row and its block of time, rounded down as Python does."""
+    """Return the sequence of each row and its block of time, rounded down as Python does."""
     stamps = batch["timestamp"].to_numpy(zero_copy_only=False)
     return {NAME: batch["name"], BLOCK: stamps // block}

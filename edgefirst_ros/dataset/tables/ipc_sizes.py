@@ -100,23 +100,23 @@ class _Table:
 
     @classmethod
     def root(cls, data: bytes) -> _Table:
-        """The table that a buffer begins with the place of."""
+        """Return the table that a buffer begins with the place of."""
         if len(data) < 4:
             raise ValueError("a part of it is empty")
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def scalar(self, field: int, form: str) -> int:
-        """A number; 0 where it is left out."""
+        """Return a number; 0 where it is left out."""
         place = self._field(field)
         return self._at(place, form) if place else 0
 
     def table(self, field: int) -> _Table | None:
-        """A table; None where it is left out."""
+        """Return a table; None where it is left out."""
         place = self._field(field)
         return _Table(self._data, place + self._at(place, "<I")) if place else None
 
     def structs(self, field: int, form: struct.Struct) -> Iterator[tuple[int, ...]]:
-        """The structs of a vector."""
+        """Yield the structs of a vector."""
         place = self._field(field)
         if not place:
             return iter(())

@@ -65,7 +65,7 @@ def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
 
 
 def _number(found: dict[int, Any], field: int) -> int:
-    """The number of a field, 0 where it is not there. Raises ValueError where it is none."""
+    """Return the number of a field, 0 where it is not there. Raises ValueError where it is none."""
     value = found.get(field, 0)
     if not isinstance(value, int):
         raise ValueError(f"field {field} of a page is not a number")
@@ -73,7 +73,7 @@ def _number(found: dict[int, Any], field: int) -> int:
 
 
 def _header(fd: int, place: int) -> tuple[dict[int, Any], int]:
-    """The header of a page, and how many bytes it takes."""
+    """Return the header of a page, and how many bytes it takes."""
     length = HEAD
     while True:
         data = os.pread(fd, length, place)
@@ -94,7 +94,7 @@ class _Compact:
         self.place = 0
 
     def struct(self, depth: int) -> dict[int, Any]:
-        """The numbers and structs of a struct by field; texts and lists are passed over."""
+        """Return the numbers and structs of a struct by field; texts and lists are passed over."""
         if not depth:
             raise ValueError("the header of a page is nested too deeply")
         found: dict[int, Any] = {}

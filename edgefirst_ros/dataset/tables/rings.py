@@ -67,7 +67,7 @@ def split(masks: pa.Array) -> pa.Array:
 
 
 def join(polygons: pa.Array) -> pa.Array:
-    """The way back: one list of coordinates a row, with NaN between rings."""
+    """Return polygons as one list of coordinates a row, with NaN between rings: the inverse of `split`."""
     counts = lengths(polygons)
     rings = pc.list_flatten(polygons)
     sizes = lengths(rings)

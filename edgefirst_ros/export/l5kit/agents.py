@@ -55,7 +55,7 @@ class Boxes:
 
 
 def boxes_of(drive: Drive, kept: list[int], tally: AgentCounts) -> Boxes:
-    """The rows with a box in space of the samples `kept`. Raises DatasetError for boxes of another form."""
+    """Return the rows with a box in space of the samples `kept`. Raises DatasetError for boxes of another form."""
     table, places = drive.dataset.annotation_rows
     if "box3d" not in drive.dataset.annotation_columns:
         return Boxes(np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros(0, np.float32), [], [])

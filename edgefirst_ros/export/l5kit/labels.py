@@ -53,5 +53,5 @@ def official(labels: Mapping[str, str]) -> dict[str, int]:
 
 
 def name_of(number: int) -> str:
-    """The label of a class, such as emergency_vehicle."""
+    """Return the label of a class, such as emergency_vehicle."""
     return LABELS[number].removeprefix(PREFIX).lower()

@@ -125,7 +125,7 @@ class Reader:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def each(self) -> Iterator[np.void]:
-        """All records, chunk by chunk."""
+        """Yield all records, chunk by chunk."""
         for start in range(0, len(self), self._chunk):
             yield from self.read(start, min(start + self._chunk, len(self)))
 
@@ -166,7 +166,7 @@ def _put(path: Path, value: Any) -> None:
 
 
 def _described(dtype: np.dtype[np.void]) -> list[list[Any]]:
-    """The fields of a record as JSON has them: name, type, shape."""
+    """Return the fields of a record as JSON has them: name, type, shape."""
     found: list[list[Any]] = []
     for name in dtype.names or ():
         kind, shape = dtype[name].base, dtype[name].shape

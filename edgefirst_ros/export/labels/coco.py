@@ -175,7 +175,7 @@ class _Writer:
             yield found
 
     def _segmentation(self, row: int, picture: Picture) -> tuple[Any, float | None]:
-        """The rings of a row, else its mask, and the area: pixels."""
+        """Return the rings of a row, else its mask, and the area: pixels."""
         width, height = picture.size
         if self._rings[row]:
             self.lost["masks of annotations that have a polygon"] += self._masks[row]
@@ -192,7 +192,7 @@ class _Writer:
 
 
 def _mask(data: bytes) -> NDArray[np.bool_] | None:
-    """The pixels of a mask that are object: more than half of the range."""
+    """Return the pixels of a mask that are object: more than half of the range."""
     values = decode_gray(data)
     if values is None or values.dtype == bool:
         return values
@@ -219,7 +219,7 @@ def _fits(column: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; None for what it has not."""
+    """Return a value as JSON has it; None for what it has not."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return [float(v) if isinstance(v, float) else v for v in value] if isinstance(value, list | tuple) else value

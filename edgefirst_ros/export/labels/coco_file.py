@@ -203,7 +203,7 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _finite(values: list[float]) -> list[float] | None:
-    """The values, where float32 can hold them."""
+    """Return the values, where float32 can hold them."""
     return values if all(-LARGEST_FLOAT < value < LARGEST_FLOAT for value in values) else None
 
 

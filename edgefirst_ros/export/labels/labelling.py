@@ -108,7 +108,7 @@ def label(
 
 
 def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[set[Key], list[Row]]:
-    """The samples that labels name, and their rows. Raises DatasetError where there is none."""
+    """Return the samples that labels name, and their rows. Raises DatasetError where there is none."""
     from edgefirst_ros.export.labels.pictures import size_of, stem_of
 
     keys = {stem_of(sample.key): sample.key for sample in dataset}
@@ -194,7 +194,7 @@ def _mark_empty(rows: list[Row], named: set[Key], indices: list[int]) -> None:
 
 
 def _table(rows: list[Row]) -> pl.DataFrame:
-    """Rows as a table; keys after a NUL are further columns."""
+    """Return rows as a table; keys after a NUL are further columns."""
     from edgefirst_ros.dataset import schema
     from edgefirst_ros.dataset.annotate import table_of
 

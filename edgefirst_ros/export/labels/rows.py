@@ -56,7 +56,7 @@ class LabelRows:
         self.boxes = self._boxes()
 
     def of(self, key: Key) -> range:
-        """Rows of `table` of a sample."""
+        """Return the rows of a sample."""
         start, count = self._spans.get(key, (0, 0))
         return range(start, start + count)
 
@@ -70,7 +70,7 @@ class LabelRows:
         return self.table["polygon"][row : row + 1].to_list()[0] or []
 
     def mask(self, row: int) -> bytes | None:
-        """The PNG file of the mask of a row that is one of an object, and none of classes."""
+        """Return the PNG file of the mask of a row that is one of an object, and none of classes."""
         data: bytes | None = self.table["mask"][row]
         return data if self.table["label"][row] is not None else None
 
@@ -81,7 +81,7 @@ class LabelRows:
         return outline_of_png(data) if data is not None else rings
 
     def extent(self, row: int) -> list[float] | None:
-        """The box of a row, else the one around its outline; None where it has neither, or nothing within."""
+        """Return the box of a row, else the one around its outline; None where it has neither, or nothing within."""
         box: list[float] = self.boxes[row].tolist()
         if box[0] == box[0]:
             return box

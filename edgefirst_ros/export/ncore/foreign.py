@@ -163,7 +163,7 @@ class _Import:
         return Sample(self._name, number, time, members, frame_row, [*annotations.values()], common)
 
     def _numbers(self) -> list[int]:
-        """The frame numbers that `export` put into the metadata of the frames, else 0, 1, 2 and so on."""
+        """Return the frame numbers that `export` put into the metadata of the frames, else 0, 1, 2 and so on."""
         count = len(self._stamps)
         told = [self._sensor.get_frame_generic_meta_data(n).get("frame") for n in range(count)]
         own = all(type(number) is int and 0 <= number <= MAX_FRAME for number in told) and len(set(told)) == count
@@ -292,7 +292,7 @@ class _Import:
 
 
 def exact(told: dict[str, Any], stamp_us: int) -> int:
-    """The stamp in ns that `export` put into the metadata of a frame, else that of NCore."""
+    """Return the stamp in ns that `export` put into the metadata of a frame, else that of NCore."""
     said = told.get("timestamp_ns")
     return said if type(said) is int and said // 1000 == stamp_us else stamp_us * 1000
 
@@ -321,7 +321,7 @@ def quaternion(turn: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def identity(sequence: str, track: str) -> str:
-    """The UUID of a track: its own, else one made of sequence and track."""
+    """Return the UUID of a track: its own, else one made of sequence and track."""
     try:
         return str(uuid.UUID(track))
     except ValueError:

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @cache
 def groups_writer() -> Any:
-    """The library's SequenceComponentGroupsWriter, whose components write into our groups."""
+    """Return the library's SequenceComponentGroupsWriter, whose components write into our groups."""
     official: Any = library().SequenceComponentGroupsWriter
 
     class Writer(official):  # type: ignore[misc]
@@ -53,7 +53,7 @@ def groups_writer() -> Any:
         _stores_rootgroups: dict[str, Any]
 
         def get_base_group(self, component_group_name: str | None) -> Group:
-            """The root of the store of a group of components, begun with the first of them."""
+            """Return the root of the store of a group of components, begun with the first of them."""
             group = super().get_base_group(component_group_name)
             if not isinstance(group, Group):
                 begun, name = group.store, component_group_name or ""
@@ -194,13 +194,13 @@ class Group:
         self.attrs = Attributes(store, path)
 
     def require_group(self, name: str) -> Group:
-        """A group below this one, at any depth."""
+        """Return a group below this one, at any depth."""
         first, _, rest = name.strip("/").partition("/")
         group = self._groups.get(first) or self.create_group(first)
         return group.require_group(rest) if rest else group
 
     def create_group(self, name: str) -> Group:
-        """A new group in this one."""
+        """Return a new group in this one."""
         group = Group(self.store, f"{self._path}{name}/")
         self.store[f"{group._path}.zgroup"] = b'{"zarr_format": 2}'
         if len(self._groups) >= REMEMBERED:  # frames that are done
@@ -211,7 +211,7 @@ class Group:
     def create_dataset(
         self, name: str, data: Any, chunks: tuple[int, ...] | None = None, compressor: Any = "default"
     ) -> Array:
-        """A new array in this group or one below it; without `chunks` in one piece."""
+        """Return a new array in this group or one below it; without `chunks` in one piece."""
         if "/" in name:
             group, _, name = name.rpartition("/")
             return self.require_group(group).create_dataset(name, data, chunks, compressor)
@@ -237,7 +237,7 @@ class Group:
 
 
 def _chunk(values: NDArray[Any], place: tuple[int, ...], pieces: tuple[int, ...]) -> NDArray[Any]:
-    """One piece; at the end of an axis filled up with zeros."""
+    """Return one piece; at the end of an axis filled up with zeros."""
     if values.shape == pieces:
         return values
     part = values[tuple(slice(n * size, (n + 1) * size) for n, size in zip(place, pieces, strict=True))]

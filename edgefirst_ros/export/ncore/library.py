@@ -38,7 +38,7 @@ def reading(what: str) -> Iterator[None]:
 
 @cache
 def library() -> Any:
-    """The names of `ncore.data` and `ncore.data.v4` in one. Raises UsageError where they cannot be imported."""
+    """Return the names of `ncore.data` and `ncore.data.v4` in one. Raises UsageError where they cannot be imported."""
     try:
         import ncore.data
         import ncore.data.v4
@@ -90,11 +90,11 @@ def components() -> tuple[Any, Any, Any, Any]:
             return np.array(_there(self._group["timestamps_us"]))
 
         def get_png(self, timestamp_us: int) -> bytes:
-            """The picture of one cube."""
+            """Return the picture of one cube."""
             return bytes(np.array(_there(self._group[f"frames/{timestamp_us}/cube"])))
 
         def get_cube(self, timestamp_us: int) -> Any:
-            """One cube, an `edgefirst_ros.sensors.cube.Cube`: int16 (sequence, range, rx, doppler, 2)."""
+            """Return one cube, an `edgefirst_ros.sensors.cube.Cube`: int16 (sequence, range, rx, doppler, 2)."""
             from edgefirst_ros.sensors.cube import decode_cube
 
             return decode_cube(self.get_png(timestamp_us))
@@ -127,7 +127,7 @@ def components() -> tuple[Any, Any, Any, Any]:
 
 
 def _named(base: Any, name: str) -> Any:
-    """The library's writer or reader of components, for those called `name` in the one version that there is."""
+    """Return the library's writer or reader of components, for those called `name` in the one version that there is."""
 
     class Named(base):  # type: ignore[misc]
         @staticmethod
@@ -146,7 +146,7 @@ def _named(base: Any, name: str) -> Any:
 
 
 def _there(array: Any) -> Any:
-    """An array, all of whose chunks are there, so that it is no larger than its store. Raises KeyError."""
+    """Return an array, all of whose chunks are there, so that it is no larger than its store. Raises KeyError."""
     if array.ndim != 1:
         raise KeyError(f"{array.path} with one dimension")
     for number in range(array.nchunks):

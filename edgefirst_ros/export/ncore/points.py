@@ -37,7 +37,7 @@ class Rays:
 
 
 def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
-    """The rays of a structured array of points; None where it has no x, y and z.
+    """Return the rays of a structured array of points; None where it has no x, y and z.
 
     `names` are fields that have other names in NCore. direction * distance in float32 is within one step of the
     float32 coordinates.

@@ -75,7 +75,7 @@ class Preparation:
         """(width, height) of the pictures, as soon as it is known."""
 
     def tasks(self) -> Iterator[Task]:
-        """The samples in their order."""
+        """Yield the samples in their order."""
         drive, last = self._drive, dict[str, int]()
         for number, (sample, row) in enumerate(zip(drive.samples, drive.rows, strict=True)):
             stamps, fits = {}, set()

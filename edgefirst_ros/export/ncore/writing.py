@@ -148,7 +148,7 @@ class _Sequence:
         self._poses.store_static_pose(sensor, RIG, place)
 
     def _sensor(self, kind: str) -> Any:
-        """The writer of a kind of member, begun with its first frame."""
+        """Return the writer of a kind of member, begun with its first frame."""
         if kind not in self._sensors:
             lib = library()
             sensor = kind.partition(".")[0]

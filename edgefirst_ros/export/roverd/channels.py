@@ -94,7 +94,7 @@ class FramesWriter:
 
 
 def stored(data: NDArray[Any]) -> list[bytes | memoryview]:
-    """An .xz of contiguous `data` as buffers, not compressed.
+    """Return an .xz of contiguous `data` as buffers, not compressed.
 
     LZMA packs some 12 MB/s a processor at its quickest and gains less than half of a radar cube; a disk takes hundreds.
     """
@@ -121,7 +121,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _number(value: int) -> bytes:
-    """A multibyte integer of .xz."""
+    """Return a multibyte integer of .xz."""
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
@@ -161,7 +161,7 @@ class Reader:
         return self.channels[name]
 
     def raw(self, name: str) -> NDArray[Any]:
-        """All whole entries of a `raw` channel, (N, *shape), mapped."""
+        """Return all whole entries of a `raw` channel, (N, *shape), mapped."""
         form, dtype, shape = self.described(name)
         path = self.folder / name
         if form != "raw":
@@ -195,7 +195,7 @@ class Reader:
         return np.rint(seconds.astype(np.float64) * 1e9).astype(np.int64)
 
     def frame(self, name: str, number: int) -> NDArray[Any]:
-        """One entry of an `lzmaf` channel, of the channel's shape."""
+        """Return one entry of an `lzmaf` channel, of the channel's shape."""
         form, dtype, shape = self.described(name)
         path = self.folder / name
         size = dtype.itemsize * math.prod(shape)

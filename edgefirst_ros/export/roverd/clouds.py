@@ -41,7 +41,7 @@ class Cloud:
 
 
 def read_cloud(pcd: bytes) -> Cloud | None:
-    """The cloud of a PCD file that `write_cloud` gives back byte by byte; None for any other file."""
+    """Return the cloud of a PCD file that `write_cloud` gives back byte by byte; None for any other file."""
     try:
         points = decode_cloud(pcd)
     except DatasetError:
@@ -57,7 +57,7 @@ def read_cloud(pcd: bytes) -> Cloud | None:
 
 
 def write_cloud(cloud: Cloud) -> bytes:
-    """The PCD file of a cloud."""
+    """Return the PCD file of a cloud."""
     header = pcd_header(cloud.points.dtype, len(cloud.points) // cloud.height, cloud.height)
     return header + cloud.points.tobytes()
 
@@ -75,7 +75,7 @@ def has_channels(record: np.dtype[Any]) -> bool:
 
 
 def most_points(container: Container, names: Iterable[str]) -> int:
-    """The most points of any of these PCD files, at least 1, from their headers alone."""
+    """Return the most points of any of these PCD files, at least 1, from their headers alone."""
     most = 1
     for name in names:
         size = container.size(name)
@@ -116,7 +116,7 @@ def channelled(cloud: Cloud) -> dict[str, Any]:
 
 
 def _fields(reader: Reader) -> list[str]:
-    """The channels that can be fields of points."""
+    """Return the channels that can be fields of points."""
     plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
     return [name for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name]
 

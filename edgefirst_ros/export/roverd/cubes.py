@@ -17,7 +17,7 @@ AXES = ["sequence", "rx", "range", "doppler", "real and imaginary"]
 
 
 def read_cube(png: bytes) -> Cube | None:
-    """The cube of a picture that `write_cube` gives back byte by byte; None for any other."""
+    """Return the cube of a picture that `write_cube` gives back byte by byte; None for any other."""
     try:
         cube = decode_cube(png)
         return cube if write_cube(cube) == png else None
@@ -37,7 +37,7 @@ class Message:
 
 
 def write_cube(cube: Cube) -> bytes | None:
-    """The picture of a cube; None of one without a stamp. Raises MessageError where it is not what it says."""
+    """Return the picture of a cube; None of one without a stamp. Raises MessageError where it is not what it says."""
     if cube.timestamp is None:
         return None
     message = Message(

@@ -153,7 +153,7 @@ class CameraTrace(SensorTrace):
         return {VIDEO: {"format": "mjpg", "type": "u1", "shape": [*reversed(self.form), 3]}}
 
     def changed(self) -> list[int]:
-        """The pictures that do not come out of the video as they went in; to be asked when it is complete."""
+        """Return the pictures that do not come out of the video as they went in; to be asked when it is complete."""
         found = list(map(hash, pictures(self.folder / VIDEO))) if self.stamps else []
         return [n for n, check in enumerate(self._checks) if len(found) != len(self._checks) or found[n] != check]
 

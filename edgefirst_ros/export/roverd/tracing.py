@@ -114,7 +114,7 @@ def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> N
 
 
 def _stored_order(dataset: Dataset) -> Iterator[Key]:
-    """The samples as their members lie in the container."""
+    """Yield the samples as their members lie in the container."""
     places = {name: key for key in (s.key for s in dataset.samples()) for name in dataset.members(key).values()}
     return (places[name] for name in dataset.container.names if name in places)
 
@@ -157,7 +157,7 @@ class _Trace:
         progress(f"exporting {self._drive.name}", total, total)
 
     def _wanted(self) -> Iterator[tuple[Sample, set[str]]]:
-        """The samples, each with the kinds of members that the one before does not have already."""
+        """Yield the samples, each with the kinds of members that the one before does not have already."""
         before: dict[str, int] = {}
         for sample, row in zip(self._drive.samples, self._drive.rows, strict=True):
             stamps = {kind: measured(row, kind) for kind in self._streams}

@@ -199,7 +199,7 @@ class Logger:
             self._log("camera/masks", rr.SegmentationImage(mask, opacity=0.4))
 
     def _mask(self, rows: Any, size: Any) -> Any:
-        """The class of each pixel by the masks of all rows, later ones over earlier; None without masks."""
+        """Return the class of each pixel by the masks of all rows, later ones over earlier; None without masks."""
         import io
 
         from PIL import Image

@@ -136,7 +136,7 @@ def _logged(
 
 
 def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet]:
-    """The packets that a decoder needs for some frames: from the keyframe before the first of them on."""
+    """Yield the packets that a decoder needs for some frames: from the keyframe before the first of them on."""
     before: list[Packet] = []
     for packet in packets:
         if packet.frame > last:
@@ -152,7 +152,7 @@ def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet
 
 
 def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
-    """The one thing that paths name. Raises UsageError where there are several."""
+    """Return the one thing that paths name. Raises UsageError where there are several."""
     wanted, _ = wanted_of(paths, join=join)
     if len(wanted) != 1:
         listed = ", ".join(str(one.path) for one in wanted[:MOST_LISTED])
@@ -201,7 +201,7 @@ def _is_streamed(found: FirstPass) -> bool:
 
 
 def _packets(found: FirstPass, subject: Subject) -> Iterator[Packet]:
-    """The camera's messages from the first keyframe on."""
+    """Yield the camera's messages from the first keyframe on."""
     from edgefirst_ros.sensors.h264 import H264Tracker
     from edgefirst_ros.sensors.video_message import ReferenceParser
 

@@ -215,7 +215,7 @@ class Flattener:
         return self._error("or one after it cannot be read", self.samples - len(self._waiting))
 
     def _sample_of(self, row: int) -> int:
-        """The number of the sample of a waiting row."""
+        """Return the number of the sample of a waiting row."""
         return self.samples - len(self._waiting) + self._owner[row]
 
     def _further_columns(self) -> dict[str, pa.Array]:

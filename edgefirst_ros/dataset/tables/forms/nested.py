@@ -175,5 +175,5 @@ class _Document:
 
 
 def _text(value: Any) -> str:
-    """A value of the metadata, which are text."""
+    """Return a value of the metadata, which are text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
