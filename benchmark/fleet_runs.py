@@ -15,7 +15,6 @@ Exit code 1 where a promise of docs/fleet.md does not hold.
 import argparse
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -24,22 +23,20 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "test" / "fleet"))
 
 import polars as pl
+from fleet_speed import SMALL, megabytes, overhead, scaling
 from fleet_tasks import Here
 
 import edgefirst_ros
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.fleet import catalogue, converting
+from edgefirst_ros.fleet import catalogue
 from edgefirst_ros.fleet.converting import Conversion
-from edgefirst_ros.fleet.dask_engine import dask_engine
-from edgefirst_ros.fleet.engine import Driver, Task
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.plan import make_plan
 from edgefirst_ros.fleet.sources import Source
@@ -47,7 +44,6 @@ from edgefirst_ros.fleet.state import MemberFile, State
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
-SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 8, 2, 16), "lidar_points": 10}
 RATE = 5
 COMMAND = [sys.executable, "-m", "edgefirst_ros", "fleet", "convert"]
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": ROOT}
@@ -55,139 +51,8 @@ DRIVES, ONE, WHOLE_RUN = 12, 0.2, 6.0
 """Recordings of a run that is killed; how long one of them takes, and all from the start of the command, s."""
 
 
-def nothing(plain):
-    """What a task costs that does nothing."""
-    return {"verdict": "ok", "error": None, "n": plain["n"]}
-
-
-def megabytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def processor_seconds():
-    """Of this process and all below it."""
-    import psutil
-
-    own = psutil.Process()
-    return sum(sum(one.cpu_times()[:2]) for one in (own, *own.children(recursive=True)))
-
-
-def machine_seconds():
-    """Processor time of everything on the machine."""
-    import psutil
-
-    times = psutil.cpu_times()
-    return sum(times) - times.idle - times.iowait
-
-
-def noting(path):
-    """The work of a recording that adds to a file how much processor time its conversion took alone, s."""
-
-    def noted(plain):
-        import time
-
-        from edgefirst_ros.fleet import work
-
-        convert = work.convert
-
-        def timed(*given, **options):
-            began = time.process_time()
-            try:
-                return convert(*given, **options)
-            finally:
-                with open(path, "a") as file:
-                    file.write(f"{time.process_time() - began}\n")
-
-        work.convert = timed
-        try:
-            return work.work(plain)
-        finally:
-            work.convert = convert
-
-    return noted
-
-
-def overhead(options, folder):
-    """Tasks that do nothing, then a tenth as many recordings of a few KB, by one worker.
-
-    In processor time of driver, scheduler and worker, less that of the conversions, which is taken within them: the
-    speed of a machine that others use differs from one minute to the next.
-    """
-    peaks = []
-    with dask_engine(None, 1) as engine:
-        tasks = (Task(nothing, {"n": n}, 1) for n in range(options.recordings))
-        began, worked = time.monotonic(), processor_seconds()
-        for number, _ in enumerate(Driver(engine).run(tasks), 1):
-            if number % max(1, options.recordings // 5) == 0:
-                peaks.append(round(megabytes()))
-        seconds, worked = time.monotonic() - began, processor_seconds() - worked
-    each, worked = 1000 * seconds / options.recordings, 1000 * worked / options.recordings
-    print(
-        f"{options.recordings} tasks that do nothing: {each:.2f} ms each, {worked:.2f} ms of processor time; "
-        f"MB of driver and scheduler after each fifth: {peaks}",
-        flush=True,
-    )
-    number = max(1, options.recordings // 10)
-    drives = folder / "drives"
-    drives.mkdir()
-    write_recording(drives / "drive00000.mcap", Recipe(**SMALL))
-    for n in range(1, number):
-        os.link(drives / "drive00000.mcap", drives / f"drive{n:05}.mcap")
-    conversion = Conversion([str(drives)], str(folder / "sets"), Settings(rate=1, jobs=1))
-    converting.work, spent = noting(str(folder / "spent")), folder / "spent"
-    with dask_engine(None, 1) as engine:
-        began, worked = time.monotonic(), processor_seconds()
-        tally = conversion.run(engine, lambda tally: None)
-        seconds, worked = time.monotonic() - began, processor_seconds() - worked
-    alone = sum(map(float, spent.read_text().split())) / number
-    more = 1000 * (worked / number - alone)
-    print(
-        f"{number} recordings of {(drives / 'drive00000.mcap').stat().st_size} bytes, {dict(tally.verdicts)}: "
-        f"{1000 * seconds / number:.1f} ms each, {1000 * worked / number:.1f} ms of processor time, "
-        f"of convert alone {1000 * alone:.1f} ms: {more:.1f} ms more; peak {megabytes():.0f} MB"
-    )
-    return more < 25 and tally.verdicts == {"ok": number}
-
-
-def scaling(options, folder):
-    """The same recordings by one worker and by two, in turn; beside each the processor time that it took.
-
-    Where others use the machine too, the time of two says little: processor time tells what a second worker costs.
-    """
-    drives = folder / "drives"
-    drives.mkdir()
-    write_recording(drives / "drive00.mcap", Recipe(seconds=6, size=(640, 480)))
-    for n in range(1, 12):
-        os.link(drives / "drive00.mcap", drives / f"drive{n:02}.mcap")
-    ratios, dearer = [], []
-    for number in range(options.rounds):
-        taken, worked, others = {}, {}, {}
-        for workers in (1, 2) if number % 2 else (2, 1):
-            to = folder / f"sets{number}-{workers}"
-            conversion = Conversion([str(drives)], str(to), Settings())
-            with dask_engine(None, workers) as engine:
-                warm = Conversion([str(drives / "drive00.mcap")], str(folder / f"warm{number}-{workers}"), Settings())
-                warm.run(engine, lambda tally: None)
-                began, own, all_of_it = time.monotonic(), processor_seconds(), machine_seconds()
-                conversion.run(engine, lambda tally: None)
-                taken[workers] = time.monotonic() - began
-                worked[workers] = processor_seconds() - own
-                others[workers] = (machine_seconds() - all_of_it - worked[workers]) / taken[workers]
-            shutil.rmtree(to)
-        ratios.append(taken[1] / taken[2])
-        dearer.append(worked[2] / worked[1])
-        print(
-            f"round {number + 1}: {taken[1]:.1f} s by one, {taken[2]:.1f} s by two: {ratios[-1]:.2f}; "
-            f"processor time {worked[1]:.1f} and {worked[2]:.1f} s; "
-            f"processors that others took {others[1]:.2f} and {others[2]:.2f}",
-            flush=True,
-        )
-    print(f"median {median(ratios):.2f}, best {max(ratios):.2f}; processor time of two to one {median(dearer):.2f}")
-    return max(ratios) >= 1.8
-
-
 def catalogues(options, folder):
-    """States of a folder to the table, and questions to it."""
+    """States of a folder to the table, and questions to it; then to one of `--rows` of the same again and again."""
     layout = Layout(Location.of(folder / "sets"))
     members = tuple(MemberFile(key=f"s/d/d.{end}", bytes=10_000_000, etag="e" * 32) for end in ("arrow", "zip"))
     for n in range(options.recordings):
@@ -239,7 +104,27 @@ def catalogues(options, folder):
     )
     sources = [Source(f"s3://drives/2026/{n % 365}/drive{n}.mcap", n, f"{n:032x}") for n in range(options.recordings)]
     timed("what is to be done, told", lambda: make_plan(sources, same.rows, layout, "s", retry_failed=False))
-    return max(asked, stored) < 1
+    many = Layout(Location.of(folder / "many"))
+    many.root.path.mkdir()
+    many.catalogue.path.write_bytes(_repeated(same.rows, options.rows))
+    made = catalogue.Catalogue(pl.scan_parquet(many.catalogue.path.read_bytes()), options.rows, changed=False)
+    print(f"{options.rows} rows: {many.catalogue.path.stat().st_size / 1e6:.0f} MB of Parquet")
+    times = [
+        timed("asked for two columns", lambda: made.choose(where, "name", "container")),
+        timed("asked for one recording", lambda: made.choose(f"source = '{options.rows - 1}'", "verdict", "error")),
+        timed("bytes and cars added up", lambda: made.choose(None, pl.col("bytes").sum(), pl.col("label_car").sum())),
+    ]
+    assert len(times[1][1]) == 1
+    return max(asked, stored, *(seconds for seconds, _ in times)) < 1
+
+
+def _repeated(rows, number):
+    """So many rows as Parquet, of these again and again, each with a source, state and tags of its own."""
+    table, own = rows.collect(), pl.int_range(number, eager=True)
+    many = pl.concat([table] * -(-number // len(table))).head(number)
+    named = {"source": own.cast(pl.String), "name": "drive" + own.cast(pl.String), "etag": own.hash().cast(pl.String)}
+    digests = {"state": own.hash(1).cast(pl.String), "state_etag": own.hash(2).cast(pl.String)}
+    return catalogue._packed(many.with_columns(**named, **digests, size=own).lazy())
 
 
 def kill(options, folder):
@@ -334,6 +219,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("overhead", "scaling", "catalogue", "kill"))
     parser.add_argument("--recordings", type=int, default=10_000)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of the largest catalogue that is asked")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from edgefirst_ros.dataset.merge_rows import AnnotationRows, read_frames
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms import read_annotations
+from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.errors import DatasetError
@@ -47,6 +49,10 @@ class Part:
     notes: list[str] = field(default_factory=list)
     lost: int = 0
     """Number of annotation values that cannot be read."""
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Labels by index: as listed in the metadata, else as used by the rows."""
+    object_ids: frozenset[str] = frozenset()
+    """All object ids of the annotations."""
 
     def __post_init__(self) -> None:
         frames, limits = self.dataset.paths.frames, self.dataset.limits
@@ -55,17 +61,20 @@ class Part:
         self.frames = read_frames(file) if file else None
         self.frames_metadata = frames_metadata(frames, file.metadata) if file else {}
         self._rows: AnnotationRows | None = None
-        path = annotation_path(self.dataset.paths.arrow)
+        self._path = path = annotation_path(self.dataset.paths.arrow)
         if path is None:
             return
         found = read_annotations(path, limits=limits)
-        self._rows = AnnotationRows(found, [sample.key for sample in self.dataset.samples()], limits)
+        table = self._read(found).table
         self.version, self.metadata = found.version, dict(found.metadata)
         if found.nested and "box2d" in found.columns:
             self.metadata = {**self.metadata, "box2d_format": found.layout}
         if self.version not in schema.WRITABLE:
             raise DatasetError(f"{path}: schema {self.version} cannot be merged; known: {', '.join(schema.WRITABLE)}")
-        self._check_forms(path)
+        self._check_forms(path, table.column_names)
+        self.names = self._names(table)
+        if "object_id" in table.column_names:
+            self.object_ids = frozenset(_column(table, "object_id").drop_nulls().unique())
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
         self.lost = sum(found.tally.lost.values())
         foreign = sorted(set(found.columns) - COLUMNS)
@@ -73,51 +82,52 @@ class Part:
 
     @property
     def keys(self) -> pl.DataFrame:
-        """(sequence, frame) of the samples with rows, even those without members."""
+        """(sequence, frame) of the samples with rows, even those without members, while `opened`."""
         return KEYS if self._rows is None else self._rows.keys
 
-    @property
-    def object_ids(self) -> set[str]:
-        """All object ids of the annotations."""
-        return set() if "object_id" not in self._columns else set(self._column("object_id").drop_nulls().unique())
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the annotation rows, for `rows` and `keys`: of one part at a time, as they take the memory."""
+        if self._path is not None:
+            self._rows = self._read(read_annotations(self._path, limits=self.dataset.limits))
+        yield
+        self._rows = None
 
-    @property
-    def names(self) -> dict[int, str]:
-        """Labels by index: as listed in the metadata, else as used by the rows."""
+    def _read(self, found: Annotations) -> AnnotationRows:
+        return AnnotationRows(found, [sample.key for sample in self.dataset.samples()], self.dataset.limits)
+
+    def _names(self, table: pa.Table) -> dict[int, str]:
         if "labels" in self.metadata:
             labels = parsed(self.metadata["labels"])
             if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
                 raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
             return dict(enumerate(labels))
-        if not {"label", "label_index"} <= self._columns:
+        if not {"label", "label_index"} <= set(table.column_names):
             return {}
-        pairs = pl.DataFrame([self._column("label_index"), self._column("label")])
+        pairs = pl.DataFrame([_column(table, "label_index"), _column(table, "label")])
         return dict(reversed(pairs.drop_nulls().unique().sort("label_index", "label").rows()))
 
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
-        """Return the rows of a sample for the merged dataset; None without any."""
+        """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
         if self._rows is None:
             return None
         return self._rows.of(key, self.sequences[key.name], timestamp, self.ids, self.indices)
 
-    @property
-    def _columns(self) -> set[str]:
-        return set() if self._rows is None else set(self._rows.table.column_names)
-
-    def _column(self, name: str) -> pl.Series:
-        return pl.Series(name, [] if self._rows is None else pl.from_arrow(self._rows.table[name]))
-
-    def _check_forms(self, file: Path) -> None:
+    def _check_forms(self, file: Path, columns: Sequence[str]) -> None:
         """Raise DatasetError if the file has other conventions (box layout, orders) than datasets written here."""
         for key in schema.METADATA:
             said = schema.has_metadata(self.version) or key.name in self.metadata
-            if said and key.column in self._columns and key.written is not None:
+            if said and key.column in columns and key.written is not None:
                 found = self.metadata.get(key.name, key.default)
                 if found != key.written:
                     raise DatasetError(
                         f"{file}: {key.name} is {found}, datasets are merged with {key.written} alone; "
                         "convert the annotations with edgefirst-ros migrate"
                     )
+
+
+def _column(table: pa.Table, name: str) -> pl.Series:
+    return pl.Series(name, pl.from_arrow(table[name]))
 
 
 def unite_labels(parts: Sequence[Part]) -> list[str] | None:

@@ -13,6 +13,7 @@ import polars as pl
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.objects.folder import remove_partials
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.fleet.catalogue import current, write_catalogue
@@ -94,6 +95,8 @@ class Conversion:
         The catalogue is written first and last; the last one may be refused, states have it all.
         Raises ObjectStoreError where DST takes nothing, EdgeFirstError where the engine is gone; what is done is kept.
         """
+        if self.layout.root.local:
+            self._sweep()
         write_catalogue(self.layout, self._states)
         began = time.monotonic()
 
@@ -116,6 +119,12 @@ class Conversion:
         except ObjectStoreError as refused:
             self._note(f"the catalogue is out of date: {refused}; fleet status rewrites it")
         return self.tally
+
+    def _sweep(self) -> None:
+        """Remove unfinished files that killed workers and drivers left in DST."""
+        remove_partials(self.layout.root.path, deep=False)
+        for place in (self.layout.datasets(self.hash), self.layout.states):
+            remove_partials(place.path)
 
     def _tasks(self) -> Iterator[Task]:
         plain = self.settings.model_dump(mode="json")

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
-
 from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata
@@ -29,19 +27,19 @@ def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     table = TableFile(paths.frames)
     there = [name for name in SENSORS if name in table.schema.names]
     samples = table.frame(["timestamp", "latitude", "longitude", *there])
-    counted = samples.select(pl.col(there).count()).row(0) if there else ()
+    sensors = {SENSORS[name]: number for name in there if (number := samples[name].count())}
     known = samples.select("latitude", "longitude").drop_nulls()
     labels, groups = _labels_and_groups(paths)
     return {
         "samples": len(samples),
-        "sensors": {SENSORS[name]: number for name, number in zip(there, counted, strict=True) if number},
+        "sensors": sensors,
         "labels": labels,
         "first": samples["timestamp"].min(),
         "last": samples["timestamp"].max(),
         "latitude": known["latitude"][0] if len(known) else None,
         "longitude": known["longitude"][0] if len(known) else None,
         "group": groups[0] if len(groups) == 1 else None,
-    }, frames_metadata(paths.frames, table.metadata)["sources"]
+    }, frames_metadata(paths.frames, {"sources": table.metadata["sources"]})["sources"]
 
 
 def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
@@ -49,8 +47,8 @@ def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
     if (path := annotation_path(paths.arrow)) is None:
         return {}, []
     rows = typed_columns(open_annotations(path), {name: ANNOTATIONS[name] for name in (*KEY, "label", "group")})
-    labels = rows.select(*KEY, "label").drop_nulls("label").unique()
+    labels = rows.select(*KEY, "label").unique()["label"].value_counts()
     return (
-        dict(labels.group_by("label").len().sort("label").iter_rows()),
+        dict(sorted(labels.drop_nulls("label").iter_rows())),
         rows["group"].drop_nulls().unique().to_list(),
     )

@@ -23,7 +23,7 @@ LONGEST_ERROR = 4000
 class Strict(BaseModel):
     """Base of models read from storage: strict types."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True, defer_build=True)
 
 
 class MemberFile(Strict):

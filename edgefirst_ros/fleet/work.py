@@ -127,7 +127,7 @@ def _converted(job: Job, layout: Layout, folder: Path) -> State:
 
 
 def _fetched(job: Job, folder: Path) -> Path:
-    """The recording as a local file or rosbag2 folder, whose name gives the sequence its name."""
+    """Return the recording as a local file or rosbag2 folder, whose name gives the sequence its name."""
     source = Location.of(job.source)
     name, end = (source.name, "") if job.parts else (Path(source.name).stem, SUFFIX)
     plain = job.name == safe_name(name) and len(os.fsencode(source.name)) <= LONGEST_FILE_NAME
@@ -156,7 +156,7 @@ def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, 
     store = open_store(place)
     found = []
     for path in dataset_files(outcome.paths):
-        stored = store.put((place / path.name).key, path)
+        stored = store.put((place / path.name).key, path, scratch=True)
         found.append(MemberFile(key=layout.relative(stored.key), bytes=stored.size, etag=stored.etag))
     return tuple(found)
 

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -40,6 +41,27 @@ def desk(tmp_path_factory):
     convert(place / "wednesday.mcap", place / "out", name="folder", layout="directory")
     convert(place / "monday.mcap", place / "again", name="a")
     return place / "out"
+
+
+def grown(dataset, folder, times):
+    """A copy of a dataset whose table has each row so many times."""
+    for path in (dataset, dataset.with_suffix(".arrow"), dataset.with_suffix(".frames.arrow")):
+        shutil.copy(path, folder / path.name)
+    path = folder / dataset.with_suffix(".arrow").name
+    table = pa.ipc.open_file(path).read_all()
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write(pa.concat_tables([table] * times).unify_dictionaries().combine_chunks())
+    return folder / dataset.name
+
+
+def test_the_rows_of_one_dataset_at_a_time_are_in_memory(desk, tmp_path):
+    held = []
+    given = [grown(desk / name, tmp_path, 2000) for name in ("a.zip", "b.zip")]
+    merge(given, tmp_path / "new", progress=lambda *_: held.append(pa.total_allocated_bytes()))
+    first, second = held[: len(held) // 2], held[len(held) // 2 :]
+    assert len(first) == len(second) == 10
+    assert min(first) > 3_000_000
+    assert max(second) < 1.25 * max(first)
 
 
 def members(dataset):

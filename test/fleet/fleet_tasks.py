@@ -48,3 +48,8 @@ def poison(plain):
         filled = [bytearray(os.urandom(1 << 20)) * 64 for _ in range(64)]
         return {"verdict": f"took {len(filled)}"}
     return real.work(plain)
+
+
+def say(plain):
+    """A record with a text."""
+    return {"verdict": "ok", "error": plain["text"]}

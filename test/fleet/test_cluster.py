@@ -22,6 +22,7 @@ from edgefirst_ros.fleet import converting
 from edgefirst_ros.fleet import dask_engine as dask_engine_module
 from edgefirst_ros.fleet.converting import Conversion
 from edgefirst_ros.fleet.dask_engine import dask_engine
+from edgefirst_ros.fleet.engine import Driver, Task
 
 distributed = late("distributed", reason="dask is not installed")
 
@@ -112,6 +113,23 @@ def test_what_kills_workers_or_takes_their_memory_is_crashed_and_nothing_else_su
     tally, made = run(cluster, drives, tmp_path / "sets", tmp_path, retry_failed=True)
     assert (tally.verdicts, tally.before) == ({"ok": 3}, 1)
     assert made == by_hand
+
+
+def test_records_come_as_events_and_are_not_fetched(cluster, monkeypatch):
+    monkeypatch.setattr(distributed.Future, "result", None)
+    texts = ["one", "two", "caf\udce9"]  # the last is no UTF-8
+    with dask_engine(cluster.scheduler_address, None) as engine, dask_engine(cluster.scheduler_address, None) as other:
+        tasks = [Task(fleet_tasks.say, {"text": text}) for text in texts]
+        found = [(one.task.arguments["text"], one.record["error"]) for one in Driver(engine).run(tasks)]
+        assert engine._records == other._records == {}  # those of another run are not its own
+    assert sorted(found) == [(text, text) for text in sorted(texts)]
+
+
+def test_a_record_whose_event_is_lost_is_fetched(cluster, monkeypatch):
+    monkeypatch.setattr(dask_engine_module.DaskEngine, "_take", lambda engine, event: None)
+    with dask_engine(cluster.scheduler_address, None) as engine:
+        (found,) = Driver(engine).run([Task(fleet_tasks.say, {"text": "one"})])
+    assert found.record == {"verdict": "ok", "error": "one"}
 
 
 def test_a_missing_engine_is_said_with_what_to_install(monkeypatch):
@@ -221,9 +239,12 @@ def test_interrupts_and_kills_leave_what_is_done_and_no_worker(drives, tmp_path,
 
     before = Conversion([str(many)], str(to), Settings(rate=5)).tally.before
     assert NUMBER > before >= _states(to) - 1  # one more may have been put in place at the end
+    for folder in (to, next(to.rglob("*.zip")).parent, next(to.glob("_state/*"))):
+        (folder / "file.1-1.partial").touch()  # as a kill at the wrong moment leaves it
     told = Conversion([str(many)], str(to), Settings(rate=5)).run(Here(), lambda tally: None)
     assert (told.before, told.now, told.verdicts) == (before, NUMBER - before, {"ok": NUMBER})
     assert len(list(to.rglob("*.zip"))) == NUMBER
+    assert not list(to.rglob("*.partial"))
 
 
 def _wait_until_gone(driver):

@@ -136,7 +136,7 @@ class BucketStore:
         done = self._ask(key, lambda: self._obstore.put(self._store, key, data, use_multipart=False))
         return StoredObject(key, len(data), _plain(done["e_tag"]))
 
-    def put(self, key: str, path: Path) -> StoredObject:
+    def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
         """Put a file in place, in parts where it is large, and compare checksums.
 
         Where the ETag is the MD5 of what was sent, as S3 makes it, that is the proof; else the object is read back.

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
+import io
 import itertools
 import os
+import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +22,7 @@ from edgefirst_ros.errors import ObjectStoreError
 
 PARTIAL = ".partial"
 """End of the names of files that are being written: they are no objects yet."""
+_LEFT = re.compile(rf"\.\d+-\d+{re.escape(PARTIAL)}$")
 _numbers = itertools.count()
 
 
@@ -75,12 +79,12 @@ class FolderStore:
 
     def write(self, key: str, data: bytes) -> StoredObject:
         """Put a small file in place."""
-        return self._place(key, lambda file: file.write(data))
+        return self._place(key, io.BytesIO(data))
 
-    def put(self, key: str, path: Path) -> StoredObject:
-        """Copy a file into place; the disk has it when this returns."""
+    def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
+        """Copy a file into place, or link it there; the disk has it when this returns."""
         with path.open("rb") as source:
-            return self._place(key, lambda file: shutil.copyfileobj(source, file, BLOCK))
+            return self._place(key, source, linked=path if scratch else None)
 
     def holds(self, found: StoredObject, path: Path) -> bool:
         """True if a file is what another holds."""
@@ -98,19 +102,16 @@ class FolderStore:
         except OSError as error:
             raise _refused(key, error) from error
 
-    def _place(self, key: str, fill: Callable[[BinaryIO], object]) -> StoredObject:
-        """Write beside the name, sync, rename, sync the folder."""
+    def _place(self, key: str, source: BinaryIO, *, linked: Path | None = None) -> StoredObject:
+        """Make a file beside the name, sync, rename, sync the folder."""
         final = f"/{key}"
         partial = f"{final}.{os.getpid()}-{next(_numbers)}{PARTIAL}"
         try:
             os.makedirs(os.path.dirname(final), exist_ok=True)
             try:
-                with open(partial, "xb") as file:
-                    fill(file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    status = os.fstat(file.fileno())
-                os.replace(partial, final)
+                with _made(partial, source, linked) as fd:
+                    status = os.fstat(fd)
+                    os.replace(partial, final)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(partial)
@@ -119,6 +120,46 @@ class FolderStore:
         except OSError as error:
             raise _refused(key, error) from error
         return _object(key, status)
+
+
+@contextmanager
+def _made(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
+    """Make a new file, synced, and give it locked: the same as `linked` where the disk lets it be, else a copy."""
+    there = linked is not None and _link(linked, partial)
+    with open(partial, "r+b" if there else "xb") as file:
+        with suppress(OSError):  # a disk without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not there:
+            shutil.copyfileobj(source, file, BLOCK)
+            file.flush()
+        os.fsync(file.fileno())
+        yield file.fileno()
+
+
+def _link(path: Path, to: str) -> bool:
+    try:
+        os.link(path, to)
+    except OSError:  # another disk, or one without links
+        return False
+    return True
+
+
+def remove_partials(folder: Path, *, deep: bool = True) -> None:
+    """Remove what writers left that were ended in the middle; what one is writing is locked and stays.
+
+    `deep`: in the folders below too. What cannot be locked or removed stays.
+    """
+    for parent, below, files in os.walk(folder):
+        if not deep:
+            below.clear()
+        for path in (os.path.join(parent, name) for name in files if _LEFT.search(name)):
+            with suppress(OSError):
+                lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path)
+                finally:
+                    os.close(lock)
 
 
 def _object(key: str, status: os.stat_result) -> StoredObject:

@@ -50,8 +50,11 @@ class Store(Protocol):
     def write(self, key: str, data: bytes) -> StoredObject:
         """Put a small object in place, whole or not at all."""
 
-    def put(self, key: str, path: Path) -> StoredObject:
-        """Put a file in place, whole or not at all, and compare checksums: what is there is what the file holds."""
+    def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
+        """Put a file in place, whole or not at all, and compare checksums: what is there is what the file holds.
+
+        `scratch`: a regular file that nobody writes to or needs afterwards, so that on the same disk it is not copied.
+        """
 
     def holds(self, found: StoredObject, path: Path) -> bool:
         """True if an object is what a file holds, byte for byte."""

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Buckets and folders give the same answers; what a network does to them is repaired or told."""
 
+import errno
 import hashlib
 import os
+import subprocess
 import sys
 
 import pytest
@@ -10,6 +12,7 @@ from object_server import KEY, SECRET
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.objects import bucket
+from edgefirst_ros.dataset.objects.folder import remove_partials
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.patience import Patience
 from edgefirst_ros.dataset.objects.store import StoredObject, open_store
@@ -53,6 +56,60 @@ def test_what_was_put_is_found_listed_and_read(place, tmp_path):
     store.delete(small.key)
     store.delete(small.key)
     assert store.stat(small.key) is None
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_of_scratch_on_the_same_disk_is_put_without_a_copy(tmp_path, monkeypatch, links):
+    place = Location.of(tmp_path / "folder")
+    store = open_store(place)
+    store.write((place / "a").key, b"an older one")
+    path = file_of(tmp_path, LARGE)
+    before = path.stat()
+    if not links:  # as between two disks
+
+        def refused(*_):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+        monkeypatch.setattr(os, "link", refused)
+    found = store.put((place / "a").key, path, scratch=True)
+    path.unlink()
+    there = (place / "a").path.stat()
+    assert (there.st_ino == before.st_ino, there.st_nlink, there.st_mode) == (links, 1, before.st_mode)
+    assert store.stat(found.key) == found
+    assert store.read(found.key) == LARGE
+    assert [one.name for one in place.path.iterdir()] == ["a"]
+
+
+KILLED = """
+import os, signal, sys
+from edgefirst_ros.dataset.objects.folder import FolderStore
+
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+FolderStore().write(sys.argv[1], b"half")
+"""
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_one_is_writing_stays(tmp_path, monkeypatch):
+    place = Location.of(tmp_path / "sets")
+    for name in ("below/a", "b"):
+        subprocess.run([sys.executable, "-c", KILLED, (place / name).key], check=False)
+    (place.path / "day.zip.partial").touch()  # of `convert`
+    left = sorted(path.name for path in place.path.rglob("*.partial"))
+    assert [name.split(".")[0] for name in left] == ["a", "b", "day"]
+    replace, seen = os.replace, []
+
+    def sweeping(old, new):
+        remove_partials(place.path, deep=False)
+        seen.extend(path.name.split(".")[0] for path in place.path.rglob("*.partial"))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", sweeping)
+    open_store(place).write((place / "c").key, b"whole")
+    assert sorted(seen) == ["a", "c", "day"]
+    remove_partials(place.path)
+    there = sorted(path.name for path in place.path.rglob("*") if path.is_file())
+    assert there == ["c", "day.zip.partial"]
+    assert (place / "c").path.read_bytes() == b"whole"
 
 
 def test_the_tag_changes_with_the_content_of_equal_size(place):
