@@ -24,10 +24,12 @@ from rosgraph_msgs.msg import Clock
 
 from edgefirst_ros.config import SECOND, Model, nanoseconds
 from edgefirst_ros.errors import RecordingError, UsageError, printable
+from edgefirst_ros.nodes.clouds import MISSING, cloud_maker
 from edgefirst_ros.nodes.outlets import Outlets
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.playback import LATE, NAP, Lateness, Pace, Timeline, ahead
-from edgefirst_ros.pipeline.dataset_messages import open_playable, times_of
+from edgefirst_ros.pipeline.dataset_messages import DatasetRecording, open_playable, times_of
+from edgefirst_ros.streams import CLOUD
 
 CLOCK_PERIOD = 10_000_000
 """ns between two messages on /clock."""
@@ -124,7 +126,8 @@ class _Player:
         self._log = node.get_logger()
         self._settings = settings
         self._stopped = stopped
-        self._recording = open_playable(Path(settings.recording))
+        self._make_cloud = cloud_maker()
+        self._recording = open_playable(Path(settings.recording), self._make_cloud)
         self._outlets = Outlets(node)
         self._diagnostics = node.create_publisher(DiagnosticArray, "/diagnostics", 10)
         self._clock = node.create_publisher(Clock, "/clock", 10) if settings.clock else None
@@ -162,6 +165,9 @@ class _Player:
                 f"start: {self._settings.start:g} s lie past the end of the recording, which lasts "
                 f"{self._length / SECOND:.3f} s"
             )
+        clouds = any(channel.schema == CLOUD for channel in recording.channels.values())
+        if clouds and isinstance(recording, DatasetRecording) and self._make_cloud is None:
+            self._log.warning(MISSING)
         self._outlets.open(recording.channels.values(), self._settings.topics, own_clock=self._clock is not None)
         for topic, why in self._outlets.skipped.items():
             text = printable(f"{topic} is not published, {why}")

@@ -36,6 +36,8 @@ COMPANIONS: Mapping[str, tuple[str, str, str]] = {
 OTHERS = {"/camera/jpeg": COMPRESSED_IMAGE, "/gps": FIX, "/imu": IMU, "/model/boxes2d": DETECT}
 
 Make = Callable[[], bytes]
+MakeCloud = Callable[[NDArray[np.void], int, str], bytes]
+"""Gives a PointCloud2 in CDR of points, shape (rows, columns), their stamp in ns and their frame_id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,10 @@ class DatasetRecording:
     table of frames, which alone has the stamps.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, make_cloud: MakeCloud | None = None) -> None:
+        """`make_cloud`: what writes its point clouds; without it the vendor's codec."""
         self.path = path
+        self._make_cloud = make_cloud or codec_cloud
         self._dataset = Dataset(path)
         if self._dataset.frames is None:
             raise DatasetError(f"{self._dataset.paths.frames}: is not there, and nothing else has the samples' stamps")
@@ -106,8 +110,12 @@ class DatasetRecording:
             own = row.get(f"{column}_timestamp")
             if key in inputs and key not in sample.repeats:
                 at = stamp if own is None else int(own)
-                make = partial(_cube if schema == CUBE else _cloud, sample, key, at)
+                make = partial(_cube, sample, at) if schema == CUBE else partial(self._cloud, sample, key, at)
                 yield _Planned(at, topic, schema, make)
+
+    def _cloud(self, sample: Sample, key: str, stamp: int) -> bytes:
+        points = np.ascontiguousarray(np.atleast_2d(sample.decode(key)))
+        return self._make_cloud(points, stamp, key.partition(".")[0])
 
     def _has_boxes(self, row: Mapping[str, Any]) -> bool:
         """True if the model processed a sample, and its boxes can be given as messages."""
@@ -116,8 +124,8 @@ class DatasetRecording:
         return as_sent and row.get("model_timestamp") is not None
 
 
-def open_playable(path: Path) -> McapRecording | DatasetRecording:
-    """Open the recording or dataset at a path. Raises EdgeFirstError for anything else."""
+def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> McapRecording | DatasetRecording:
+    """Open the recording or dataset at a path, this with `make_cloud`. Raises EdgeFirstError for anything else."""
     if path.suffix != ".mcap":
         try:
             locate(path)
@@ -125,7 +133,7 @@ def open_playable(path: Path) -> McapRecording | DatasetRecording:
             if not path.is_file():
                 raise RecordingError(f"{path}: is neither a recording nor a dataset: {error}") from None
         else:
-            return DatasetRecording(path)
+            return DatasetRecording(path, make_cloud)
     return McapRecording(path)
 
 
@@ -169,7 +177,7 @@ def _imu(orientation: Sequence[float], stamp: int) -> bytes:
     return bytes(imu.to_bytes())
 
 
-def _cube(sample: Sample, key: str, stamp: int) -> bytes:
+def _cube(sample: Sample, stamp: int) -> bytes:
     from edgefirst.schemas import edgefirst_msgs
 
     cube = sample.cube()
@@ -185,18 +193,20 @@ def _cube(sample: Sample, key: str, stamp: int) -> bytes:
     return bytes(message.to_bytes())
 
 
-def _cloud(sample: Sample, key: str, stamp: int) -> bytes:
+def fields_of(points: NDArray[np.void]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield name, offset in bytes, datatype and count of each sensor_msgs/PointField of points."""
+    for name, place in (points.dtype.fields or {}).items():
+        yield name, place[1], POINT_TYPES[place[0].base.str[1:]], int(np.prod(place[0].shape)) or 1
+
+
+def codec_cloud(points: NDArray[np.void], stamp: int, frame_id: str) -> bytes:
+    """Return a PointCloud2 in CDR as the vendor's codec makes it; arguments as for MakeCloud."""
     from edgefirst.schemas import sensor_msgs
 
-    points: NDArray[np.void] = np.ascontiguousarray(sample.decode(key))
-    rows, columns = points.shape if points.ndim == 2 else (1, len(points))
-    fields = [
-        sensor_msgs.PointField(name, place[1], POINT_TYPES[place[0].base.str[1:]], int(np.prod(place[0].shape)) or 1)
-        for name, place in (points.dtype.fields or {}).items()
-    ]
-    step = points.dtype.itemsize
-    header = _header(stamp, key.partition(".")[0])
-    cloud = sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes())
+    (rows, columns), step = points.shape, points.dtype.itemsize
+    fields = [sensor_msgs.PointField(*field) for field in fields_of(points)]
+    header = _header(stamp, frame_id)
+    cloud = sensor_msgs.PointCloud2(header, rows, columns, fields, False, step, step * columns, points.tobytes(), False)
     return bytes(cloud.to_bytes())
 
 

@@ -6,9 +6,11 @@ Source: PCD file format 0.7 (Point Cloud Library); dataset.md 4.
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,9 +18,9 @@ import lzf
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from edgefirst.schemas.sensor_msgs import PointCloud2
@@ -73,7 +75,7 @@ def check_cloud(message: PointCloud2, limits: Limits = DEFAULT_LIMITS) -> None:
 def encode_cloud(
     message: PointCloud2, data: Form = "binary", extra_nan: tuple[str, ...] = ()
 ) -> list[bytes | memoryview]:
-    """The PCD file of a cloud as buffers to be written one after the other.
+    """Return the PCD file of a cloud as buffers to be written one after the other.
 
     Fields are the message's in offset order, without padding, little-endian; `extra_nan` names float32 fields to add
     as NaN where the message has none.  A packed little-endian message is not copied: its buffer is the second one.
@@ -100,13 +102,13 @@ def encode_cloud(
 
 
 def pcd_header(record: np.dtype[Any], width: int, height: int) -> bytes:
-    """The header of a binary PCD file of points of a structured type without padding, viewed from the origin."""
+    """Return the header of a binary PCD file of points of a structured type without padding, viewed from the origin."""
     columns = [(name, record[name].base, record[name]) for name in record.names or ()]
     fields = [_Field(name, base.str[1:], 0, whole.itemsize // base.itemsize) for name, base, whole in columns]
     return _header(fields, width, height, "binary")
 
 
-def _header(fields: list[_Field], width: int, height: int, data: Form) -> bytes:
+def _header(fields: Sequence[_Field], width: int, height: int, data: Form) -> bytes:
     values = (
         "0.7",
         " ".join(field.name for field in fields),
@@ -123,7 +125,7 @@ def _header(fields: list[_Field], width: int, height: int, data: Form) -> bytes:
 
 
 def decode_cloud(pcd: bytes) -> NDArray[Any]:
-    """The points of a PCD file: structured, little-endian, shape (points,); a field of COUNT n > 1 has n values.
+    """Return the points of a PCD file: structured, little-endian, shape (points,); a field of COUNT n > 1 has n values.
 
     Raises DatasetError when header or data are broken.
     """
@@ -155,17 +157,9 @@ def decode_grid(pcd: bytes) -> NDArray[Any]:
         raise DatasetError(f"PCD cannot be read: {error}") from error
 
 
-def _described(message: PointCloud2) -> list[_Field]:
-    """The checked fields of a message in offset order."""
-    fields: list[_Field] = []
-    for field in sorted(message.fields, key=lambda field: field.offset):
-        if field.datatype not in DATATYPES:
-            raise MessageError(CANNOT_BE_STORED, f"field {field.name!r} has the unknown datatype {field.datatype}")
-        if not FIELD_NAME.fullmatch(field.name) or any(field.name == other.name for other in fields):
-            raise MessageError(CANNOT_BE_STORED, f"field name {field.name!r} does not fit into a PCD header")
-        fields.append(_Field(field.name, DATATYPES[field.datatype], field.offset, max(1, field.count)))
-    if not fields:
-        raise MessageError(CANNOT_BE_STORED, "a cloud without fields")
+def _described(message: PointCloud2) -> Sequence[_Field]:
+    """Return the checked fields of a message in offset order."""
+    fields = _fields_of(tuple((one.offset, one.name, one.datatype, one.count) for one in message.fields))
     width, height, step = message.width, message.height, message.point_step
     if not width or not height:
         return fields
@@ -183,7 +177,22 @@ def _described(message: PointCloud2) -> list[_Field]:
     return fields
 
 
-def _in_line(fields: list[_Field], step: int) -> bool:
+@functools.lru_cache(16)
+def _fields_of(described: tuple[tuple[int, str, int, int], ...]) -> tuple[_Field, ...]:
+    """The checked fields of (offset, name, datatype, count) in offset order: the same for all clouds of a topic."""
+    fields: list[_Field] = []
+    for offset, name, datatype, count in sorted(described, key=operator.itemgetter(0)):
+        if datatype not in DATATYPES:
+            raise MessageError(CANNOT_BE_STORED, f"field {name!r} has the unknown datatype {datatype}")
+        if not FIELD_NAME.fullmatch(name) or any(name == other.name for other in fields):
+            raise MessageError(CANNOT_BE_STORED, f"field name {name!r} does not fit into a PCD header")
+        fields.append(_Field(name, DATATYPES[datatype], offset, max(1, count)))
+    if not fields:
+        raise MessageError(CANNOT_BE_STORED, "a cloud without fields")
+    return tuple(fields)
+
+
+def _in_line(fields: Sequence[_Field], step: int) -> bool:
     """True if the fields lie one behind the other and fill the point."""
     end = 0
     for field in fields:
@@ -193,7 +202,7 @@ def _in_line(fields: list[_Field], step: int) -> bool:
     return end == step
 
 
-def _fill(table: NDArray[Any], message: PointCloud2, fields: list[_Field]) -> None:
+def _fill(table: NDArray[Any], message: PointCloud2, fields: Sequence[_Field]) -> None:
     """Copy the fields of all points, whatever the steps and the byte order, into the packed table."""
     order = ">" if message.is_bigendian else "<"
     shape, data = (message.height, message.width), message.data.view()
@@ -211,7 +220,7 @@ def _fill(table: NDArray[Any], message: PointCloud2, fields: list[_Field]) -> No
         column.view(f"<u{size}")[...] = raw
 
 
-def _record(fields: list[_Field]) -> np.dtype[Any]:
+def _record(fields: Sequence[_Field]) -> np.dtype[Any]:
     return np.dtype([(f.name, "<" + f.kind) if f.count == 1 else (f.name, "<" + f.kind, (f.count,)) for f in fields])
 
 
@@ -221,7 +230,7 @@ def _columns(table: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _text(table: NDArray[Any]) -> bytes:
-    """One line per point; floats in the shortest form that reads back as the same value."""
+    """Return one line per point; floats in the shortest form that reads back as the same value."""
     # In pieces: a number as an object takes ten times its bytes.
     return b"".join(_lines(table[first : first + PIECE]) for first in range(0, len(table), PIECE))
 
@@ -294,7 +303,7 @@ def _parse(pcd: bytes) -> tuple[dict[str, list[str]], int]:
 
 
 def _number(header: dict[str, list[str]], key: str) -> int:
-    """A number of the header, of plain digits: others are read by some and not by others."""
+    """Return a number of the header, of plain digits: others are read by some and not by others."""
     (word,) = header[key]
     if not (word.isascii() and word.isdigit() and len(word) <= DIGITS):
         raise ValueError(f"{key} is {word[:DIGITS]!r}, expected up to {DIGITS} digits")
