@@ -22,7 +22,6 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -143,7 +142,7 @@ def shifted(message, by):
     if not by or message.schema == MASK or header_stamp(message) is None:
         return message
     seconds = struct.unpack_from("<i", message.data, 4)[0]
-    return replace(message, data=message.data[:4] + struct.pack("<i", seconds + by) + message.data[8:])
+    return message._replace(data=message.data[:4] + struct.pack("<i", seconds + by) + message.data[8:])
 
 
 def play(bus, recording, rate, repeat, published):

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgefirst_ros.config import SENSORS, LiveSettings, Settings
-from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.errors import UsageError
 
 Value = bool | int | float | str | list[str]
@@ -185,6 +184,8 @@ def _merged(below: object, above: object) -> object:
 
 def read_values(path: Path) -> dict[str, Any]:
     """Return the content of a settings file by key, not validated. Raises UsageError if it cannot be read."""
+    from edgefirst_ros.config.yaml_file import read_yaml  # PyYAML takes as long to load as ten pictures to convert
+
     content, of_ros = read_yaml(path), False
     for _ in range(2):  # /**: ros__parameters: {...}
         if not isinstance(content, dict) or len(content) != 1:
@@ -238,7 +239,7 @@ def explain(
     for fault in faults[:MOST_FAULTS]:
         path = tuple(map(str, fault["loc"]))
         key, place = ".".join(path) or "settings", "options" if path and path[0] in options else source
-        if fault["type"] == "extra_forbidden":
+        if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             known = {field.path[-1 if path[1:] else 0] for field in fields.values() if not path[1:] or field.path[1:]}
             lines.append(f"{place}: unknown setting {_short(key)}{nearest(path[-1], sorted(known))}")
         elif fault["type"] == "value_error":

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,7 +91,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.topics: dict[str, TopicCount] = {}
+        self.topics: defaultdict[str, TopicCount] = defaultdict(TopicCount)
         self.examples: dict[tuple[str, str], str] = {}
         """(topic, reason) -> what was wrong with the first message dropped for it, where that was said."""
 
@@ -104,7 +104,7 @@ class Counts:
         return counts
 
     def __getitem__(self, topic: str) -> TopicCount:
-        return self.topics.setdefault(topic, TopicCount())
+        return self.topics[topic]
 
     def see(self, topic: str, number: int = 1) -> None:
         """Count messages that came."""

@@ -8,8 +8,7 @@ import importlib
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,8 +58,7 @@ LONGEST_DEFINITION = 1 << 20
 SHORT_TYPE = re.compile(r"^(\w+)/(\w+)$")
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message: topic, type, stamps in ns, and CDR bytes with the 4-byte encapsulation header.
 
     `log_time` is when it was recorded (live: received); `definition` is the text of its type where the
@@ -92,15 +90,18 @@ def known_name(topic: str, schema: str) -> str | None:
     return name if schema in KNOWN_TOPICS.get(name, ()) else None
 
 
-_STAMP, _STAMP_BIG_ENDIAN = struct.Struct("<iI"), struct.Struct(">iI")
+_STAMPS = struct.Struct(">iI"), struct.Struct("<iI")
+_WITHOUT_HEADER = frozenset({MASK, TF_MESSAGE})
 
 
 def header_stamp(message: Message) -> int | None:
     """Return the stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own), or None."""
-    if message.schema in (MASK, TF_MESSAGE) or len(message.data) < 12:
+    data = message.data
+    if message.schema in _WITHOUT_HEADER or len(data) < 12:
         return None
-    seconds, nanoseconds = (_STAMP if message.data[1] & 1 else _STAMP_BIG_ENDIAN).unpack_from(message.data, 4)
-    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    seconds, nanoseconds = _STAMPS[data[1] & 1].unpack_from(data, 4)
+    stamp: int = seconds * 1_000_000_000 + nanoseconds
+    return stamp
 
 
 class _Whole(bytes):
@@ -126,7 +127,7 @@ def _codec(schema: str) -> Any:
 
 @functools.cache
 def _foreign_decoder(schema: str, definition: bytes) -> Any:
-    """A decoder of mcap-ros2-support for a type the vendor's codec lacks, made from its text, or None."""
+    """Return a decoder of mcap-ros2-support for a type the vendor's codec lacks, made from its text, or None."""
     if not definition.strip() or len(definition) > LONGEST_DEFINITION:
         return None
     from mcap.records import Schema
@@ -148,14 +149,14 @@ def join_tiles(stamp: int, tiles: Sequence[bytes | None]) -> bytes:
 
 
 def _tiles(message: Message) -> list[Any]:
-    """The decoded messages of all tiles of one; raises MessageError where one is missing or undecodable."""
+    """Return the decoded messages of all tiles of one; raises MessageError where one is missing or undecodable."""
     found, at = [], _HEAD + 8
     for name in TILES:
         (size,) = struct.unpack_from("<i", message.data, at)
         if size < 0:
             raise MessageError(MISSING_TILE, f"{message.topic}: {name}")
         at += 4 + size
-        found.append(decode(replace(message, schema=VIDEO, data=message.data[at - size : at])))
+        found.append(decode(message._replace(schema=VIDEO, data=message.data[at - size : at])))
     return found
 
 

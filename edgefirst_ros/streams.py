@@ -7,7 +7,6 @@ Everything else that lists sensors is derived from it. A new sensor is one recor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,6 +113,10 @@ SENSORS: tuple[Sensor, ...] = (
 )
 """All sensors, in the order of their members in a sample. Source: device.md 2, dataset.md 1."""
 
+_BY_KEY = {sensor.key: sensor for sensor in SENSORS}
+_BY_COLUMN = {sensor.column: sensor for sensor in SENSORS if sensor.column is not None}
+_BY_KIND = {kind: sensor for sensor in reversed(SENSORS) for kind in sensor.kinds}
+
 OTHERS: tuple[Topic, ...] = (
     Topic("camera/info", (CAMERA_INFO,), static=True),
     Topic("radar/info", ("edgefirst_msgs/msg/RadarInfo",)),
@@ -152,17 +155,17 @@ def with_column() -> tuple[Sensor, ...]:
 
 def of_key(key: str) -> Sensor:
     """Return the sensor of a key (`radar.cube`); raises KeyError for an unknown one."""
-    return _found(key, (sensor for sensor in SENSORS if sensor.key == key))
+    return _BY_KEY[key]
 
 
 def of_column(column: str) -> Sensor:
     """Return the sensor of a column of the frames table (`radar_cube`); raises KeyError for an unknown one."""
-    return _found(column, (sensor for sensor in SENSORS if sensor.column == column))
+    return _BY_COLUMN[column]
 
 
 def of_kind(kind: str) -> Sensor:
     """Return the first sensor that has members of a kind (`radar.pcd`); raises KeyError for an unknown one."""
-    return _found(kind, (sensor for sensor in SENSORS if kind in sensor.kinds))
+    return _BY_KIND[kind]
 
 
 def meant(name: str) -> str | None:
@@ -179,9 +182,3 @@ def kinds(*forms: Form) -> tuple[str, ...]:
     """Return the kinds of members, those of some forms or all."""
     wanted = (sensor for sensor in SENSORS if not forms or sensor.form in forms)
     return tuple(dict.fromkeys(kind for sensor in wanted for kind in sensor.kinds))
-
-
-def _found(name: str, among: Iterator[Sensor]) -> Sensor:
-    for found in among:
-        return found
-    raise KeyError(name)

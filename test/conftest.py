@@ -2,6 +2,7 @@
 """Recordings for the tests: synthetic ones, made once for each recipe, and real ones where they are at hand."""
 
 import fcntl
+import gc
 import hashlib
 import json
 import os
@@ -29,6 +30,17 @@ settings.load_profile("fixed")
 def pytest_collection_modifyitems(items):
     """The longest tests first: at the end the other processes would wait for the one that has them."""
     items.sort(key=lambda item: item.name not in ("test_every_damaged_variant", "test_real_video_with_damage"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays: neither now nor later the garbage collector looks for what of it could go."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -12,7 +12,7 @@ class Late(types.ModuleType):
     """A module that is imported when something of it is first asked for."""
 
     def __getattr__(self, name):
-        if name.startswith("__"):  # pytest looks through the names of each file
+        if name.startswith("_"):  # pytest asks all that a file has for marks of fixtures, which begin so
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 

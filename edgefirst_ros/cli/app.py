@@ -25,29 +25,31 @@ class Verb(NamedTuple):
 
     module: str
     """Module in `edgefirst_ros.cli`; its function has the same name."""
+    help: str
+    """First line of its help: the list of all verbs loads none of them."""
     kind: type[TyperCommand] = TyperCommand
     context: dict[str, Any] | None = None
 
 
 VERBS: Mapping[str, Verb] = {
-    "convert": Verb("convert", SettingsCommand),
-    "info": Verb("info", ReadingCommand),
-    "migrate": Verb("migrate", ReadingCommand),
-    "recover": Verb("recover", ReadingCommand),
-    "merge": Verb("merge", GroupCommand),
-    "split": Verb("split", GroupCommand),
-    "validate": Verb("validate", ReadingCommand),
-    "report": Verb("report", LookingCommand),
-    "view": Verb("view", LookingCommand),
-    "export": Verb("export", ReadingCommand),
-    "import": Verb("restore", ReadingCommand),
-    "label": Verb("label", ReadingCommand),
-    "fleet": Verb("fleet.app"),
-    "demo": Verb("demo"),
-    "capture": Verb("capture", ZenohCommand, NODE),
-    "control": Verb("control", ZenohCommand),
-    "replay": Verb("replay", context=NODE),
-    "play": Verb("play", ZenohCommand, NODE),
+    "convert": Verb("convert", "Convert MCAP recordings to an EdgeFirst dataset.", SettingsCommand),
+    "info": Verb("info", "Show what is in a recording or a dataset.", ReadingCommand),
+    "migrate": Verb("migrate", "Convert annotations to another schema version or file format.", ReadingCommand),
+    "recover": Verb("recover", "Complete a dataset whose writing was interrupted.", ReadingCommand),
+    "merge": Verb("merge", "Merge datasets into one.", GroupCommand),
+    "split": Verb("split", "Assign the samples of datasets to new groups.", GroupCommand),
+    "validate": Verb("validate", "Check a dataset against the format.", ReadingCommand),
+    "report": Verb("report", "Write an HTML report that shows whether a drive is good.", LookingCommand),
+    "view": Verb("view", "Show a dataset or a recording in the rerun viewer.", LookingCommand),
+    "export": Verb("export", "Write a dataset in the format of another system.", ReadingCommand),
+    "import": Verb("restore", "Make a dataset from the format of another system.", ReadingCommand),
+    "label": Verb("label", "Import labels of other tools into the annotations of a dataset.", ReadingCommand),
+    "fleet": Verb("fleet.app", "Convert many recordings, to folders or buckets."),
+    "demo": Verb("demo", "Make a recording, convert it, check the dataset."),
+    "capture": Verb("capture", "Record datasets from live topics.", ZenohCommand, NODE),
+    "control": Verb("control", "Control a capture on the device's own bus.", ZenohCommand),
+    "replay": Verb("replay", "Convert recordings as a ROS 2 node.", context=NODE),
+    "play": Verb("play", "Publish a recording or a dataset at its own pace.", ZenohCommand, NODE),
 }
 
 
@@ -84,6 +86,11 @@ class Verbs(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = cast("Any", _Commands())
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of verbs."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
 
 
 app = typer.Typer(

@@ -19,8 +19,8 @@ from edgefirst_ros.cli.text import counted, say, table
 if TYPE_CHECKING:
     import polars as pl
 
-    from edgefirst_ros.config import Limits
     from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.limits import Limits
 
 SECOND = 1_000_000_000
 
@@ -62,8 +62,8 @@ def info(
 # ---- datasets ----------------------------------------------------------------------------------
 def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
     """Return sequences, samples by sensor, annotations by label, and the metadata, ready for JSON."""
-    from edgefirst_ros.config import DEFAULT_LIMITS
     from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.limits import DEFAULT_LIMITS
 
     dataset = Dataset(path, limits=limits or DEFAULT_LIMITS)
     inputs: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,14 +53,14 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
     from edgefirst_ros.sources.inputs import recordings_of
     from edgefirst_ros.streams import CAMERA, CAMERA_TYPES
 
-    rates: dict[str, _Rate] = {}
+    rates: defaultdict[str, _Rate] = defaultdict(_Rate)
     cameras: dict[str, CameraFacts] = {}
     settings = Settings()
     names = (None, *(topic.name for topic in CAMERA.topics))
 
     def observe(message: Message) -> None:
         topic, schema = message.topic, message.schema
-        rates.setdefault(topic, _Rate()).note(message.log_time)
+        rates[topic].note(message.log_time)
         if schema in CAMERA_TYPES and known_name(topic, schema) in names:
             if topic not in cameras:
                 cameras[topic] = CameraFacts(topic, schema, settings.limits)

@@ -19,7 +19,8 @@ from typer.core import TyperCommand
 from edgefirst_ros.errors import UsageError
 
 if TYPE_CHECKING:
-    from edgefirst_ros.config import Limits, Settings
+    from edgefirst_ros.config import Settings
+    from edgefirst_ros.limits import Limits
 
 
 class Option(NamedTuple):

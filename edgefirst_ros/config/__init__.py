@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """All settings as one model: YAML files, ROS parameters and command line flags all become this."""
 
-from edgefirst_ros.config.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.config.live import LiveSettings, ReplaySettings
 from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, Settings, StreamSettings
 from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
 
 __all__ = [
-    "DEFAULT_LIMITS",
     "MODEL",
     "PARTS",
     "SECOND",
     "SENSORS",
-    "Limits",
     "LiveSettings",
     "Model",
     "ReplaySettings",

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgefirst_ros import streams
-from edgefirst_ros.config.limits import Limits
 from edgefirst_ros.config.values import (
     Model,
     Moment,
@@ -22,10 +21,12 @@ from edgefirst_ros.config.values import (
     globs_of_text,
     names_of_text,
     nanoseconds,
+    no_switches,
     setting,
     shares_of_text,
     utc_nanoseconds,
 )
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.streams import Sensor
 
 FOREVER = 1 << 62
@@ -153,7 +154,7 @@ class Settings(Model):
         exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
         description="Threads that decode, and that encode; 0: one per processor",
     )
-    limits: Limits = setting(Limits, "Limits on the size of what is read")
+    limits: Annotated[Limits, BeforeValidator(no_switches)] = setting(Limits, "Limits on the size of what is read")
 
     @field_validator("schema_version", mode="before")
     @classmethod

@@ -25,6 +25,13 @@ def no_switch(value: Any) -> Any:
     return value
 
 
+def no_switches(values: Any) -> Any:
+    """Make text of true and false in a map of numbers, so that they are refused as any text is."""
+    if not isinstance(values, dict):
+        return values
+    return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
+
+
 def setting(default: Any, description: str, **rules: Any) -> Any:
     """Return a field of a model; a type given as its default is called for each instance."""
     if isinstance(default, type):
@@ -79,7 +86,7 @@ Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 class Model(BaseModel):
     """Base of the settings: frozen, and unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.group_rows import KEY, GroupRows
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.split import SAMPLES, Kind
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 LISTED = 10
 """Sensors and labels that a note lists."""

@@ -7,12 +7,12 @@ import os
 
 import polars as pl
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 KEY = ["name", "frame"]
 ANNOTATIONS = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64, "label": pl.String, "group": pl.String}
@@ -45,17 +45,18 @@ class GroupRows:
 
 def typed_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
     """Return some columns of a table, null for one that it lacks."""
-    frame = table.frame([name for name in wanted if name in table.schema.names])
-    if "name" not in frame.columns:
+    there = [name for name in wanted if name in table.schema.names]
+    if "name" not in there:
         raise DatasetError(f"{table.path}: has no column 'name'")
+    columns = [
+        (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()
+    ]
+    found = pl.DataFrame(schema=wanted)
     try:
-        columns = [
-            (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
-            for name, kind in wanted.items()
-        ]
-        found = frame.select(columns)
+        for frame in table.frames(there):
+            found.extend(frame.select(columns))  # copied: the other columns of the batch need not stay
     except pl.exceptions.PolarsError as error:
-        raise DatasetError(f"{table.path}: columns {', '.join(frame.columns)} cannot be read: {error}") from error
+        raise DatasetError(f"{table.path}: columns {', '.join(there)} cannot be read: {error}") from error
     if found["name"].null_count():
         raise DatasetError(f"{table.path}: column 'name' is null in a row; it must not be")
     return found

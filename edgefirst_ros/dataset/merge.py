@@ -16,7 +16,6 @@ from typing import Any
 
 import polars as pl
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import parsed
 from edgefirst_ros.dataset.group_counts import GroupCounts
@@ -27,10 +26,11 @@ from edgefirst_ros.dataset.merge_metadata import merge_metadata
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.storage.access import DEFLATED, Archive, Container
-from edgefirst_ros.dataset.storage.zipformat import Deflated
+from edgefirst_ros.dataset.storage.access import Archive
+from edgefirst_ros.dataset.storage.zipformat import DEFLATED, Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
 
@@ -107,16 +107,16 @@ def merge(
     with writer, ExitStack() as failing:
         failing.callback(writer.abort)
         for part in parts:
-            deflated = _deflated(part.dataset.container) if layout == "zip" else {}
-            for key in _keys(part.dataset):
-                row = _frames_row(part, key, companions)
-                if row is None:
-                    lost += 1
-                    continue
-                writer.write(_sample(part, key, row, deflated))
-                if progress is not None:
-                    progress(f"merging {part.dataset.paths.name}", writer.samples, total)
-            lost += _left_over(part, notes)
+            with part.opened():
+                for key in _keys(part.dataset):
+                    row = _frames_row(part, key, companions)
+                    if row is None:
+                        lost += 1
+                        continue
+                    writer.write(_sample(part, key, row, layout))
+                    if progress is not None:
+                        progress(f"merging {part.dataset.paths.name}", writer.samples, total)
+                lost += _left_over(part, notes)
         if not writer.samples:
             raise DatasetError("the datasets have no samples with rows of frames, nothing is written")
         failing.pop_all()  # from here on all is there, and can be completed later
@@ -192,8 +192,9 @@ def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, An
     return row
 
 
-def _sample(part: Part, key: Key, row: dict[str, Any], deflated: Mapping[str, zipfile.ZipInfo]) -> Sample:
+def _sample(part: Part, key: Key, row: dict[str, Any], layout: str) -> Sample:
     dataset, sequence = part.dataset, part.sequences[key.name]
+    packed = dataset.container if layout == "zip" and isinstance(dataset.container, Archive) else None
     members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
         data = dataset.container.read(name)
@@ -201,8 +202,8 @@ def _sample(part: Part, key: Key, row: dict[str, Any], deflated: Mapping[str, zi
         try:
             if renamed:
                 members.append((kind, _with_sequence(data, kind, sequence)))
-            elif name in deflated and isinstance(dataset.container, Archive):
-                members.append((kind, _as_it_lies(dataset.container, deflated[name])))
+            elif packed is not None and (entry := packed.entry(name)).compress_type == DEFLATED:
+                members.append((kind, _as_it_lies(packed, entry)))
             else:
                 members.append((kind, [data]))
         except EdgeFirstError as error:
@@ -210,11 +211,6 @@ def _sample(part: Part, key: Key, row: dict[str, Any], deflated: Mapping[str, zi
     stamp, frame = int(row["timestamp"]), key.frame or 0
     own = {name: value for name, value in row.items() if name not in ("name", "frame", "timestamp")}
     return Sample(sequence, frame, stamp, members, own, batch=part.rows(key, stamp))
-
-
-def _deflated(container: Container) -> dict[str, zipfile.ZipInfo]:
-    last = {entry.filename: entry for entry in container.entries} if isinstance(container, Archive) else {}
-    return {name: entry for name, entry in last.items() if entry.compress_type == DEFLATED}
 
 
 def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.query import keys_of
@@ -26,6 +25,7 @@ from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import VOID
 

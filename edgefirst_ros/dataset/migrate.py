@@ -13,7 +13,6 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
@@ -26,6 +25,7 @@ from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations, re
 from edgefirst_ros.dataset.tables.forms.write import FORMS, write_rows
 from edgefirst_ros.dataset.tables.versions import ColumnCounts, count_columns, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "mask_interpretation")
 """Metadata with fixed values in versions without file metadata."""

@@ -7,7 +7,6 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, cast
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.objects.location import Location, is_remote
 from edgefirst_ros.dataset.objects.store import Store, open_store
@@ -16,6 +15,7 @@ from edgefirst_ros.dataset.storage.remote_archive import RemoteArchive
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 AT_ONCE = 8 << 20
 """Bytes of a table fetched by one request."""

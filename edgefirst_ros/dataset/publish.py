@@ -86,7 +86,7 @@ def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
         if os.path.isdir(path) and paths.layout == "zip":
             raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
         with reporting(path, "look it up"):
-            _refuse_irreplaceable(path)
+            refuse_irreplaceable(path)
     if paths.layout == "directory" and os.path.lexists(paths.container):
         _refuse_foreign_folder(paths)
 
@@ -101,7 +101,7 @@ def _refuse_foreign_folder(paths: DatasetPaths) -> None:
         raise DatasetError(f"{paths.folder} holds more than a dataset ({min(foreign)!r}) and is not replaced")
 
 
-def _refuse_irreplaceable(path: Path) -> None:
+def refuse_irreplaceable(path: Path) -> None:
     """Raise DatasetError where the system would refuse to replace `path` in the end, because it is another user's."""
     parent, status, user = os.stat(path.parent), os.lstat(path), os.geteuid()
     if parent.st_mode & stat.S_ISVTX and user not in (0, parent.st_uid, status.st_uid):

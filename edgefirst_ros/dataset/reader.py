@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key, member_of
@@ -26,6 +25,7 @@ from edgefirst_ros.dataset.selection import Samples, select
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     import polars as pl
@@ -184,7 +184,7 @@ class Dataset(Sequence[Sample]):
         return Sample(self, key)
 
     def calibration(self, sequence: str) -> SequenceCalibration:
-        """The calibration of a sequence; raises DatasetError when the metadata are not as the format says."""
+        """Return the calibration of a sequence; raises DatasetError when the metadata are not as the format says."""
         return calibration_of(self.sequence_facts(sequence))
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import BinaryIO
 import polars as pl
 import pyarrow as pa
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.group_rows import GroupRows
@@ -30,6 +29,7 @@ from edgefirst_ros.dataset.tables.groups import groups_of
 from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 UNSTAMPED = -1
 """Stands for the stamp of a sample that has none."""

@@ -56,6 +56,7 @@ class _Options:
     fsync: bool
     describe: Describe
     group_rule: GroupRule | None
+    lasting: bool
 
 
 class _Earlier:
@@ -128,13 +129,15 @@ class DatasetWriter:
         describe: Describe | None = None,
         group_rule: GroupRule | None = None,
         unfinished: UnfinishedDataset | None = None,
+        lasting: bool = True,
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
         `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
         `topics`), for the case that it is never finished. `group_rule`: gives all samples their groups when the tables
         are sealed; without it rows keep theirs. `unfinished`: a dataset to go on with; the samples it has must be
-        written again, and only those behind them reach the disk.
+        written again, and only those behind them reach the disk. `lasting`: False for a dataset that nobody looks for
+        after a kill; then no row is logged beside the journals.
         """
         if layout not in ("zip", "directory"):
             raise UsageError(f"layout {layout!r}; known: zip, directory")
@@ -148,7 +151,7 @@ class DatasetWriter:
         self.samples = 0
         self.committed = 0
         """Samples that survive the end of the process, and with `fsync` a power cut."""
-        self._options = _Options(schema, overwrite, fsync, describe or dict, group_rule)
+        self._options = _Options(schema, overwrite, fsync, describe or dict, group_rule, lasting)
         self._pace = CommitPace(flush_interval)
         self._earlier: _Earlier | None = None
         columns = schemas.frames_columns(companions)
@@ -166,7 +169,7 @@ class DatasetWriter:
             failing.callback(remove_if_possible, paths)
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            self._log = RowLog(paths.row_log)
+            self._log = RowLog(paths.row_log, kept=self._options.lasting)
             failing.callback(self._log.close)
             self._rows = RowJournals(paths, columns)
             failing.callback(self._rows.abandon)

@@ -16,8 +16,8 @@ from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
 if TYPE_CHECKING:
-    from edgefirst_ros.config import Limits
     from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.limits import Limits
 
 __all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
 
@@ -143,8 +143,8 @@ def restore(
     Of l5kit it is annotations alone. `limits`: of what comes out of `source`, unpacked or written, by default those
     of the settings. Raises as `export`.
     """
-    from edgefirst_ros.config import DEFAULT_LIMITS
     from edgefirst_ros.export.output import refuse_inside, staged
+    from edgefirst_ros.limits import DEFAULT_LIMITS
 
     known = {name: found.restore for name, found in SYSTEMS.items() if found.restore is not None}
     if system in _LABELS:

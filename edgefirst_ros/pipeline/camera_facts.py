@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, pictures_of

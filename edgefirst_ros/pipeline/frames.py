@@ -178,7 +178,7 @@ class FrameBuilder:
     # ---- frames --------------------------------------------------------------------------
     def advance(self, now: int | None) -> None:
         """Hand on the frames that are complete by `now`, ns; None: all."""
-        self._ready.extend(self._aligner.release(now))
+        self._ready += self._aligner.release(now)
         self._results.advance(now)
         while self._ready and (now is None or self._is_complete(self._ready[0], now)):
             aligned = self._ready.popleft()

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from edgefirst_ros.config import Limits, StreamSettings
+from edgefirst_ros.config import StreamSettings
+from edgefirst_ros.limits import Limits
 
 
 class Options(TypedDict, total=False):

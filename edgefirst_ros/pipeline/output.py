@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -40,8 +40,12 @@ def open_writer(
     overwrite: bool = False,
     live: LiveSettings | None = None,
     unfinished: UnfinishedDataset | None = None,
+    lasting: bool = True,
 ) -> DatasetWriter:
-    """Open the writer of a dataset; `live`: settings of a capture. Raises DatasetError if it cannot be written."""
+    """Open the writer of a dataset; `live`: settings of a capture, `lasting`: as for `DatasetWriter`.
+
+    Raises DatasetError if it cannot be written.
+    """
     used = settings.companions
     columns = (s.column for s in streams.with_column() if (s.default or s in used) and s.key != roles.sensor)
     return DatasetWriter(
@@ -56,6 +60,7 @@ def open_writer(
         describe=describe,
         group_rule=GroupRule.of(settings),
         unfinished=unfinished,
+        lasting=lasting,
     )
 
 
@@ -89,7 +94,7 @@ class SequenceOutput:
         """Bytes of members so far."""
         self.newest = 0
         """Stamp of the last sample, ns."""
-        self.skews: dict[str, Skews] = {}
+        self.skews: defaultdict[str, Skews] = defaultdict(Skews)
         """{companion sensor: distribution of |skew| over the samples that have it}."""
         self.refused: StorageError | None = None
         """Why the disk did not take all of it; known after `finish`."""
@@ -186,7 +191,7 @@ class SequenceOutput:
         for column, skew in sample.frame_row.items():
             if column.endswith("_skew") and isinstance(skew, int):
                 sensor = streams.of_column(column.removesuffix("_skew")).key
-                self.skews.setdefault(sensor, Skews()).add(skew)
+                self.skews[sensor].add(skew)
 
 
 class Reached:

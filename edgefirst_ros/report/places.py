@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError
 
 
 def beside_table(table: Path, names: Sequence[str]) -> list[Path]:
-    """A page for each name beside the table; equal names are told apart."""
+    """Return a page for each name beside the table; equal names are told apart."""
     taken = {table.name.casefold()}
     found = []
     for plain in names:
@@ -31,8 +32,12 @@ def refuse(place: Path, *, overwrite: bool) -> None:
             raise DatasetError(f"{place}: exists already; --overwrite replaces it, -o names another place")
         if not os.path.isfile(place) or os.path.islink(place):
             raise DatasetError(f"{place}: is not a regular file; -o names another place")
-    if os.path.lexists(place.parent) and not os.path.isdir(place.parent):
-        raise DatasetError(f"{place.parent}: is not a folder; -o names another place")
+        refuse_irreplaceable(place)
+    folder = next(one for one in place.absolute().parents if os.path.lexists(one))
+    if not os.path.isdir(folder):
+        raise DatasetError(f"{folder}: is not a folder; -o names another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DatasetError(f"{folder}: cannot be written to: Permission denied; -o names another place")
 
 
 def write(place: Path, content: bytes) -> None:

@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import Message, header_stamp
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
-from edgefirst_ros.pipeline.first_pass import FirstPass, walk
+from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.part import ROWS, Chosen
 from edgefirst_ros.progress import Progress, quiet
@@ -72,13 +72,15 @@ class _Watch:
             step = message.log_time - self._last
             self._now += step if -JUMP_BACK < step < JUMP_FORWARD else 0
         self._last = message.log_time
-        topic = self.topics.setdefault(message.topic, _Topic(message.schema))
+        topic = self.topics.get(message.topic)
+        if topic is None:
+            topic = self.topics[message.topic] = _Topic(message.schema)
         topic.times.append(self._now)
         stamp = header_stamp(message)
         topic.delays.append(message.log_time - stamp if stamp else NEVER)
 
     def found(self) -> dict[str, TopicTimes]:
-        """All topics, their times from the first message on."""
+        """Return all topics, their times from the first message on."""
         first = min((min(one.times) for one in self.topics.values()), default=0)
         found = {}
         for name, one in self.topics.items():
@@ -140,7 +142,7 @@ def _convert(
     facts = SequenceFacts(name, roles, found.base, found.calibration, counts, sources)
     whole = DatasetFacts(settings)
     whole.begin(facts)
-    with open_writer(settings, roles, folder, name, describe=dict) as writer:
+    with open_writer(settings, roles, folder, name, describe=dict, lasting=False) as writer:
         streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
         with SequenceOutput(
             settings,
@@ -157,7 +159,8 @@ def _convert(
                 if output.is_through:
                     break
                 output.push(message)
-                progress(f"looking at {name}", done, wanted)
+                if not done % TOLD_EVERY:
+                    progress(f"looking at {name}", done, wanted)
             output.finish()
         if output.refused is not None:
             raise output.refused

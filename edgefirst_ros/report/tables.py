@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.opening import open_tables
@@ -18,6 +17,7 @@ from edgefirst_ros.dataset.sequences import SEQUENCES
 from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.dataset.timeline import COLUMNS, Timeline
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.calibration import WORDS
 
 

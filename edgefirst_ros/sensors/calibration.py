@@ -77,7 +77,7 @@ class Calibration:
             }
             if self.camera_info is None:
                 self.camera_info = info
-            elif self.changed is None and repr(info) != repr(self.camera_info):  # NaN is no change
+            elif self.changed is None and info != self.camera_info and repr(info) != repr(self.camera_info):  # NaN
                 self.changed = log_time
         elif schema == "edgefirst_msgs/msg/ModelInfo":
             if self.labels is None:

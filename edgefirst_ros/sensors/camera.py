@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import AFTER_LOSS, DAMAGED, NO_OUTPUT, NO_PICTURE
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.bitstream import LARGEST_SETS
 from edgefirst_ros.sensors.decoder import Decoder
 from edgefirst_ros.sensors.tracker import AccessUnit

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits, Settings
+from edgefirst_ros.config import Settings
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
 from edgefirst_ros.sensors.cube import check_cube, decode_cube, encode_cube
 from edgefirst_ros.sensors.depth import (

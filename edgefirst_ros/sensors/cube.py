@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.grayscale import unpacked
 from edgefirst_ros.sensors.picture_file import png_chunks
 from edgefirst_ros.sensors.png import encode_png, filtered
@@ -68,7 +68,7 @@ class Cube:
         return cells.transpose(0, 2, 1, 3)
 
     def raw(self) -> NDArray[np.int16]:
-        """The message's own array, int16 in the message's shape and axis order."""
+        """Return the message's own array, int16 in the message's shape and axis order."""
         present = [code for code in ORDER if code in self.layout]
         sizes = _cells(self.layout, self.shape, self.is_complex)
         values = self.values.reshape([sizes[code] for code in present] + [2 if self.is_complex else 1])
@@ -104,7 +104,7 @@ def check_cube(message: RadarCube, limits: Limits = DEFAULT_LIMITS) -> None:
 
 
 def encode_cube(message: RadarCube, timestamp: int) -> bytes:
-    """The PNG of a cube: uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex).
+    """Return the PNG of a cube: uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex).
 
     `timestamp` is the message's stamp in ns.  The same message gives the same bytes.  Raises MessageError as
     check_cube does, whatever the size.  Source: dataset.md 3.
@@ -133,7 +133,7 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
 
 
 def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
-    """The cube in a PNG.
+    """Return the cube in a PNG.
 
     A picture with our text is read by it.  Any other 16-bit grayscale picture is a grid of `rows` sequences and
     `columns` antennas of complex cells, as documented; by default (1, 1) one plane of real values.
@@ -208,7 +208,7 @@ def _cells(layout: tuple[int, ...], shape: tuple[int, ...], is_complex: bool) ->
 
 
 def _json_number(scale: np.float32) -> float | None:
-    """The shortest number that reads back as this float32; JSON has none that is not finite."""
+    """Return the shortest number that reads back as this float32; JSON has none that is not finite."""
     return float(str(scale)) if np.isfinite(scale) else None
 
 

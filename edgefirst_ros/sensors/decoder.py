@@ -7,7 +7,7 @@ import logging
 import re
 from typing import Any
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.bitstream import START_CODE, Buffer, with_sets
 from edgefirst_ros.sensors.hardware import open_hardware, self_test
 
@@ -80,7 +80,7 @@ class Decoder:
         return frames, clean
 
     def drain(self) -> list[Any]:
-        """All pictures that are still inside; afterwards only `restart` may come."""
+        """Return all pictures that are still inside; afterwards only `restart` may come."""
         import av
 
         with av.logging.Capture():
@@ -139,7 +139,7 @@ def _harms(level: int, text: str) -> bool:
 
 
 def _with_end(data: Buffer, codec: str) -> Buffer:
-    """An access unit of which libavcodec mostly notices where it was cut, if it ends with a slice."""
+    """Return an access unit of which libavcodec mostly notices where it was cut, if it ends with a slice."""
     if codec != "hevc":
         return data
     longer = b"".join((data, BEYOND))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray, is_filled
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 from edgefirst_ros.sensors.picture_file import check_jpeg

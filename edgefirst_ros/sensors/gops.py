@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.bitstream import with_sets
 from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader
 from edgefirst_ros.sensors.tracker import AccessUnit
@@ -246,7 +246,7 @@ class GopReader:
                 self._give(pending.popleft(), found)
 
     def _encoded(self, frame: Any) -> Encoded | MessageError:
-        """The picture as the bytes of its file, or why it has none."""
+        """Return the picture as the bytes of its file, or why it has none."""
         try:
             return Encoded(frame.width, frame.height, self._encode(frame)) if self._encode is not None else frame
         except MessageError as error:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgefirst_ros.config import Limits
+from edgefirst_ros.limits import Limits
 
 NAME = "{codec}_v4l2m2m"
 """Name of the decoder in libavcodec."""
@@ -62,7 +62,7 @@ def difference(name: str, found: npt.NDArray[np.uint8], wanted: npt.NDArray[np.u
 
 
 def _luma(context: Any, keyframe: bytes) -> npt.NDArray[np.uint8] | None:
-    """The luma (height, width) of a keyframe; None where it does not decode without complaint."""
+    """Return the luma (height, width) of a keyframe; None where it does not decode without complaint."""
     import av
 
     frames: list[Any] = []

@@ -19,6 +19,8 @@ MAX_GAP = 2 * SECOND
 MAX_SPEED = 1000.0
 """m/s; a fix that needs more than this to be reached from both its neighbours is refused."""
 EARTH_DIAMETER = 12_742_000.0
+DEGREE = 111_200.0
+"""m; a degree of a great circle is a little shorter."""
 NEARLY_ONE = 1 - 1e-9
 Quaternion = tuple[float, float, float, float]
 
@@ -48,7 +50,7 @@ class Position:
 
 
 def fix_of(message: NavSatFix, stamp: int) -> Fix | None:
-    """The fix of a message; None for no fix, numbers that are not finite or out of range, and (0, 0)."""
+    """Return the fix of a message; None for no fix, numbers that are not finite or out of range, and (0, 0)."""
     latitude, longitude = message.latitude, message.longitude
     if message.status.status < 0 or not (math.isfinite(latitude) and math.isfinite(longitude)):
         return None
@@ -64,11 +66,14 @@ def fix_of(message: NavSatFix, stamp: int) -> Fix | None:
 
 def reachable(first: Fix, second: Fix) -> bool:
     """True if the way from an earlier fix to a later one is possible at 1 km/s (haversine, 6371 km)."""
+    reach = MAX_SPEED * (second.stamp - first.stamp)
+    if DEGREE * SECOND * (abs(second.latitude - first.latitude) + abs(second.longitude - first.longitude)) <= reach:
+        return True  # along the meridian and the equator is further
     a, b = math.radians(first.latitude), math.radians(second.latitude)
     turn = math.radians(second.longitude - first.longitude)
     chord = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(turn / 2) ** 2
     distance = EARTH_DIAMETER * math.asin(min(1.0, math.sqrt(chord)))
-    return distance * SECOND <= MAX_SPEED * (second.stamp - first.stamp)
+    return distance * SECOND <= reach
 
 
 class FixTrack:
@@ -131,7 +136,7 @@ class FixTrack:
         )
 
     def horizon(self, stamp: int) -> int:
-        """The latest stamp at which a further fix could change position(stamp); at most two gaps after it.
+        """Return the latest stamp at which a further fix could change position(stamp); at most two gaps after it.
 
         Once all fixes up to this stamp are known, the position is final.
         """
@@ -210,7 +215,7 @@ class FixTrack:
 
 
 def attitude_of(message: Imu) -> Quaternion | None:
-    """The unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is no attitude.
+    """Return the unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is no attitude.
 
     That is a quaternion of zeros or not finite, or the identity with orientation_covariance[0] = -1.
     """
@@ -241,7 +246,7 @@ class AttitudeTrack:
             self._arrived.insert(place, arrived)
 
     def orientation(self, stamp: int) -> Quaternion | None:
-        """The unit quaternion at a stamp in ns, interpolated the short way; None without two near neighbours."""
+        """Return the unit quaternion at a stamp in ns, interpolated the short way; None without two near neighbours."""
         after = bisect.bisect_left(self._stamps, stamp)
         if after < len(self._stamps) and self._stamps[after] == stamp:
             return self._turns[after]
@@ -253,7 +258,7 @@ class AttitudeTrack:
         return _slerp(self._turns[after - 1], self._turns[after], (stamp - first) / (second - first))
 
     def horizon(self, stamp: int) -> int:
-        """The latest stamp at which a further attitude could change orientation(stamp)."""
+        """Return the latest stamp at which a further attitude could change orientation(stamp)."""
         after = bisect.bisect_right(self._stamps, stamp)
         nearest = self._stamps[after - 1] if after else None
         if nearest is None or nearest == stamp or stamp - nearest > self._max_gap:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.picture_hook import PictureHook
 from edgefirst_ros.sensors.picture_size import ACCURATE, AREA, FULL_CHROMA, Size, scaled_size
 from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
@@ -105,7 +105,7 @@ class PictureEncoder:
         return av.VideoFrame.from_ndarray(self._hook(self._rgb(frame).copy()), format="rgb24")
 
     def _scaled(self, frame: Any) -> Any:
-        """The frame in the size it gets, by the average of the area of each pixel."""
+        """Return the frame in the size it gets, by the average of the area of each pixel."""
         width, height = self.size(frame.width, frame.height)
         if (width, height) == (frame.width, frame.height):
             return frame
@@ -119,7 +119,7 @@ class PictureEncoder:
         return self._png(frame) if self.form == "png" else self._jpeg(frame)
 
     def _jpeg_planes(self, frame: Any) -> Any:
-        """The frame as a JPEG has it: 4:2:0, BT.601, full range.
+        """Return the frame as a JPEG has it: 4:2:0, BT.601, full range.
 
         The filter is exact to half a step; swscale goes by way of RGB where the matrix differs, which costs ten times
         as much and errs by up to 4 steps. Of an odd size the luma has a column or line more.
@@ -150,7 +150,7 @@ class PictureEncoder:
         *,
         same: bool = False,
     ) -> Any:
-        """The frame in another format and size, with the colours of a JPEG or the `same`."""
+        """Return the frame in another format and size, with the colours of a JPEG or the `same`."""
         matrix, value_range = colours
         return self._own_reformatter().reformat(
             frame,
@@ -192,7 +192,7 @@ class PictureEncoder:
         return encode_png(filtered(rgb.reshape(len(rgb), -1), UP), rgb.shape[1], 8, RGB)
 
     def _rgb(self, frame: Any) -> npt.NDArray[np.uint8]:
-        """The frame in the size it gets, as (height, width, 3) RGB, full range."""
+        """Return the frame in the size it gets, as (height, width, 3) RGB, full range."""
         import av
 
         if frame.format.name.startswith("gray"):
@@ -207,7 +207,7 @@ class PictureEncoder:
 
 
 def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) -> Any:
-    """A graph that turns frames of a kind into 4:2:0 of BT.601 and full range; primaries and transfer stay."""
+    """Return a graph that turns frames of a kind into 4:2:0 of BT.601 and full range; primaries and transfer stay."""
     from av.filter import Graph
     from av.video.format import VideoFormat
 
@@ -222,7 +222,7 @@ def _to_jpeg(width: int, height: int, kind: str, matrix: str, value_range: int) 
 
 
 def _even(frame: Any) -> Any:
-    """The frame with its last column and line twice where their number is odd.
+    """Return the frame with its last column and line twice where their number is odd.
 
     Chroma of half the size belongs to pairs of columns and lines; libav spreads it over an odd size as it would over
     any other, so that it drifts to the right and down, and its filter for colours refuses it.
@@ -245,7 +245,7 @@ def _even(frame: Any) -> Any:
 
 
 def _within_even(luma: npt.NDArray[np.uint8], height: int, width: int) -> npt.NDArray[np.uint8]:
-    """The luma of a picture, (height, width), with its last column and line twice in memory where they are odd.
+    """Return the luma of a picture, (height, width), with its last column and line twice in memory where they are odd.
 
     The encoder takes pairs of columns and lines, beyond the end of what it is given.
     """
@@ -260,7 +260,7 @@ def _lines(plane: Any) -> npt.NDArray[np.uint8]:
 
 
 def _plane(plane: Any) -> npt.NDArray[np.uint8]:
-    """A plane as (height, width) uint8 without the padding of its lines."""
+    """Return a plane as (height, width) uint8 without the padding of its lines."""
     return np.ascontiguousarray(_lines(plane)[:, : plane.width])
 
 
@@ -286,7 +286,7 @@ def check_size(width: int, height: int, limits: Limits) -> None:
 
 
 def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """An av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12 and their kin).
+    """Return an av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12 and their kin).
 
     Raises MessageError when the encoding is unknown, the picture too large or the data shorter than announced.
     """
@@ -321,7 +321,7 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
 
 
 def still_frame(data: bytes) -> Any:
-    """An av.VideoFrame, RGB, of a JPEG or PNG. Raises MessageError(UNDECODABLE) where it cannot be decoded."""
+    """Return an av.VideoFrame, RGB, of a JPEG or PNG. Raises MessageError(UNDECODABLE) where it cannot be decoded."""
     import av
     import simplejpeg
     from PIL import Image

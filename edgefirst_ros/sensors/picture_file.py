@@ -6,10 +6,10 @@ The pixels are not decoded.  Source: ITU-T T.81, PNG 3.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
-import numpy as np
 from isal import isal_zlib
 
 from edgefirst_ros.counts import UNDECODABLE
@@ -25,8 +25,8 @@ BETWEEN = frozenset({0xC4, 0xCC, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE}
 MOST_SEGMENTS = 1000
 """Of these; a progressive picture has some dozens."""
 MAX_SIDE = 65535
-WINDOW = 1 << 18
-"""Bytes that are looked through at a time."""
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]", re.DOTALL)
+"""What ends coded pixels: no stuffed byte, restart marker or fill byte."""
 
 
 def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
@@ -86,21 +86,15 @@ def check_jpeg(jpeg: Buffer) -> tuple[int, int]:
 def _check_scans(data: memoryview, scan: int) -> None:
     """Look for a marker among the coded pixels: of changed bytes one in 256 begins what a decoder gives up at."""
     next_at, segments = scan, 0
-    for start in range(scan, len(data) - 1, WINDOW):
-        codes = np.frombuffer(data[start : start + WINDOW + 1], np.uint8)
-        found = np.flatnonzero((codes[:-1] == 0xFF) & (codes[1:] != 0))
-        kinds = codes[found + 1]
-        for place in (found[(kinds < 0xD0) | ((kinds > 0xD7) & (kinds != 0xFF))] + start).tolist():
-            if place < next_at:  # within a segment
-                continue
-            marker = data[place + 1]
-            if marker == EOI:
-                return
-            length = int.from_bytes(data[place + 2 : place + 4], "big")
-            next_at, segments = place + 2 + length, segments + 1
-            whole = length >= 8 if marker == SOS else length >= 2 and bytes(data[next_at : next_at + 1]) == b"\xff"
-            if marker not in BETWEEN or not whole or segments > MOST_SEGMENTS:
-                raise MessageError(UNDECODABLE, f"JPEG with marker {marker:02x} in its pixels, at {place}")
+    while (found := MARKER.search(data, next_at)) is not None:
+        place, marker = found.start(), data[found.start() + 1]
+        if marker == EOI:
+            return
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        next_at, segments = place + 2 + length, segments + 1
+        whole = length >= 8 if marker == SOS else length >= 2 and bytes(data[next_at : next_at + 1]) == b"\xff"
+        if marker not in BETWEEN or not whole or segments > MOST_SEGMENTS:
+            raise MessageError(UNDECODABLE, f"JPEG with marker {marker:02x} in its pixels, at {place}")
     raise MessageError(UNDECODABLE, "JPEG without its end")
 
 
@@ -120,13 +114,13 @@ def check_png(png: Buffer) -> tuple[int, int]:
 
 
 def png_parts(kind: bytes, body: Buffer) -> tuple[Buffer, ...]:
-    """One PNG chunk: length and kind, body, CRC."""
+    """Return one PNG chunk: length and kind, body, CRC."""
     crc = isal_zlib.crc32(body, isal_zlib.crc32(kind))
     return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
 
 
 def png_chunk(kind: bytes, body: Buffer) -> bytes:
-    """The same as one piece."""
+    """Return one PNG chunk as one piece."""
     return b"".join(png_parts(kind, body))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.gops import Encoded, GopReader
 from edgefirst_ros.sensors.h264 import H264Tracker
@@ -275,7 +275,7 @@ class StillPictures:
 
 
 def _of_frame(frame: Any, encoder: PictureEncoder) -> Picture | MessageError:
-    """The picture of an av.VideoFrame, or why the hook makes none of it."""
+    """Return the picture of an av.VideoFrame, or why the hook makes none of it."""
     full = frame.width, frame.height
     try:
         changed = encoder.change(frame)

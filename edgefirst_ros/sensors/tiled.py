@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.h264 import H264Tracker
 from edgefirst_ros.sensors.h265 import H265Tracker
@@ -122,7 +122,7 @@ def join_pictures(tiles: list[Any]) -> Any:
 
 
 def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
-    """The bytes of a plane without what is beside its rows, (rows, bytes)."""
+    """Return the bytes of a plane without what is beside its rows, (rows, bytes)."""
     pixel = 2 if frame.format.name == "nv12" and plane.width < frame.width else 1
     rows = np.frombuffer(plane, np.uint8)[: plane.line_size * plane.height].reshape(plane.height, plane.line_size)
     return rows[:, : plane.width * pixel]

@@ -41,7 +41,8 @@ class Contents:
 
     def note(self, channel: int, log_time: int) -> None:
         """Count a message."""
-        self.first = min(self.first, log_time) if self.counts else log_time
+        if not self.counts or log_time < self.first:
+            self.first = log_time
         self.last = max(self.last, log_time)
         self.counts[channel] = self.counts.get(channel, 0) + 1
 

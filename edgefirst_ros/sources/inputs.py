@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.errors import RecordingError, UsageError
 
 METADATA = "metadata.yaml"
@@ -112,6 +111,8 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 def _files_of_bag(folder: Path) -> tuple[Path, ...]:
     """Return the files of a rosbag2 folder in the order of its metadata.yaml."""
+    from edgefirst_ros.config.yaml_file import read_yaml  # PyYAML, which recordings that are one file do not need
+
     place = folder / METADATA
     try:
         content = read_yaml(place, LONGEST_METADATA)

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.container import (
     MESSAGE_HEAD,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,15 +36,17 @@ class FileOrder:
     """Detects whether the messages of a file are in recorded order."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, _TopicOrder] = {}
+        self._topics: defaultdict[str, _TopicOrder] = defaultdict(_TopicOrder)
         self._newest = 0
         self._late = False
 
     def note(self, topic: str, sequence: int, log_time: int) -> None:
         """Note the next message."""
-        self._topics.setdefault(topic, _TopicOrder()).note(sequence, log_time)
-        self._newest = max(self._newest, log_time)
-        self._late = self._late or self._newest - log_time > LATE
+        self._topics[topic].note(sequence, log_time)
+        if log_time > self._newest:
+            self._newest = log_time
+        elif self._newest - log_time > LATE:
+            self._late = True
 
     @property
     def is_recorded_order(self) -> bool:

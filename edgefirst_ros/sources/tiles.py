@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,8 +106,8 @@ class TileJoiner:
         lost, guessed = (min(numbers) for numbers in zip(*pending.missing, strict=True))  # of every tile that came
         self._number += 1 + lost
         data = join_tiles(stamp, pending.tiles)
-        whole = replace(
-            pending.first, topic=self._topic, schema=TILED, sequence=self._number, data=data, definition=b""
+        whole = pending.first._replace(
+            topic=self._topic, schema=TILED, sequence=self._number, data=data, definition=b""
         )
         return Joined(whole, lost, guessed)
 

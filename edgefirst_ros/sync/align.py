@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
@@ -72,6 +72,16 @@ class _Buffer(Generic[C]):
             at = bisect.bisect_left(self.keys, self.arrivals.popleft()[1])
             del self.keys[at], self.items[at]
 
+    def nearest(self, stamp: int, tolerance: int) -> Companion[C] | None:
+        """Return the nearest message within the tolerance, of equally near ones the earlier; None without one."""
+        above = bisect.bisect_left(self.keys, (stamp, -1))
+        found = self.items[above] if above < len(self.items) else None
+        if above:
+            before = self.keys[above - 1][0]
+            if found is None or stamp - before <= found.stamp - stamp:
+                found = self.items[bisect.bisect_left(self.keys, (before, -1))]  # of equal stamps the first that came
+        return found if found is not None and abs(found.stamp - stamp) <= tolerance else None
+
     def outward(self, stamp: int, tolerance: int) -> Iterator[Companion[C]]:
         """Yield the messages within the tolerance, nearest first, of equally near ones the earlier."""
         above = bisect.bisect_left(self.keys, (stamp, -1))
@@ -104,9 +114,10 @@ class Aligner(Generic[F, C]):
         self._swept = 0
         self._left: dict[int, tuple[int, int, int]] = {}  # of each epoch: segment, first and last stamp that left
         self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
-        self._buffers: dict[tuple[str, int], _Buffer[C]] = {}
+        self._buffers: defaultdict[tuple[str, int], _Buffer[C]] = defaultdict(_Buffer)
         self._order = 0
-        self._frames: dict[int, _Buffer[None]] = {}  # of each epoch; kept only for streams without reuse
+        # Of each epoch; kept only for streams without reuse.
+        self._frames: defaultdict[int, _Buffer[None]] = defaultdict(_Buffer)
         self._exclusive = any(not s.reuse for s in streams.values())
 
     def add_frame(self, stamp: int, number: int, arrived: int, item: F, segment: int = 0, epoch: int = 0) -> None:
@@ -114,7 +125,7 @@ class Aligner(Generic[F, C]):
         frame: Aligned[F, C] = Aligned(stamp, number, epoch, arrived, item)
         heapq.heappush(self._waiting, (segment, stamp, number, frame))
         if self._exclusive:
-            self._frames.setdefault(epoch, _Buffer()).add(Companion(stamp, number, None), arrived)
+            self._frames[epoch].add(Companion(stamp, number, None), arrived)
 
     def late(self, name: str, stamp: int, epoch: int = 0) -> bool:
         """True if the frames around this message have left already; `stamp` without the stream's offset.
@@ -131,22 +142,29 @@ class Aligner(Generic[F, C]):
         """Add a message of a companion; `stamp` in ns without the companion's offset."""
         self._order += 1
         companion = Companion(stamp + self.streams[name].offset, self._order, item)
-        self._buffers.setdefault((name, epoch), _Buffer()).add(companion, arrived)
+        self._buffers[name, epoch].add(companion, arrived)
 
-    def release(self, now: int | None) -> Iterator[Aligned[F, C]]:
-        """Yield the frames whose companions must have come by `now`, ns; None: all that are left."""
+    def release(self, now: int | None) -> list[Aligned[F, C]]:
+        """Return the frames whose companions must have come by `now`, ns; None: all that are left."""
+        found: list[Aligned[F, C]] = []
         while self._waiting and (now is None or self._waiting[0][3].arrived + self._max_skew + self.lookahead < now):
             segment, _, _, frame = heapq.heappop(self._waiting)
             since, first, _ = self._left.get(frame.epoch, (segment, frame.stamp, 0))
             self._left[frame.epoch] = segment, first if segment == since else frame.stamp, frame.stamp
             for name, stream in self.streams.items():
                 buffer = self._buffers.get((name, frame.epoch))
-                near = buffer.outward(frame.stamp, stream.tolerance) if buffer else iter(())
-                frame.nearest[name] = next((c for c in near if stream.reuse or self._belongs(c, frame)), None)
-            yield frame
+                if buffer is None:
+                    frame.nearest[name] = None
+                elif stream.reuse:
+                    frame.nearest[name] = buffer.nearest(frame.stamp, stream.tolerance)
+                else:
+                    near = buffer.outward(frame.stamp, stream.tolerance)
+                    frame.nearest[name] = next((c for c in near if self._belongs(c, frame)), None)
+            found.append(frame)
         if now is not None and now - self._swept > self.lookahead // 4:
             self._swept = now
             self._forget(now)
+        return found
 
     def waiting(self) -> list[Aligned[F, C]]:
         """Frames that are not released yet."""

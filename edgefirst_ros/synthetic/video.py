@@ -19,6 +19,7 @@ from edgefirst_ros.synthetic.recipe import Recipe
 if TYPE_CHECKING:
     import av
     from av.video.codeccontext import VideoCodecContext
+    from av.video.reformatter import VideoReformatter
 
 START_CODE = re.compile(rb"\x00\x00(?:\x00)?\x01")
 UNSPECIFIED = 2
@@ -39,7 +40,7 @@ class Unit:
 
 
 def units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
-    """The camera's messages, all of them, in decode order."""
+    """Yield the camera's messages, all of them, in decode order."""
     if recipe.codec in ("h264", "h265"):
         yield from _access_units(recipe, painter)
     else:
@@ -83,8 +84,11 @@ def _access_units(recipe: Recipe, painter: Painter) -> Iterator[Unit]:
 
 def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> Iterator[tuple[int, bytes]]:
     """(picture's index, access unit) in decode order."""
+    from av.video.reformatter import VideoReformatter
+
+    scaler = VideoReformatter()  # keeps what a new one makes for each picture, which takes longer than a small picture
     for index in range(recipe.frames):
-        frame = _yuv(recipe, painter, index, "yuv420p")
+        frame = _yuv(recipe, painter, index, "yuv420p", scaler)
         frame.pts = index
         frame.time_base = encoder.time_base
         yield from ((packet.pts or 0, bytes(packet)) for packet in encoder.encode(frame))
@@ -92,7 +96,7 @@ def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> It
 
 
 def _encoder(recipe: Recipe) -> VideoCodecContext:
-    """An encoder of one thread and without choices of its own, so that its bytes depend on the recipe alone."""
+    """Return an encoder of one thread and without choices of its own, so that its bytes depend on the recipe alone."""
     import av
     from av.video.codeccontext import VideoCodecContext
 
@@ -127,13 +131,14 @@ def _encoder(recipe: Recipe) -> VideoCodecContext:
     return encoder
 
 
-def _yuv(recipe: Recipe, painter: Painter, index: int, pixel_format: str) -> av.VideoFrame:
+def _yuv(recipe: Recipe, painter: Painter, index: int, pixel_format: str, scaler: VideoReformatter) -> av.VideoFrame:
     """A picture in a YUV format, range and matrix of the recipe, tagged with them only where they are declared."""
     import av
     from av.video.reformatter import ColorRange, Colorspace
 
     frame = av.VideoFrame.from_ndarray(painter.picture(index), format="rgb24")
-    frame = frame.reformat(
+    frame = scaler.reformat(
+        frame,
         format=pixel_format,
         dst_colorspace=Colorspace.ITU709 if recipe.matrix == "bt709" else Colorspace.ITU601,
         dst_color_range=ColorRange.JPEG if recipe.full_range else ColorRange.MPEG,
@@ -146,8 +151,10 @@ def _yuv(recipe: Recipe, painter: Painter, index: int, pixel_format: str) -> av.
 def _still(recipe: Recipe, painter: Painter, index: int) -> Unit:
     """A picture as JPEG, PNG or raw bytes. YUV forms are BT.601 or BT.709, limited or full as the recipe says."""
     if recipe.codec in YUV_FORMATS:
+        from av.video.reformatter import VideoReformatter
+
         step = recipe.size[0] * (2 if recipe.codec == "yuv422" else 1)
-        planes = _yuv(recipe, painter, index, YUV_FORMATS[recipe.codec]).planes
+        planes = _yuv(recipe, painter, index, YUV_FORMATS[recipe.codec], VideoReformatter()).planes
         rows = [np.frombuffer(bytes(p), np.uint8).reshape(-1, p.line_size)[: p.height, :step] for p in planes]
         return Unit(index, np.concatenate(rows).tobytes(), step)
     rgb = painter.picture(index)

@@ -24,7 +24,7 @@ from edgefirst_ros.export import Exported
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.sensors.exif import insert_jpeg
 
-SMALL = {"seconds": 1, "size": (320, 180)}
+SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 OF_DATASETS = (["info"], ["validate"], ["recover"], ["merge", "-o", "merged"], ["export", "--to", "roverd", "-o", "x"])
 
 
@@ -184,12 +184,13 @@ def test_a_reader_that_leaves_does_not_change_the_exit_code(run, recording, data
     reading, writing = os.pipe()
     os.close(reading)
     calls = {
-        ("convert", str(recording(**SMALL)), "-o", "other", "--rate", "5"): 0,
         ("convert", str(recording(**SMALL, drop_video={20}, sequence_gaps=True)), "-o", "loss"): 3,
         ("info", f"{dataset}.zip", "--json"): 0,
-        ("validate", f"{dataset}.zip"): 0,
         ("validate", "nowhere"): 1,
     }
+    if not unbuffered:  # what is written at the end of the process is that of each verb
+        calls[("convert", str(recording(**SMALL)), "-o", "other", "--rate", "5")] = 0
+        calls[("validate", f"{dataset}.zip")] = 0
     for arguments, code in calls.items():
         done = run(*arguments, stdout=writing, env=environment)
         assert (done.returncode, done.stderr) == (code, "")
@@ -280,7 +281,7 @@ def test_the_summary_says_what_samples_have_and_which_topics_are_no_part_of_them
 
 
 def test_info_says_the_groups(run, recording):
-    path = recording(seconds=3, size=(320, 180))
+    path = recording(**SMALL | {"seconds": 3})
     (path.parent / "settings.yaml").write_text("split: {train: 0.5, val: 0.5}\nsplit_block: 1.0\nsplit_gap: 0.1\n")
     done = run("convert", path, "-o", "out", "--name", "split", "--config", path.parent / "settings.yaml")
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ import edgefirst_ros
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import UsageError
 
-SMALL = {"seconds": 2, "size": (320, 180)}
+SMALL = {"seconds": 2, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 
 
 def test_help_names_every_verb(run):
@@ -271,7 +271,7 @@ def on_a_terminal(command, **environment):
 
 
 def test_progress_on_a_terminal(command, recording, tmp_path):
-    path = recording(seconds=10, size=(320, 180))
+    path = recording(**SMALL | {"seconds": 10})
     code, shown = on_a_terminal([*command, "convert", path, "-o", tmp_path / "out"])
     assert code == 0
     assert b"converting" in shown

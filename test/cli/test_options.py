@@ -7,11 +7,11 @@ import re
 import pytest
 import typer.main
 
-from edgefirst_ros.cli.app import app
+from edgefirst_ros.cli.app import VERBS, app
 from edgefirst_ros.cli.options import OPTIONS
 from edgefirst_ros.config import Settings
 
-SMALL = {"seconds": 1, "size": (320, 180)}
+SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 
 
 def configuration(run, dataset):
@@ -24,6 +24,12 @@ def test_every_verb_has_the_short_help(run, name):
     assert done.returncode == 0
     assert done.stdout == run(name, "--help").stdout
     assert "-h, --help" in done.stdout
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_list_of_verbs_has_the_first_line_of_each(name):
+    command = typer.main.get_command(app).commands[name]
+    assert (VERBS[name].help, command.hidden) == (command.get_short_help_str(200), False)
 
 
 def test_help_of_an_option_is_that_of_its_setting(run):

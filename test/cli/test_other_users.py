@@ -40,6 +40,8 @@ WRITING = {
     "split": ("split", "closed/data.zip", "--split", "train=1"),
     "recover": ("recover", "closed/drive.zip"),
     "recover of a cut dataset": ("recover", "closed/cut.zip"),
+    "report": ("report", "data.zip", "-o", "closed/new.html"),
+    "validate --fix": ("validate", "closed/broken.zip", "--fix"),
 }
 
 
@@ -56,8 +58,19 @@ def given(tmp_path_factory):
         shutil.copy(path, folder / "closed" / path.name)
         shutil.copy(path, folder / "closed" / path.name.replace("data", "cut"))
     os.truncate(folder / "closed" / "cut.zip", (folder / "data.zip").stat().st_size - 10)
+    broken(folder / "closed")
     leave(folder / "closed", [sample(frame) for frame in range(3)], commits={1})
     return folder
+
+
+def broken(folder):
+    """Make a dataset whose table `validate --fix` would put right."""
+    parts = made.good()
+    parts.annotations[0]["box2d"] = (float("nan"),) * 4
+    with tempfile.TemporaryDirectory() as there:
+        made.write(Path(there), parts)
+        for path in Path(there).glob("data.*"):
+            shutil.copy(path, folder / path.name.replace("data", "broken"))
 
 
 @pytest.fixture
@@ -244,3 +257,24 @@ def test_a_second_name_of_a_file_of_ours_is_not_written_to(ours, here):
     for arguments in (("convert", "r.mcap", "-o", "out", "--name", "d"), ("recover", "out/d"), ("recover", "out/cut")):
         refused(ours(here, *arguments), "has 2 names (hard links)")
         assert state(here) == before
+
+
+def test_a_table_of_another_user_is_not_put_right_where_only_he_may_replace_it(ours, here, shared):
+    broken(shared)
+    owned(shared, OTHER)
+    before = state(here)
+    refused(ours(here, "validate", "shared/broken.zip", "--fix"), "broken.arrow", f"another user (uid {OTHER})")
+    assert state(here) == before
+
+
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_a_page_that_another_user_put_in_place_is_not_written_to(ours, here, shared, what):
+    page = shared / "page.html"
+    if what == "link":
+        page.symlink_to(here / "data.frames.arrow")
+    else:
+        page.write_text("his")
+    owned(shared, OTHER)
+    before = state(here)
+    refused(ours(here, "report", "data.zip", "-o", page, "--overwrite"), "page.html")
+    assert state(here) == before

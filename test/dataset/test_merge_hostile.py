@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset import merge_rows
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
 MEASURED = """

@@ -7,7 +7,6 @@ import os
 import numpy as np
 import pytest
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE
@@ -15,6 +14,7 @@ from edgefirst_ros.export.l5kit.zarr2 import Writer, write_group
 from edgefirst_ros.export.limits import TEXT, check_member_name, clean_text, read_file, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.limits import Limits
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export
 from edgefirst_ros.synthetic import TOPICS
 
-RECIPE = {"seconds": 1.5, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
+RECIPE = {"seconds": 1, "fps": 6.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
 RECIPE |= {"cube_shape": (1, 8, 2, 8), "topics": frozenset(TOPICS - {"radar/clusters"})}
 NEEDED = {
     "ncore": {"timestamp", "latitude", "longitude", "orientation"},

@@ -12,7 +12,6 @@ from PIL import Image, PngImagePlugin
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
@@ -29,6 +28,7 @@ from edgefirst_ros.export.ncore import (
     writing,
 )
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic import TOPICS, Recipe
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, RADAR, Scene

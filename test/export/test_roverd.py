@@ -17,13 +17,13 @@ from roverd_checker import axis, faults, points_of, turn
 from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd import export, restore
 from edgefirst_ros.export.roverd.channels import stored
 from edgefirst_ros.export.roverd.motion import euler, from_euler
+from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic.recipe import DEFAULT_TOPICS
 
 TOPICS = (DEFAULT_TOPICS - {"model/output"}) | {"model/boxes2d", "model/mask", "fusion/boxes3d"}

@@ -32,9 +32,16 @@ def distances(drive):
     return [box.distance for box in boxes]
 
 
-@pytest.fixture(scope="session", params=["zip", "directory"])
-def converted(request, drive, tmp_path_factory):
-    return convert(drive, tmp_path_factory.mktemp(request.param), name="drive", layout=request.param).paths
+@pytest.fixture(scope="session")
+def whole(drive, tmp_path_factory):
+    """Datasets of the drive, by their layouts."""
+    layouts = ("zip", "directory")
+    return {name: convert(drive, tmp_path_factory.mktemp(name), name="drive", layout=name).paths for name in layouts}
+
+
+@pytest.fixture(params=["zip", "directory"])
+def converted(request, whole):
+    return whole[request.param]
 
 
 def check(path, distances):
@@ -90,7 +97,7 @@ def test_merged_and_migrated_tables_keep_it(converted, drive, distances, recordi
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])
-def test_what_a_killed_process_leaves_is_recovered_or_continued(drive, distances, tmp_path, layout):
+def test_what_a_killed_process_leaves_is_recovered_or_continued(drive, whole, distances, tmp_path, layout):
     kill_conversion(drive, tmp_path / "left", layout)
     shutil.copytree(tmp_path / "left", tmp_path / "resumed")
     report = recover(tmp_path / "left" / "drive")
@@ -100,8 +107,7 @@ def test_what_a_killed_process_leaves_is_recovered_or_continued(drive, distances
     assert values == pl.Series(distances[: len(values)], dtype=pl.Float32).to_list()
 
     check(convert(drive, tmp_path / "resumed", name="drive", layout=layout).paths.container, distances)
-    convert(drive, tmp_path / "whole", name="drive", layout=layout)
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "resumed") == contents(whole[layout].out)
 
 
 def test_what_a_version_without_the_column_left_is_recovered_whole(drive, tmp_path):
@@ -115,9 +121,9 @@ def test_what_a_version_without_the_column_left_is_recovered_whole(drive, tmp_pa
 
 
 @pytest.mark.parametrize("system", ["ncore", "l5kit", "roverd"])
-def test_exports_say_that_they_have_no_place_for_it(converted, tmp_path, system):
+def test_exports_say_that_they_have_no_place_for_it(whole, tmp_path, system):
     if system == "ncore":
         pytest.importorskip("ncore")
-    done = export(converted.container, system, tmp_path / "out")
+    done = export(whole["zip"].container, system, tmp_path / "out")
     line = next(line for line in done.report.lines if "distance" in line.what)
     assert line.lost or not line.where

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.config import Limits, Settings
+from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.depth import decode_depth
 from edgefirst_ros.sensors.grayscale import encode_gray
 

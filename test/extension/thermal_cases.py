@@ -31,13 +31,20 @@ def drive(recording, tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="session", params=["zip", "directory"])
-def converted(request, drive, tmp_path_factory):
-    """The dataset of the drive."""
-    out = tmp_path_factory.mktemp(request.param)
-    outcome = convert(drive, out, name="drive", layout=request.param)
-    assert outcome.exit_code == 0
-    return outcome.paths
+@pytest.fixture(scope="session")
+def whole(drive, tmp_path_factory):
+    """Datasets of the drive, by their layouts."""
+    found = {}
+    for layout in ("zip", "directory"):
+        outcome = convert(drive, tmp_path_factory.mktemp(layout), name="drive", layout=layout)
+        assert outcome.exit_code == 0
+        found[layout] = outcome.paths
+    return found
+
+
+@pytest.fixture(params=["zip", "directory"])
+def converted(request, whole):
+    return whole[request.param]
 
 
 @pytest.fixture
@@ -139,7 +146,7 @@ def test_merged_with_a_dataset_that_has_none(converted, recording, tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])
-def test_what_a_killed_process_leaves_is_recovered_or_continued(drive, tmp_path, layout):
+def test_what_a_killed_process_leaves_is_recovered_or_continued(drive, whole, tmp_path, layout):
     kill_conversion(drive, tmp_path / "left", layout)
     shutil.copytree(tmp_path / "left", tmp_path / "resumed")
     report = recover(tmp_path / "left" / "drive")
@@ -148,8 +155,7 @@ def test_what_a_killed_process_leaves_is_recovered_or_continued(drive, tmp_path,
 
     outcome = convert(drive, tmp_path / "resumed", name="drive", layout=layout)
     check(outcome.paths.container)
-    convert(drive, tmp_path / "whole", name="drive", layout=layout)
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "resumed") == contents(whole[layout].out)
 
 
 def test_a_lost_member_leaves_its_sample(drive, tmp_path):
@@ -164,10 +170,10 @@ def test_a_lost_member_leaves_its_sample(drive, tmp_path):
 
 # ---- other systems ---------------------------------------------------------------------------
 @pytest.mark.parametrize("system", ["ncore", "l5kit", "roverd"])
-def test_exports_say_that_they_have_no_place_for_it(converted, tmp_path, system):
+def test_exports_say_that_they_have_no_place_for_it(whole, tmp_path, system):
     if system == "ncore":
         pytest.importorskip("ncore")
-    done = export(converted.container, system, tmp_path / "out")
+    done = export(whole["zip"].container, system, tmp_path / "out")
     line = next(line for line in done.report.lines if line.what == "thermal.png")
     assert (line.number, bool(line.lost or not line.where)) == (FRAMES, True)
     assert "thermal.png" in json.dumps(done.report.plain())

@@ -92,7 +92,7 @@ def test_a_stop_ends_it_while_reading_takes_long():
 
     def source():
         yield message(1)
-        go_on.wait(10)
+        go_on.wait(60)
         yield message(2)
 
     messages = ahead(source(), stop.is_set)
@@ -100,7 +100,7 @@ def test_a_stop_ends_it_while_reading_takes_long():
     threading.Timer(0.05, stop.set).start()
     begun = time.monotonic()
     assert list(messages) == []
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 30
     go_on.set()
 
 

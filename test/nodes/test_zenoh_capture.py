@@ -29,6 +29,8 @@ SMALL = {"seconds": 2.0, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lida
 PATIENT = {"lookahead": 3.0}
 """For what is compared with conversions: processes of a busy machine do not run for a second at times."""
 CAMERA = "/camera/h264"
+UNUSED = "/radar/info"
+"""Topic that a capture does not subscribe."""
 GID = bytes(range(16))
 
 
@@ -120,7 +122,8 @@ def messages_of(path):
 class Services:
     """The device's services in this process: messages of a recording, at its pace.
 
-    Without `drop` nothing of them is lost by itself. Of topics that are `numbered`, messages have their numbers.
+    Without `drop` nothing of them is lost by itself, as the capture has subscribed all that it uses by then.
+    Of topics that are `numbered`, messages have their numbers.
     """
 
     def __init__(self, bus, path, *, numbered=(), drop=False):
@@ -131,7 +134,8 @@ class Services:
             topic: bus.declare_publisher(f"rt{topic}", encoding=encoding_of(schema), congestion_control=control)
             for topic, schema in {m.topic: m.schema for m in self.messages}.items()
         }
-        until(lambda: self._publishers[CAMERA].matching_status.matching)
+        used = [publisher for topic, publisher in self._publishers.items() if topic != UNUSED]
+        until(lambda: all(publisher.matching_status.matching for publisher in used))
 
     def send(self, begin=0.0, end=1e9, without=lambda number, message: False):
         """Send what was recorded from `begin` to `end` s, but for some; returns how many of each key were sent."""
@@ -153,10 +157,14 @@ def heard_all(network, sent, namespace=""):
     """Wait until a capture has all messages of the topics that it uses."""
 
     def heard():
-        came = network.received(namespace)
+        came.update(network.received(namespace))
         return came and all(came[key] >= sent[key] for key in came if key in sent)
 
-    until(heard, step=0.1)
+    came = {}
+    try:
+        until(heard, step=0.1)
+    except AssertionError:
+        pytest.fail(f"sent: {sent}; came: {came}")
 
 
 def libraries_of(process):

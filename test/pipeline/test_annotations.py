@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model results of both generations of devices, from the recording to the rows, against the truth that made them."""
 
-import dataclasses
 import io
 import time
 import uuid
@@ -315,7 +314,7 @@ def test_live_and_offline_give_the_same_rows(tmp_path, monkeypatch, recipe):
     capture.start()
     begin = time.monotonic_ns()
     for message in messages:
-        received = dataclasses.replace(message, publish_time=message.log_time)
+        received = message._replace(publish_time=message.log_time)
         capture.put(received, begin + message.log_time - messages[0].log_time)
     capture.close()
     assert capture.results.failure is None

@@ -23,26 +23,25 @@ def within(begin, end, fps=20.0, count=60):
 
 @pytest.mark.parametrize("codec", ["h264", "h265"])
 @pytest.mark.parametrize("more", [{}, {"b_frames": 2}, {"b_frames": 2, "open_gop": True}, {"start_in_gop": 5}])
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_a_cut_equals_the_whole(recording, tmp_path, codec, more, jobs):
+def test_a_cut_equals_the_whole(recording, tmp_path, codec, more):
     """In the middle of GOPs; the whole conversion says what the samples are."""
     path = recording(codec=codec, **SMALL, **more)
-    whole = convert(path, tmp_path, name="whole", jobs=jobs)
-    cut = convert(path, tmp_path, name="cut", start=0.93, end=2.01, jobs=jobs)
+    whole = convert(path, tmp_path, name="whole")
     kept = [row for row in rows(whole.paths.frames) if START + 930_000_000 <= row["timestamp"] < START + 2_010_000_000]
     if "start_in_gop" in more:  # seconds count from the first stamp that is there
         first = START + 5 * 50_000_000
         kept = [r for r in rows(whole.paths.frames) if first + 930_000_000 <= r["timestamp"] < first + 2_010_000_000]
     assert len(kept) in (21, 22)
-    assert rows(cut.paths.frames) == kept
-    names = {f"_{row['frame']:03}." for row in kept}
-    assert members(cut) == {n: data for n, data in members(whole).items() if any(part in n for part in names)}
-    ids = {row["frame"] for row in kept}
-    assert rows(cut.paths.arrow) == [row for row in rows(whole.paths.arrow) if row["frame"] in ids]
-    count = cut.counts.plain()[f"/camera/{codec}"]
-    assert count["seen"] == count["written"] + sum(count["dropped"].values())
-    assert count["dropped"] == {"before start or after end": count["seen"] - len(kept)}
-    assert cut.exit_code == 0
+    names, ids = {f"_{row['frame']:03}." for row in kept}, {row["frame"] for row in kept}
+    for jobs in (1, 3):
+        cut = convert(path, tmp_path, name=f"cut{jobs}", start=0.93, end=2.01, jobs=jobs)
+        assert rows(cut.paths.frames) == kept
+        assert members(cut) == {n: data for n, data in members(whole).items() if any(part in n for part in names)}
+        assert rows(cut.paths.arrow) == [row for row in rows(whole.paths.arrow) if row["frame"] in ids]
+        count = cut.counts.plain()[f"/camera/{codec}"]
+        assert count["seen"] == count["written"] + sum(count["dropped"].values())
+        assert count["dropped"] == {"before start or after end": count["seen"] - len(kept)}
+        assert cut.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 
 import collections
 import errno
+import functools
 import itertools
 import json
 import os
@@ -21,7 +22,9 @@ from edgefirst_ros.errors import DatasetError
 
 TINY = {"seconds": 0.5, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_points": 100, "gop": 5}
 LARGER = {"seconds": 1, "size": (640, 360), "cube_shape": (2, 32, 4, 64), "lidar_points": 2000, "gop": 5}
-POINTS = 9
+LONGER = TINY | {"seconds": 1}
+POINTS, PARTS = (0, 1, 3, 5, 7, 8), 9
+"""Which parts of what is needed are there."""
 SOME = 6
 """Calls of a conversion that are tried; all of them with EDGEFIRST_EVERY_CALL=1."""
 REASONS = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
@@ -48,6 +51,25 @@ def runs(tmp_path, recording):
     yield begin
     for one in begun:
         one.close()
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory, recording, shim):
+    """The `Runs` of tests whose calls fail."""
+    runs = Runs(tmp_path_factory.mktemp("refusing"), recording(**TINY), shim=shim)
+    yield runs
+    runs.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(refusing):
+    """Function that gives the whole result of a layout and the calls that lead to it."""
+
+    @functools.cache
+    def run(layout):
+        return complete(refusing, layout, log=os.fspath(refusing.log)), refusing.calls()
+
+    return run
 
 
 def frames(out, layout="zip"):
@@ -141,11 +163,10 @@ def committed(runs, whole, layout):
 
 @pytest.mark.parametrize("number", [1, 3, 0], ids=["once", "thrice", "for good"])
 @pytest.mark.parametrize("layout", ["zip", "directory"])
-def test_calls_fail(runs, shim, layout, number):
+def test_calls_fail(refusing, undisturbed, layout, number):
     """The n-th call that changes a file fails, or some, or all from there on."""
-    disk = runs(TINY, shim=shim)
-    whole = complete(disk, layout, log=os.fspath(disk.log))
-    calls = len(disk.calls())
+    disk, (whole, made) = refusing, undisturbed(layout)
+    calls = len(made)
     assert calls > 60
     step = 1 if "EDGEFIRST_EVERY_CALL" in os.environ else -(-calls // SOME)
     codes = collections.Counter()
@@ -162,11 +183,10 @@ def test_calls_fail(runs, shim, layout, number):
 
 
 @pytest.mark.parametrize(("layout", "name"), [("zip", "fsync"), ("directory", "syncfs")])
-def test_the_disk_takes_everything_until_it_is_to_keep_it(runs, shim, layout, name):
+def test_the_disk_takes_everything_until_it_is_to_keep_it(refusing, undisturbed, layout, name):
     """A broken disk tells so when it is waited for; then the dataset must not be called complete."""
-    disk = runs(TINY, shim=shim)
-    whole = complete(disk, layout, log=os.fspath(disk.log))
-    at = next(n for n, call in enumerate(disk.calls(), 1) if call[1] == name)
+    disk, (whole, made) = refusing, undisturbed(layout)
+    at = next(n for n, call in enumerate(made, 1) if call[1] == name)
     assert disk.convert(layout, log=os.fspath(disk.log), at=at, number=1, errno=errno.EIO) == 1
     judge(disk, 1, whole, layout, len(whole[1][0]), os.strerror(errno.EIO))
 
@@ -179,13 +199,13 @@ def test_a_small_disk_is_full_at_any_point(runs):
     whole = complete(disk, "zip", size=1 << 26)
     needed = sum(map(len, whole[0].values()))
     codes, reached = [], []
-    for point in range(POINTS):
-        size = (point * (needed + (1 << 20)) // POINTS) // 4096 * 4096 or 4096
+    for point in POINTS:
+        size = (point * (needed + (1 << 20)) // PARTS) // 4096 * 4096 or 4096
         codes.append(disk.convert(size=size))
         judge(disk, codes[-1], whole, "zip", 0, os.strerror(errno.ENOSPC))
         reached.append(len(frames(disk.out)[0]) if codes[-1] == 3 else 0)
     assert codes == sorted(codes), "with more space it does worse"
-    assert codes.count(1) <= POINTS // 2
+    assert codes.count(1) <= len(POINTS) // 2
     assert reached == sorted(reached)
     assert reached[-1] > len(whole[1][0]) * 3 // 4
 
@@ -195,8 +215,8 @@ def test_a_file_meets_its_limit_at_any_point(runs):
     whole = complete(disk, "zip")
     needed = (disk.out / f"{NAME}.zip").stat().st_size
     codes, reached = [], []
-    for point in range(POINTS):
-        codes.append(disk.convert(limit=point * (needed - 1) // (POINTS - 1)))
+    for point in POINTS:
+        codes.append(disk.convert(limit=point * (needed - 1) // POINTS[-1]))
         judge(disk, codes[-1], whole, "zip", 0, os.strerror(errno.EFBIG))
         reached.append(len(frames(disk.out)[0]) if codes[-1] == 3 else 0)
     assert codes == sorted(codes)
@@ -243,7 +263,7 @@ def vanish(how, out, recording, *before):
 @pytest.mark.parametrize("how", ["removed", "moved", "replaced"])
 def test_the_output_vanishes(recording, tmp_path, how):
     out = tmp_path / "out"
-    done = vanish(how, out, recording(**LARGER))
+    done = vanish(how, out, recording(**LONGER))
     assert done.returncode == 1, done.stderr
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"edgefirst-ros: {out}")
@@ -268,16 +288,16 @@ def test_the_disk_is_taken_away(recording, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = f'mount -t tmpfs -o size=64m none "{disk}" && exec "$@"'
-    done = vanish("unmounted", disk, recording(**LARGER), "unshare", "-rm", "sh", "-c", mount, "-")
+    done = vanish("unmounted", disk, recording(**LONGER), "unshare", "-rm", "sh", "-c", mount, "-")
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].startswith(f"edgefirst-ros: {disk}")
     assert "Traceback" not in done.stderr
     assert list(disk.iterdir()) == [], "something was written beside the disk that is gone"
 
 
-def test_the_same_command_goes_on_once_there_is_space(runs, shim, command, tmp_path):
+def test_the_same_command_goes_on_once_there_is_space(refusing, command, tmp_path):
     """A conversion that could not be completed is continued by the same command, to the same bytes."""
-    disk = runs(TINY, shim=shim)
+    disk = refusing
     whole = complete(disk, "zip", log=os.fspath(disk.log))
     expected = {p.name: p.read_bytes() for p in disk.out.iterdir()}
     at = next(n for n, call in enumerate(disk.calls(), 1) if call[1] == "fsync")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures scaled down with their camera_info, and changed by a function of the user's, through a whole conversion."""
 
+import functools
 import io
 import re
 import sys
@@ -32,13 +33,24 @@ def psnr(one, other):
     return 10 * np.log10(255**2 / max(np.mean((one.astype(float) - other) ** 2), 1e-9))
 
 
+@pytest.fixture(scope="module")
+def as_recorded(recording, tmp_path_factory):
+    """Function that gives a recording of three pictures, and these as they are without options."""
+
+    @functools.cache
+    def make(codec):
+        path = recording(codec=codec, **{**SMALL, "seconds": 0.3})
+        return path, pictures(convert(path, tmp_path_factory.mktemp("whole"), camera_format="png"))
+
+    return make
+
+
 # ---- max_width ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("codec", ["h264", "h265", "jpeg", "png", "rgb8", "mono8", "nv12"])
 @pytest.mark.parametrize(("width", "size"), [(160, (160, 90)), (101, (100, 56)), (320, (320, 180)), (4000, (320, 180))])
-def test_wide_pictures_are_scaled_by_area(recording, tmp_path, codec, width, size):
+def test_wide_pictures_are_scaled_by_area(as_recorded, tmp_path, codec, width, size):
     """OpenCV's area average of the pictures of the conversion without it says what they must be."""
-    path = recording(codec=codec, **{**SMALL, "seconds": 0.3})
-    whole = pictures(convert(path, tmp_path, name="whole", camera_format="png"))
+    path, whole = as_recorded(codec)
     scaled = convert(path, tmp_path, name="scaled", camera_format="png", max_width=width)
     assert len(whole) == 3
     for name, data in pictures(scaled).items():

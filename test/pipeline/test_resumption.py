@@ -23,13 +23,17 @@ class Interrupted(Exception):
     """Raised by what is told of the progress."""
 
 
-@pytest.fixture
-def busy(monkeypatch):
+def commit_each(monkeypatch):
     """Every sample is committed at once."""
     monkeypatch.setattr(DatasetWriter, "flush_age", property(lambda _: 1e9))
 
 
 @pytest.fixture
+def busy(monkeypatch):
+    commit_each(monkeypatch)
+
+
+@pytest.fixture(scope="module")
 def recordings(recording):
     return [recording(**SMALL, host="one"), recording(**SMALL, host="two", seed=5)]
 
@@ -55,14 +59,26 @@ def files(out):
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
-def leave(recording, out, folder):
-    """An unfinished dataset `drive` with committed samples; its uninterrupted form is in `folder`."""
-    count, _ = messages_of(recording, folder, name="drive")
-    interrupt(recording, out, count * 9 // 10, name="drive")
+@pytest.fixture(scope="module")
+def unfinished(recordings, tmp_path_factory):
+    """Folders of an unfinished dataset `drive` with committed samples and of its uninterrupted form."""
+    out, folder = tmp_path_factory.mktemp("unfinished"), tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        commit_each(monkeypatch)
+        count, _ = messages_of(recordings[0], folder, name="drive")
+        interrupt(recordings[0], out, count * 9 // 10, name="drive")
     paths = DatasetPaths(out, "drive")
     assert paths.unfinished
     assert paths.members_partial.stat().st_size > 10_000
-    return paths
+    return out, folder
+
+
+@pytest.fixture
+def left(unfinished, tmp_path):
+    """The unfinished dataset in tmp_path/out; its uninterrupted form is in tmp_path/whole."""
+    for folder, name in zip(unfinished, ("out", "whole"), strict=True):
+        shutil.copytree(folder, tmp_path / name)
+    return DatasetPaths(tmp_path / "out", "drive")
 
 
 def messages_of(recordings, out, **options):
@@ -79,10 +95,18 @@ def messages_of(recordings, out, **options):
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize(
-    "options", [{}, {"layout": "directory"}, {"rate": 5.0}, {"split": {"a": 0.5, "b": 0.5}, "keyframes": True}], ids=str
+    ("number", "options"),
+    [
+        (1, {}),
+        (2, {}),
+        (2, {"layout": "directory"}),
+        (1, {"rate": 5.0}),
+        (1, {"split": {"a": 0.5, "b": 0.5}, "keyframes": True}),
+        (2, {"split": {"a": 0.5, "b": 0.5}, "keyframes": True}),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("number", [1, 2])
-def test_the_same_bytes(recordings, tmp_path, options, number):
+def test_the_same_bytes(recordings, tmp_path, number, options):
     recordings = recordings[:number]
     count, whole = messages_of(recordings, tmp_path / "whole", name="drive", **options)
     chance = random.Random(number)
@@ -100,10 +124,9 @@ def test_the_same_bytes(recordings, tmp_path, options, number):
 
 
 @pytest.mark.usefixtures("busy")
-def test_only_what_is_missing_is_written(recordings, tmp_path, monkeypatch):
+def test_only_what_is_missing_is_written(recordings, left, tmp_path, monkeypatch):
     """What is there stays untouched: its bytes lie where they lay, and members are added behind it only."""
-    out = tmp_path / "out"
-    partial = leave(recordings[0], out, tmp_path / "whole").members_partial
+    out, partial = left.out, left.members_partial
     before, inode = partial.read_bytes(), partial.stat().st_ino
     offsets = []
     real = DatasetWriter.write
@@ -212,15 +235,10 @@ def test_the_number_of_threads_does_not_matter(recordings, tmp_path):
     assert convert(recordings[0], tmp_path, name="drive", resume=True).exit_code == 0
 
 
-@pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("done", [False, True], ids=["unfinished", "finished"])
 @pytest.mark.parametrize("other", ["settings", "recording", "number"])
-def test_another_conversion_is_refused(recordings, tmp_path, command, done, other):
-    out = tmp_path / "out"
-    if done:
-        convert(recordings[0], out, name="drive")
-    else:
-        leave(recordings[0], out, tmp_path / "whole")
+def test_another_conversion_is_refused(recordings, left, tmp_path, command, done, other):
+    out = tmp_path / "whole" if done else left.out
     before = files(out)
     arguments = {
         "settings": [recordings[0], "--rate", "3"],
@@ -245,19 +263,16 @@ def test_resume_and_overwrite_exclude_each_other(recordings, tmp_path):
 
 
 @pytest.mark.usefixtures("busy")
-def test_overwrite_begins_anew(recordings, tmp_path):
-    convert(recordings[0], tmp_path / "whole", name="drive")
-    out = tmp_path / "out"
-    leave(recordings[1], out, tmp_path / "other")
-    convert(recordings[0], out, name="drive", overwrite=True)
-    assert files(out) == files(tmp_path / "whole")
+def test_overwrite_begins_anew(recordings, left, tmp_path):
+    convert(recordings[1], tmp_path / "other", name="drive")
+    convert(recordings[1], left.out, name="drive", overwrite=True)
+    assert files(left.out) == files(tmp_path / "other")
 
 
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("what", ["members_partial", "frames_journal", "arrow_journal", "row_log"])
-def test_an_unfinished_one_that_was_cut(recordings, tmp_path, what):
+def test_an_unfinished_one_that_was_cut(recordings, left, tmp_path, what):
     """It goes on behind the last commit of which all is there."""
-    left = leave(recordings[0], tmp_path / "left", tmp_path / "whole")
     for share in (0.0, 0.3, 0.9):
         out = tmp_path / f"out{share}"
         shutil.copytree(left.out, out)

@@ -8,6 +8,7 @@ import re
 import sys
 import types
 import typing
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def written(kind):
         return f"Sequence[{written(arguments[0])}]"
     if origin is dict:
         return f"Mapping[str, {written(arguments[1])}]"
-    if isinstance(kind, type) and issubclass(kind, edgefirst_ros.config.Model):
+    if isinstance(kind, type) and (issubclass(kind, edgefirst_ros.config.Model) or is_dataclass(kind)):
         return f"{kind.__name__} | Mapping[str, object]"
     return kind.__name__
 

@@ -18,7 +18,7 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.report.run import report
 from edgefirst_ros.synthetic import Recipe, write_recording
 
-SMALL = {"seconds": 3, "size": (320, 192), "cube_shape": (1, 32, 2, 32), "lidar_points": 400}
+SMALL = {"seconds": 3, "size": (160, 96), "cube_shape": (1, 32, 2, 32), "lidar_points": 400}
 SECTIONS = ["verdict", "topics", "samples", "time", "skew", "track", "pictures", "radar", "bytes"]
 
 

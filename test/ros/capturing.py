@@ -16,6 +16,7 @@ from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.duration import Duration
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from same_dataset import (  # noqa: F401  for the tests of the node
@@ -240,5 +241,7 @@ class Player:
         return list(itertools.accumulate((s if not steady or abs(s) < 500_000_000 else 0 for s in steps), initial=0))
 
     def close(self, *topics: str) -> None:
+        for topic in topics:  # with a publisher goes what is still on its way
+            self._publishers[topic].wait_for_all_acked(Duration(seconds=LONG))
         for topic in topics or tuple(self._publishers):
             self._bench.node.destroy_publisher(self._publishers.pop(topic))

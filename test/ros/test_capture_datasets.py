@@ -107,7 +107,7 @@ def test_topics_appear_late_and_vanish(capture: Start, bench: Bench, recording: 
     player.close("/radar/targets")
     player.play(begin=2.0, without=["/radar/targets"])
     playing.join()
-    node.has_received({**player.sent, **late.sent})
+    node.has_heard({**player.sent, **late.sent})  # the first message of a late topic may find nobody who knows of it
     node.finish()
     rows = frames(node.out / "parts.frames.arrow").with_columns(at=(pl.col("timestamp") - pl.col("timestamp").min()))
     assert node.counts("parts")[CAMERA] == {"seen": 90, "written": 90, "dropped": {}}

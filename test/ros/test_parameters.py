@@ -18,8 +18,9 @@ from rcl_interfaces.msg import ParameterType  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
 from rclpy.signals import SignalHandlerOptions  # noqa: E402
 
-from edgefirst_ros.config import Limits, LiveSettings, ReplaySettings, Settings, StreamSettings  # noqa: E402
+from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings  # noqa: E402
 from edgefirst_ros.errors import UsageError  # noqa: E402
+from edgefirst_ros.limits import Limits  # noqa: E402
 from edgefirst_ros.nodes import replay  # noqa: E402
 from edgefirst_ros.nodes.parameters import check, declare, read  # noqa: E402
 
@@ -215,7 +216,7 @@ def test_parameters_have_descriptions_and_ranges(node: Callable[..., Any]) -> No
     assert floats(own) == (-1.0, 60.0)
     assert own.additional_constraints.endswith("unset: -1.0")
     limit = it.describe_parameter("limits.picture_pixels")
-    assert limit.description == f"limits: {Limits.model_fields['picture_pixels'].description}"
+    assert limit.description == f"limits: {Limits.__dataclass_fields__['picture_pixels'].metadata['description']}"
     (whole,) = limit.integer_range
     assert (whole.from_value, whole.to_value) == (1, 2**28)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from streams import read, stream
 
-from edgefirst_ros.config import DEFAULT_LIMITS
+from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.sensors import hardware
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.hardware import difference, self_test

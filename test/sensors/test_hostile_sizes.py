@@ -12,9 +12,9 @@ from test_cloud import LIDAR, encoded
 from test_cloud import message as cloud
 from test_pictures import compressed, raw
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.counts import DAMAGED
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud
 from edgefirst_ros.sensors.cube import check_cube

@@ -6,7 +6,7 @@ import pytest
 import zstandard
 from mcap_files import series, write
 
-from edgefirst_ros.config import Limits
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sources.container import Chunk, unpack
 from edgefirst_ros.sources.mcap import McapRecording
 

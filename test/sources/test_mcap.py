@@ -379,12 +379,12 @@ HUGE = [(1 << 30) + 1, 1 << 40, 1 << 60, (1 << 63) + 5, (1 << 64) - 1]
 
 
 def limited(function, megabytes):
-    """What a function gives; it may not take more memory than that."""
+    """What a function gives; it may not take more memory than that, nor minutes, where tracing makes it slow."""
     tracemalloc.start()
     try:
         begun = time.process_time()
         result = function()
-        assert time.process_time() - begun < 5
+        assert time.process_time() - begun < 60
         assert tracemalloc.get_traced_memory()[1] < megabytes << 20
     finally:
         tracemalloc.stop()

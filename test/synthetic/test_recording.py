@@ -382,7 +382,7 @@ def test_memory_does_not_grow_with_the_recording(tmp_path):
                 capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
             ).stdout
         )
-        for seconds in (6, 36)
+        for seconds in (4, 24)
     ]  # fmt: skip
     assert peaks[1] < 1.1 * peaks[0]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
@@ -34,6 +33,7 @@ from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
 from edgefirst_ros.dataset.tables.rows import GROUPING
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, TooLargeError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 
 def recover(

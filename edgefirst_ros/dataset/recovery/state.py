@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import get_args
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, refuse_unreadable
 from edgefirst_ros.dataset.publish import remove_tree
 from edgefirst_ros.dataset.storage.access import Archive
@@ -16,6 +15,7 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.journal import remade_path
 from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.errors import DatasetError, TooLargeError
+from edgefirst_ros.limits import Limits
 
 _LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 _SUFFIXES = (

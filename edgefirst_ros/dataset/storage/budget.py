@@ -6,8 +6,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.errors import DatasetError, TooLargeError
+from edgefirst_ros.limits import Limits
 
 RATIO = 16
 """A file may unpack to so many times its size in any case, whatever the limits."""

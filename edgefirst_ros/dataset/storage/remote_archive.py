@@ -8,17 +8,15 @@ import io
 import os
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, cast
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.storage.access import Archive
+from edgefirst_ros.dataset.storage.byte_stream import ByteStream
 from edgefirst_ros.dataset.storage.zipformat import LOCAL, LOCAL_MARK
 from edgefirst_ros.errors import DatasetError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from edgefirst_ros.limits import Limits
 
 TAIL = 1 << 18
 """Bytes of the first request: enough for the directory of some 3,000 members."""
@@ -41,10 +39,8 @@ class RemoteArchive(Archive):
         self._found, tail = answer
         self.file_size = self._found.size
         with io.BufferedReader(_Tail(self, tail), 1 << 16) as handle:
-            self._index_members(handle)
-        self._starts = sorted(
-            {entry.header_offset for entry in (*self.entries, *self.folders)} | {self.directory_start}
-        )
+            self._index_members(cast("IO[bytes]", handle))
+        self._starts = sorted({*self.starts, self.directory_start})
 
     def __reduce__(self) -> tuple[type[RemoteArchive], tuple[Path, Location, Limits]]:  # type: ignore[override]
         return RemoteArchive, (self.path, self._place, self._limits)
@@ -77,36 +73,14 @@ class RemoteArchive(Archive):
         return self.pread(size, start + begins)
 
 
-class _Tail(io.RawIOBase):
-    """File for `zipfile` to read the directory from: the fetched end, and more of the object if needed."""
+class _Tail(ByteStream):
+    """The object as a stream whose end, which was fetched, needs no further request."""
 
     def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
-        self._archive, self._tail, self._at = archive, tail, 0
-        self._begins = archive.file_size - len(tail)
+        super().__init__(archive)
+        self._tail, self._begins = tail, archive.file_size - len(tail)
 
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._archive.file_size}[whence]
-        if base + offset < 0:
-            raise OSError("a place before its start")
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Buffer) -> int:
-        view = memoryview(buffer).cast("B")
-        size = max(0, min(len(view), self._archive.file_size - self._at))
-        if self._at >= self._begins:
-            data = self._tail[self._at - self._begins :][:size]
-        else:
-            data = self._archive.pread(size, self._at)
-        view[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+    def _fetch(self, size: int, offset: int) -> bytes:
+        if offset >= self._begins:
+            return self._tail[offset - self._begins :][:size]
+        return super()._fetch(size, offset)

@@ -19,6 +19,7 @@ from edgefirst_ros.dataset.names import KIND_OF, KINDS, Member, member_name, par
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.zipformat import (
     CENTRAL_MARK,
+    DEFLATE_LIMIT,
     DEFLATED,
     DESCRIPTOR,
     DESCRIPTOR_MARK,
@@ -39,8 +40,6 @@ _LARGEST_HEAD = 30 + 2 * 65535
 _BLOCK = 1 << 20
 _FIRST_BLOCK = 1 << 14
 _LARGEST_DESCRIPTOR = 24
-_DEFLATE_LIMIT = 1032
-"""deflate cannot do better: RFC 1951, 258 bytes from two bits."""
 _ENDS = (CENTRAL_MARK, END_MARK, END64_MARK)
 
 
@@ -131,7 +130,7 @@ def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> E
 
 
 def _described(fd: int, entry: Entry, size: int, checks: _Checks) -> Entry | None:
-    """The sizes of a member that are stated behind its data only: the mark whose stated size leads to it."""
+    """Return the sizes of a member that are stated behind its data only: the mark whose stated size leads to it."""
     place, length = entry.data, _FIRST_BLOCK
     while place < size and checks.left > 0:
         block = os.pread(fd, length + _LARGEST_DESCRIPTOR, place)
@@ -148,11 +147,11 @@ def _described(fd: int, entry: Entry, size: int, checks: _Checks) -> Entry | Non
 
 
 def _stated(entry: Entry, descriptor: bytes, packed: int) -> Entry | None:
-    """The member with what its descriptor, which may be of ZIP64, says; None where that cannot be its own."""
+    """Return the member with what its descriptor, which may be of ZIP64, says; None where that cannot be its own."""
     for width in (8, 4):
         first, second = descriptor[8 : 8 + width], descriptor[8 + width : 8 + 2 * width]
         unpacked = int.from_bytes(second, "little")
-        limit = packed if entry.method == STORED else packed * _DEFLATE_LIMIT
+        limit = packed if entry.method == STORED else packed * DEFLATE_LIMIT
         if len(second) == width and int.from_bytes(first, "little") == packed and unpacked <= limit:
             crc = int.from_bytes(descriptor[4:8], "little")
             return replace(entry, packed=packed, size=unpacked, crc=crc, descriptor=8 + 2 * width)

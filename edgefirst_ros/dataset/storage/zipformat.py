@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 LOCAL_MARK, CENTRAL_MARK, END_MARK, END64_MARK = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06"
-DESCRIPTOR_MARK = b"PK\x07\x08"
+DESCRIPTOR_MARK, LOCATOR64_MARK = b"PK\x07\x08", b"PK\x06\x07"
 DESCRIPTOR, UTF8 = 1 << 3, 1 << 11  # flags
 STORED, DEFLATED = 0, 8
+LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one
+DEFLATE_LIMIT = 1032  # deflate cannot do better: RFC 1951, 258 bytes from two bits
 LOCAL = struct.Struct("<4s5H3I2H")
 LIMIT32 = 0xFFFFFFFF  # a 32-bit field with this value says: look in the ZIP64 record
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
-_END64 = struct.Struct("<4sQ2H2I4Q")
-_LOCATOR64 = struct.Struct("<4sIQI")
-_END = struct.Struct("<4s4H2IH")
-_EXTRA64 = 0x0001
-_LIMIT16 = 0xFFFF
+END64 = struct.Struct("<4sQ2H2I4Q")
+LOCATOR64 = struct.Struct("<4sIQI")
+END = struct.Struct("<4s4H2IH")
+EXTRA64 = 0x0001
+LIMIT16 = 0xFFFF
 _PLAIN, _ZIP64 = 20, 45  # versions needed
 _UNIX = 3 << 8
 _ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
@@ -92,7 +94,7 @@ def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Se
 def local_header(entry: Entry) -> bytes:
     """Return the local header with the name."""
     big = entry.size >= LIMIT32
-    extra = struct.pack("<2H2Q", _EXTRA64, 16, entry.size, entry.packed) if big else b""
+    extra = struct.pack("<2H2Q", EXTRA64, 16, entry.size, entry.packed) if big else b""
     return (
         LOCAL.pack(
             LOCAL_MARK, _ZIP64 if big else _PLAIN, entry.flags, entry.method, entry.time, entry.date, entry.crc,
@@ -104,7 +106,7 @@ def local_header(entry: Entry) -> bytes:
 
 
 def read_local(data: bytes, start: int) -> Entry | None:
-    """The member whose local header `data` begins with, found at offset `start`; None where there is none.
+    """Return the member whose local header `data` begins with, found at offset `start`; None where there is none.
 
     With a data descriptor its sizes are 0; `data` must hold the name and the extra field.
     """
@@ -118,7 +120,7 @@ def read_local(data: bytes, start: int) -> Entry | None:
     begin = start + end
     while place + 4 <= end:
         kind, length = struct.unpack_from("<2H", data, place)
-        if kind == _EXTRA64 and length >= 16 and place + 20 <= end and LIMIT32 in (size, packed):
+        if kind == EXTRA64 and length >= 16 and place + 20 <= end and LIMIT32 in (size, packed):
             size, packed = struct.unpack_from("<2Q", data, place + 4)
         place += 4 + length
     name = data[LOCAL.size : LOCAL.size + named]
@@ -129,7 +131,7 @@ def central_record(entry: Entry) -> bytes:
     """Return the member's record in the central directory."""
     big, far = max(entry.size, entry.packed) >= LIMIT32, entry.start >= LIMIT32
     wide = ([entry.size, entry.packed] if big else []) + ([entry.start] if far else [])
-    extra = struct.pack(f"<2H{len(wide)}Q", _EXTRA64, 8 * len(wide), *wide) if wide else b""
+    extra = struct.pack(f"<2H{len(wide)}Q", EXTRA64, 8 * len(wide), *wide) if wide else b""
     version = _ZIP64 if wide else _PLAIN
     return (
         _CENTRAL.pack(
@@ -145,15 +147,15 @@ def central_record(entry: Entry) -> bytes:
 def end_records(count: int, start: int, size: int) -> bytes:
     """Return the end records of a central directory of `count` records, `size` bytes long, at offset `start`."""
     tail = b""
-    if count >= _LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
-        tail = _END64.pack(
-            END64_MARK, _END64.size - 12, _UNIX | _ZIP64, _ZIP64, 0, 0, count, count, size, start
-        ) + _LOCATOR64.pack(b"PK\x06\x07", 0, start + size, 1)
-    count = min(count, _LIMIT16)
-    return tail + _END.pack(END_MARK, 0, 0, count, count, min(size, LIMIT32), min(start, LIMIT32), 0)
+    if count >= LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
+        tail = END64.pack(
+            END64_MARK, END64.size - 12, _UNIX | _ZIP64, _ZIP64, 0, 0, count, count, size, start
+        ) + LOCATOR64.pack(LOCATOR64_MARK, 0, start + size, 1)
+    count = min(count, LIMIT16)
+    return tail + END.pack(END_MARK, 0, 0, count, count, min(size, LIMIT32), min(start, LIMIT32), 0)
 
 
-END_BYTES = _END64.size + _LOCATOR64.size + _END.size
+END_BYTES = END64.size + LOCATOR64.size + END.size
 """Largest size of `end_records`, bytes."""
 
 
@@ -164,12 +166,15 @@ def dos_time(time_ns: int) -> tuple[int, int]:
     return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
 
 
+def date_time(time: int, date: int) -> tuple[int, int, int, int, int, int]:
+    """Return year, month, day, hour, minute and second of an MS-DOS time, which may be an invalid one."""
+    return 1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2
+
+
 def unix_time(time: int, date: int) -> int:
     """Return ns since the epoch of an MS-DOS time in UTC; 0 for an invalid one."""
     try:
-        at = datetime(
-            1980 + (date >> 9), date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2, tzinfo=UTC
-        )
+        at = datetime(*date_time(time, date), tzinfo=UTC)
     except ValueError:
         return 0
     return int(at.timestamp()) * 1_000_000_000

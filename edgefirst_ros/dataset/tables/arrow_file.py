@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.dataset.tables.expanded import expanded_bytes
 from edgefirst_ros.dataset.tables.ipc_sizes import count_batches
 from edgefirst_ros.dataset.tables.parquet_sizes import count_pages
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     import polars as pl
 
+ROWS_AT_ONCE = 1 << 14
+"""Rows that `TableFile.frames` gives at a time, or some more."""
 ARROW_MAGIC = b"ARROW1"
 PARQUET_MAGIC = b"PAR1"
 ROWS = 65536
@@ -118,12 +120,27 @@ class TableFile:
 
     def frame(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Return all rows, of `columns` the existing ones. Raises DatasetError, also for types that polars lacks."""
+        names = [name for name in self.schema.names if columns is None or name in columns]
+        return self._in_polars(names, self.batches())
+
+    def frames(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Yield the rows of existing columns, some batches at a time: these hold all columns. Raises as `frame`."""
+        waiting, rows = list[Any](), 0
+        for batch in self.batches():
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= ROWS_AT_ONCE:
+                yield self._in_polars(columns, waiting)
+                waiting, rows = [], 0
+        if waiting:
+            yield self._in_polars(columns, waiting)
+
+    def _in_polars(self, names: Sequence[str], batches: Iterable[Any]) -> pl.DataFrame:
         import polars as pl
 
         try:
-            names = [name for name in self.schema.names if columns is None or name in columns]
             schema = pa.schema([self.schema.field(name) for name in names])
-            table = pa.Table.from_batches([batch.select(names) for batch in self.batches()], schema)
+            table = pa.Table.from_batches([batch.select(names) for batch in batches], schema)
             frame = pl.from_arrow(table.unify_dictionaries())
         except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
             raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
@@ -147,7 +164,7 @@ def _plain(array: pa.Array) -> list[Any]:
 
 
 def _native(fd: int) -> Any:
-    """The same file opened by pyarrow itself.
+    """Return the same file opened by pyarrow itself.
 
     Of a file of Python its threads hold buffers that only Python can free; one that is freed while the interpreter ends
     aborts the process.

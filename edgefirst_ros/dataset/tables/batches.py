@@ -37,7 +37,7 @@ def _fresh(table: pa.Table) -> pa.RecordBatch:
 
 
 def rebuilt(array: pa.Array) -> pa.Array:
-    """An equal array in new buffers.
+    """Return an equal array in new buffers.
 
     Copies and slices carry along what lies in memory under null values and beside the ends of a slice, and with it the
     bytes of the file would depend on chance and on how the rows were cut. Types that no schema has are passed on.
@@ -77,5 +77,6 @@ def _arrays(array: pa.Array, valid: np.ndarray) -> pa.Array:
     flat = pc.list_flatten(array)
     if not valid.all():
         there = np.repeat(valid, size)
-        flat = flat.take(pa.array(np.cumsum(there) - 1, mask=~there))
+        places = pa.py_buffer(np.cumsum(there, dtype=np.int64) - 1)  # pa.array of numpy would load numpy.ma
+        flat = flat.take(pa.Array.from_buffers(pa.int64(), len(there), [validity(there), places]))
     return pa.Array.from_buffers(array.type, len(array), [validity(valid)], children=[rebuilt(flat)])

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from isal import isal_zlib
 
-from edgefirst_ros.config import DEFAULT_LIMITS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
 from edgefirst_ros.dataset.tables.ipc_sizes import count_stream
 from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -280,7 +280,7 @@ class _Bounded(io.FileIO):
 
 
 def _checksum(batch: pa.RecordBatch, checkpoint: bytes) -> int:
-    """A power cut leaves blocks of zeros, which Arrow takes for values."""
+    """Return a checksum: a power cut leaves blocks of zeros, which Arrow takes for values."""
     return isal_zlib.crc32(checkpoint, isal_zlib.crc32(batch.serialize()))
 
 

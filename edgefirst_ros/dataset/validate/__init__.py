@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset.names import (
     find,
 )
@@ -25,6 +24,7 @@ from edgefirst_ros.dataset.validate.drive import drive_of
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["RULES", "Finding", "Report", "Rule", "validate"]
 

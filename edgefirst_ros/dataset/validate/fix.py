@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import (
     find,
 )
+from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
@@ -30,6 +30,7 @@ from edgefirst_ros.dataset.validate.columns import is_readable
 from edgefirst_ros.dataset.validate.rows import Rows
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 BEFORE = ".before-fix"
 """Suffix of the original table."""
@@ -152,6 +153,7 @@ def _replace(table: TableFile, columns: _Columns, rows: Rows) -> Path:
     if os.path.lexists(kept) and not os.path.samefile(kept, path):
         raise DatasetError(f"{kept} exists, from an earlier fix; remove it or move it away")
     with reporting(path, "rewrite it"):
+        refuse_irreplaceable(path)
         fd = claim_file(partial)
         try:
             _write(fd, table, columns, rows)

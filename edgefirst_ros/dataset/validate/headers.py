@@ -9,16 +9,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from edgefirst_ros.dataset.storage.access import DEFLATED, STORED, Archive
-from edgefirst_ros.dataset.storage.zipformat import DESCRIPTOR, LOCAL, LOCAL_MARK, UTF8
+from edgefirst_ros.dataset.storage.access import Archive
+from edgefirst_ros.dataset.storage.zipformat import (
+    DEFLATED,
+    DESCRIPTOR,
+    DESCRIPTOR_MARK,
+    END,
+    END_MARK,
+    EXTRA64,
+    LIMIT32,
+    LOCAL,
+    LOCAL_MARK,
+    STORED,
+    UTF8,
+    date_time,
+)
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
 
-ZIP64_EXTRA = 1
-MAX32 = 0xFFFFFFFF
 FIRST_DOS, LAST_DOS = 315532800, 4354819198  # 1980-01-01 00:00:00, 2107-12-31 23:59:58
-END, END_SIZE = b"PK\x05\x06", 22
 
 
 @dataclass(frozen=True)
@@ -44,12 +54,11 @@ def read_local(archive: Archive, offset: int) -> Local:
     start = offset + LOCAL.size + name_length + extra_length
     tail = archive.pread(name_length + extra_length, offset + LOCAL.size)
     for kind, body in _extras(tail[name_length:]):
-        if kind == ZIP64_EXTRA:
+        if kind == EXTRA64:
             values = list(struct.unpack(f"<{len(body) // 8}Q", body[: len(body) // 8 * 8]))
-            size = values.pop(0) if size == MAX32 and values else size
-            packed = values.pop(0) if packed == MAX32 and values else packed
-    stamp = ((date >> 9) + 1980, date >> 5 & 15, date & 31, time >> 11, time >> 5 & 63, (time & 31) * 2)
-    return Local(flags, method, stamp, crc, packed, size, tail[:name_length], start)
+            size = values.pop(0) if size == LIMIT32 and values else size
+            packed = values.pop(0) if packed == LIMIT32 and values else packed
+    return Local(flags, method, date_time(time, date), crc, packed, size, tail[:name_length], start)
 
 
 def _extras(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -128,8 +137,8 @@ def no_gaps(subject: Subject) -> Iterator[tuple[str, str]]:
         end = max(stop, start) + (_descriptor_size(archive, entry, stop) if entry.flag_bits & DESCRIPTOR else 0)
     if archive.entries and archive.directory_start > end:
         yield subject.paths.members.name, f"{archive.directory_start - end} bytes before the directory are of nothing"
-    tail = archive.pread(END_SIZE, archive.file_size - END_SIZE)
-    if tail[:4] != END:
+    tail = archive.pread(END.size, archive.file_size - END.size)
+    if tail[:4] != END_MARK:
         yield subject.paths.members.name, "does not end with its end record: a comment, or bytes after it"
 
 
@@ -175,5 +184,5 @@ def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
 
 
 def _descriptor_size(archive: Archive, entry: zipfile.ZipInfo, stop: int) -> int:
-    signed = archive.pread(4, stop) == b"PK\x07\x08" if stop + 4 <= archive.file_size else False
-    return (16 if signed else 12) + (8 if entry.file_size > MAX32 else 0)
+    signed = archive.pread(4, stop) == DESCRIPTOR_MARK if stop + 4 <= archive.file_size else False
+    return (16 if signed else 12) + (8 if entry.file_size > LIMIT32 else 0)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.lock import reporting
@@ -33,6 +32,7 @@ from edgefirst_ros.export.l5kit.zarr2 import Reader, Records
 from edgefirst_ros.export.limits import clean_text, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 
 Row = dict[str, object]
@@ -210,7 +210,7 @@ def _rows(
 
 
 def _interval(arrays: Mapping[str, Reader], name: str, interval: Iterable[int], tally: _AgentsRead) -> Records:
-    """The records of a scene or frame. Each belongs to one alone, so that no more comes out than there is."""
+    """Return the records of a scene or frame. Each belongs to one alone, so that no more comes out than there is."""
     (start, stop), end = map(int, interval), tally.ends.get(name, 0)
     if stop > start:
         if start < end or stop - start > MOST[name]:

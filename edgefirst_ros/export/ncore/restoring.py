@@ -13,7 +13,6 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import DatasetError
@@ -23,6 +22,7 @@ from edgefirst_ros.export.ncore.foreign import bring
 from edgefirst_ros.export.ncore.library import PIECE, components, library, reading
 from edgefirst_ros.export.ncore.stores import check_size, guard
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 
 ENDINGS = (".zarr.itar", ".zarr")
@@ -171,7 +171,7 @@ class _Homes:
         self._origin = origin
 
     def read(self, home: str, key: str) -> bytes:
-        """The bytes of a member. Raises KeyError."""
+        """Return the bytes of a member. Raises KeyError."""
         if home == "camera":
             return bytes(self._cameras["camera"].get_frame_data(int(key)).get_encoded_image_data())
         if home == "cube":

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
@@ -28,6 +27,7 @@ from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_c
 from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
 from edgefirst_ros.export.roverd.traces import SEGMENT, VIDEO
 from edgefirst_ros.export.roverd.video import pictures
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.grayscale import encode_gray
@@ -54,7 +54,7 @@ class _Companion:
     column: str = ""
 
     def nearest(self, stamp: int) -> int | None:
-        """The entry nearest to a stamp (of two the earlier), within the tolerance."""
+        """Return the entry nearest to a stamp (of two the earlier), within the tolerance."""
         if not len(self.stamps):
             return None
         place = int(np.searchsorted(self.stamps, stamp))
@@ -108,7 +108,7 @@ def restore_foreign(source: Path, out: Path, limits: Limits, report: Report, pro
 
 
 def _traces(folder: Path, report: Report) -> Iterator[Path]:
-    """The traces below a folder. Links to folders are not followed, which is said in the report."""
+    """Yield the traces below a folder. Links to folders are not followed, which is said in the report."""
     if not folder.is_dir():
         raise DatasetError(f"{folder}: is a file; expected a folder with traces, or one of them")
     waiting = [folder]
@@ -129,7 +129,7 @@ def _traces(folder: Path, report: Report) -> Iterator[Path]:
 
 
 def _names(traces: list[Path]) -> list[str]:
-    """A name for each trace, those that are there before with a number."""
+    """Return a name for each trace, those that are there before with a number."""
     found: list[str] = []
     taken: set[str] = set()
     tried: Counter[str] = Counter()
@@ -228,7 +228,7 @@ class _Trace:
                     yield stamps[part], values[part].astype(np.float64)
 
     def samples(self, sequence: str) -> Iterator[Sample]:
-        """A sample for each picture that is a whole JPEG."""
+        """Yield a sample for each picture that is a whole JPEG."""
         if not self._video:
             return
         path = self._folder / "camera" / VIDEO
@@ -307,7 +307,7 @@ def _companion(
     kind: str = "",
     column: str = "",
 ) -> _Companion:
-    """A companion; entries that are not in all of its channels, as after a power cut, are left away."""
+    """Return a companion; entries that are not in all of its channels, as after a power cut, are left away."""
     stamps = reader.stamps()[: min(map(reader.count, channels))]
     if (np.diff(stamps) < 0).any():
         raise DatasetError(f"{reader.folder / STAMPS}: the times do not rise")

@@ -13,7 +13,6 @@ from typing import Any
 
 from isal import isal_zlib
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.budget import Budget
@@ -32,6 +31,7 @@ from edgefirst_ros.export.roverd.foreign import restore_foreign
 from edgefirst_ros.export.roverd.traces import CUBE, FIELDS, VIDEO
 from edgefirst_ros.export.roverd.tracing import FILES, FORM, HEAD, LIST, SENSORS, SIDE
 from edgefirst_ros.export.roverd.video import VideoReader
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 
 LINE, MEMBER, TABLE = 1 << 20, 1 << 30, 1 << 34
@@ -158,7 +158,7 @@ class _Source:
             self._clouds = CloudReader(self._reader, read_json(folder / FIELDS))
 
     def member(self, entry: int, note: int) -> bytes:
-        """The bytes of an entry's member."""
+        """Return the bytes of an entry's member."""
         if entry != self._last[0]:
             self._last = entry, self._made(entry, note)
         return self._last[1]

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 from unfinished_datasets import everything, finish, leave, sample
 
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.tables import journal
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, JournalError, read_checkpoints
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import TooLargeError
+from edgefirst_ros.limits import Limits
 
 SAMPLES = [sample(frame) for frame in range(4)]
 SMALL = Limits(table_rows=1, unpacked_bytes=1 << 20)

@@ -9,10 +9,10 @@ import handmade_dataset as made
 import pytest
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import Limits
 
 
 def test_a_member_without_a_name_is_a_stray_file(tmp_path):

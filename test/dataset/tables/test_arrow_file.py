@@ -37,3 +37,20 @@ def test_rows_of_a_parquet_file_that_are_announced_are_there(tmp_path, version):
         else:
             assert rows == 4
     assert refused >= 6  # of the file, of the row group, and of pages and chunks of both columns
+
+
+def test_frames_are_the_table_in_parts(tmp_path, monkeypatch):
+    """Batches of 1 to 9 rows, each with a longer dictionary, joined until there are 10."""
+    monkeypatch.setattr("edgefirst_ros.dataset.tables.arrow_file.ROWS_AT_ONCE", 10)
+    labels = [pa.array([f"label {n % size}" for n in range(size)]).dictionary_encode() for size in range(1, 10)]
+    path = tmp_path / "t.arrow"
+    schema = pa.schema([("label", labels[0].type), ("frame", pa.uint32()), ("mask", pa.binary())])
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_file(path, schema, options=options) as writer:
+        for array in labels:
+            columns = [array, pa.array(range(len(array)), pa.uint32()), pa.array([b"m"] * len(array))]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+    table = TableFile(path)
+    parts = [part.rows() for part in table.frames(["label", "frame"])]
+    assert [len(part) for part in parts] == [10, 11, 15, 9]
+    assert [row for part in parts for row in part] == table.frame(["label", "frame"]).rows()

@@ -11,11 +11,11 @@ import pyarrow.parquet
 import pytest
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.config import Limits
 from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import Limits
 
 SMALL = Limits(table_rows=1 << 16, unpacked_bytes=1 << 20)
 ROWS = 1 << 16

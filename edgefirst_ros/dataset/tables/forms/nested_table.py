@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.nested import LAYOUT, NestedFile
 from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.dataset.tables.versions import count_columns, stored, written_columns
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 
 class NestedTable(TableFile):

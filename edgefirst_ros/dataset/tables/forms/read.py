@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
@@ -20,6 +19,7 @@ from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.dataset.tables.forms.variants import arrays, brought_to, fixed, is_list, is_text, numbers_of
 from edgefirst_ros.dataset.tables.rings import is_valid, split, without_broken
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     import polars as pl
@@ -114,7 +114,7 @@ class Annotations:
         return schema.journal_schema({name: self.columns[name] for name in columns})
 
     def frame(self) -> pl.DataFrame:
-        """All rows. Raises as `batches`."""
+        """Return all rows. Raises as `batches`."""
         import polars as pl
 
         return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(list(self.batches()), self.schema)))

@@ -6,8 +6,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from edgefirst_ros.config import DEFAULT_LIMITS, Limits
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 SUFFIXES = (".arrow", ".parquet", ".json")
 """Suffixes of annotation files; of several files the first counts."""
