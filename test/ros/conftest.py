@@ -137,10 +137,15 @@ def capture(bench: Any, start: Callable[..., NodeProcess], tmp_path: Path) -> Ca
     from capturing import NODE, Capture
 
     def begin(
-        *, name: str = "/capture", ros: tuple[str, ...] = (), out: Path = tmp_path / "live", **values: Any
+        *,
+        name: str = "/capture",
+        ros: tuple[str, ...] = (),
+        out: Path = tmp_path / "live",
+        program: tuple[str, ...] = NODE,
+        **values: Any,
     ) -> Any:
         parameters = {"out": str(out), "fsync": False, "depth": 1000, **values}
         arguments = [part for key, value in parameters.items() for part in ("-p", f"{key}:={json.dumps(value)}")]
-        return Capture(bench, start(*NODE, *ros, *arguments), out, name)
+        return Capture(bench, start(*program, *ros, *arguments), out, name)
 
     return begin
