@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`edgefirst-ros` in forks of a process that has imported everything, which saves each run a second.
+"""`edgefirst-ros` in forks of a process that has imported nearly everything, which saves each run a second.
 
 As a program with the path of a socket it is the command: it hands its arguments, folder, environment, standard input
 and outputs to that process, and ends with the exit code of the fork. With `serve` before the path it is that process.
@@ -37,12 +37,13 @@ def serve(path):
 
     from edgefirst_ros import export  # noqa: F401
     from edgefirst_ros.cli.app import VERBS
-    from edgefirst_ros.dataset import merge, migrate, validate  # noqa: F401
+    from edgefirst_ros.dataset import validate  # noqa: F401
     from edgefirst_ros.dataset.recovery import recover  # noqa: F401
     from edgefirst_ros.pipeline import conversion  # noqa: F401
 
     for verb in VERBS.values():
         importlib.import_module(f"edgefirst_ros.cli.{verb.module}")
+    assert "polars" not in sys.modules, "it has threads, which may hold locks that a fork waits for without end"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
