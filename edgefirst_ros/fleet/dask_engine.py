@@ -36,6 +36,9 @@ STARTS = 3
 """Most attempts to start a local cluster."""
 COUNT_EVERY = 5.0
 """Time after which workers are counted again, s."""
+KEEP_WORKERS = "52 weeks"
+"""Time after a death of which a local cluster looks whether the worker is there again, and gives it up if not. With
+Dask's 15 s it gave up those that had just died once more, or were about to be there, with the task that they had."""
 NO_WORKER = 60.0
 """Longest time in which a local cluster may have no worker, s: those that died are begun again within seconds."""
 SELDOM: Mapping[str, Any] = {
@@ -206,6 +209,7 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         "distributed.scheduler.allowed-failures": DEATHS - 1,
         "distributed.worker.daemon": True,
         "distributed.comm.timeouts.connect": CONNECT,
+        "distributed.deploy.lost-worker-timeout": KEEP_WORKERS,
         **SELDOM,
     }
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -35,7 +35,13 @@ def cluster(s3):
     import dask
 
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0, "distributed.worker.memory.terminate": 0.8}),
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 0,
+                "distributed.worker.memory.terminate": 0.8,
+                "distributed.deploy.lost-worker-timeout": dask_engine_module.KEEP_WORKERS,
+            }
+        ),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -155,6 +161,19 @@ def test_workers_that_do_not_come_back_end_it_on_a_cluster_of_its_own(monkeypatc
         assert dask_engine_module.DaskEngine(client, local=False).threads == 0
         with pytest.raises(EdgeFirstError, match="all workers are gone and none can be begun again"):
             _ = dask_engine_module.DaskEngine(client, local=True).threads
+
+
+def test_a_worker_that_takes_long_to_come_back_is_not_given_up():
+    """Dask looks for it once, some time after its death: here before any can be there again."""
+    import dask
+
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": 0}), dask_engine(None, 1) as engine:
+        (before,) = engine._client.run(os.getpid).values()
+        os.kill(before, signal.SIGKILL)
+        (found,) = Driver(engine).run([Task(fleet_tasks.say, {"text": "one"})])
+        (after,) = engine._client.run(os.getpid).values()
+    assert found.record["verdict"] == "ok"
+    assert after != before
 
 
 def test_a_cluster_whose_worker_dies_as_it_begins_is_begun_again():
