@@ -91,6 +91,25 @@ def test_a_limit_on_memory_while_libraries_load_is_one_line(tmp_path, megabytes)
     assert not before or megabytes > 26  # libraries warn by themselves where they are half loaded
 
 
+def test_a_short_command_is_not_spent_on_looking_for_garbage(recording, tmp_path):
+    """The last look, of an interpreter that ends, is of nothing."""
+    code = (
+        "import atexit, gc\n"
+        "looks = [0]\n"
+        "gc.callbacks.append(lambda phase, found: looks.append(found['generation']) if phase == 'start' else None)\n"
+        "atexit.register(lambda: print(len(looks), max(looks), len(gc.get_objects()), gc.get_freeze_count()))\n"
+        "from edgefirst_ros.cli import main\n"
+        "main()\n"
+    )
+    path = recording(**SMALL | {"seconds": 0.1})
+    done = call(code, "convert", str(path), "-o", tmp_path, "--quiet")
+    looks, oldest, left, frozen = map(int, done.stdout.split())
+    assert looks <= 5
+    assert oldest == 0
+    assert left < 100
+    assert frozen > 10_000
+
+
 def convert(program, path, out, **options):
     """Exit code of a conversion whose words nobody reads, and what it wrote."""
     arguments = [*program, "convert", path, "-o", out, "--name", "drive", "--jobs", "1"]
