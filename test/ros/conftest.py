@@ -16,7 +16,7 @@ import pytest
 from domains import Domains
 from waiting import LONG
 
-OTHERS = {"start", "bench", "listener", "system"}
+OTHERS = {"start", "bench", "listener", "system", "refused"}
 """Fixtures of tests after which there may be somebody left in their domain."""
 
 
@@ -113,6 +113,15 @@ def newer_types() -> dict[str, str]:
         "LD_LIBRARY_PATH": os.pathsep.join(libraries),
         "_ROS_WHEELS_BOOTSTRAP_COMPLETE": "1",  # the hook puts library paths in no particular order
     }
+
+
+@pytest.fixture
+def refused(ros_domain: int) -> Iterator[None]:
+    """For a node that is refused in this process: it is part of its domain until it is collected, even if destroyed."""
+    import rclpy
+
+    yield
+    rclpy.try_shutdown()
 
 
 @pytest.fixture

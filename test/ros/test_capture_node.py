@@ -99,7 +99,7 @@ def test_another_node_of_the_same_name_is_told_once(bench: Bench, capfd: pytest.
         assert "another node is named" not in capfd.readouterr().err
         namesake = rclpy.create_node("capture")
         for _ in range(2):
-            while node.get_node_names_and_namespaces().count(("capture", "/")) != 2:
+            while node.get_node_names_and_namespaces().count(("capture", "/")) < 2:
                 executor.spin_once(timeout_sec=0.05)
             node._diagnose()
         assert capfd.readouterr().err.count("another node is named /capture") == 1
@@ -109,16 +109,15 @@ def test_another_node_of_the_same_name_is_told_once(bench: Bench, capfd: pytest.
         node.destroy_node()
 
 
+@pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("name", ["drive/1", "../evil", "x" * 300, "CON.zip", "ends.zip"])
-def test_a_sequence_that_can_name_nothing_is_refused(ros_domain: int, name: str) -> None:
-    try:
-        with pytest.raises(UsageError, match=r"^/capture: sequence: .* cannot name a dataset; .* could") as caught:
-            _node(["capture", "--ros-args", "-p", f"sequence:={name}"])
-    finally:
-        rclpy.try_shutdown()
+def test_a_sequence_that_can_name_nothing_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=r"^/capture: sequence: .* cannot name a dataset; .* could") as caught:
+        _node(["capture", "--ros-args", "-p", f"sequence:={name}"])
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -130,11 +129,8 @@ def test_a_sequence_that_can_name_nothing_is_refused(ros_domain: int, name: str)
     ],
     ids=["range", "unknown", "both", "sensor", "form"],
 )
-def test_wrong_parameters_are_refused(ros_domain: int, arguments: tuple[str, ...], says: str) -> None:
-    try:
-        with pytest.raises(UsageError) as caught:
-            _node(["capture", "--ros-args", *arguments])
-    finally:
-        rclpy.try_shutdown()
+def test_wrong_parameters_are_refused(arguments: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        _node(["capture", "--ros-args", *arguments])
     assert says in str(caught.value)
     assert caught.value.exit_code == 2
