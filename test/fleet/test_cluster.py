@@ -34,6 +34,7 @@ def cluster(s3):
     """A cluster as a user would start one: two workers, little memory each, nothing tried again after a death."""
     import dask
 
+    begin = distributed.LocalCluster  # from here on Dask has its settings; ours, set before, would be all at the end
     with (
         dask.config.set(
             {
@@ -42,7 +43,7 @@ def cluster(s3):
                 "distributed.deploy.lost-worker-timeout": dask_engine_module.KEEP_WORKERS,
             }
         ),
-        distributed.LocalCluster(
+        begin(
             n_workers=2,
             threads_per_worker=1,
             memory_limit="700MB",
@@ -167,6 +168,7 @@ def test_a_worker_that_takes_long_to_come_back_is_not_given_up():
     """Dask looks for it once, some time after its death: here before any can be there again."""
     import dask
 
+    assert distributed.LocalCluster  # loads Dask's settings, see `cluster`
     with dask.config.set({"distributed.deploy.lost-worker-timeout": 0}), dask_engine(None, 1) as engine:
         (before,) = engine._client.run(os.getpid).values()
         os.kill(before, signal.SIGKILL)

@@ -27,6 +27,25 @@ SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (2, 16, 4, 32), "lidar_
 MUCH = {"seconds": 30, "size": (640, 360), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
 SLOW = ("-p", "camera_format:=png", "-p", "jobs:=1")
 """Together they take many seconds."""
+HEARD = """
+import sys, time, rclpy
+from edgefirst_ros.cli import main
+from edgefirst_ros.nodes import replay
+
+convert = replay.convert
+
+def when_heard(*arguments, **options):
+    looking = rclpy.create_node("looking")
+    while not looking.count_subscribers("/diagnostics"):
+        time.sleep(0.01)
+    looking.destroy_node()
+    return convert(*arguments, **options)
+
+replay.convert = when_heard
+sys.argv.insert(1, "replay")
+main()
+"""
+"""The node, whose conversion begins when somebody listens: now and then DDS takes 3 s to discover who does."""
 
 
 class Listener:
@@ -108,7 +127,7 @@ def test_progress_and_parameters_are_seen_and_signals_stop(
     recording: Any, start: Callable[..., Any], listener: Listener, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    node = start(*NODE, *recordings(recording(**MUCH)), "-p", f"out:={out}", *SLOW)
+    node = start("-c", HEARD, "--ros-args", *recordings(recording(**MUCH)), "-p", f"out:={out}", *SLOW)
     listener.until(lambda: len({values(status)["percent"] for status in listener.converting}) >= 2)
     assert {status.level for status in listener.converting} == {DiagnosticStatus.OK}
     first, then = values(listener.converting[0]), values(listener.converting[-1])
@@ -159,7 +178,7 @@ def test_loss_is_exit_code_3_and_a_warning(
     whole = recording(**MUCH)
     cut = tmp_path / "cut.mcap"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 3 // 4])
-    node = start(*NODE, *recordings(cut), "-p", f"out:={tmp_path / 'out'}")
+    node = start("-c", HEARD, "--ros-args", *recordings(cut), "-p", f"out:={tmp_path / 'out'}")
     listener.until(lambda: listener.step == "finished")
     assert node.wait() == 3, node.log
     last = listener.seen[-1]
@@ -174,7 +193,7 @@ def test_a_failure_is_exit_code_1_and_an_error(
 ) -> None:
     """Somebody removes the folder while the node writes to it."""
     out = tmp_path / "out"
-    node = start(*NODE, *recordings(recording(**MUCH)), "-p", f"out:={out}", *SLOW)
+    node = start("-c", HEARD, "--ros-args", *recordings(recording(**MUCH)), "-p", f"out:={out}", *SLOW)
     listener.until(lambda: "converting" in str(listener.step))
     shutil.rmtree(out)
     listener.until(lambda: listener.step == "failed")
