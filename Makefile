@@ -42,9 +42,10 @@ test-aarch64: .venv/ready
 	$(RUN)/python -m pip install -q -e .
 	touch $@
 
-.venv-benchmark/ready: setup.py
+.venv-benchmark/ready: setup.py test/readers.txt
 	$(PYTHON) -m venv .venv-benchmark
 	.venv-benchmark/bin/python -m pip install -q -e ".[benchmark]"
+	.venv-benchmark/bin/python -m pip install -q --no-deps -r test/readers.txt
 	touch $@
 
 # Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.

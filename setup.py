@@ -62,7 +62,7 @@ setup(
         "zstandard>=0.22",
     ],
     extras_require={
-        "benchmark": ["rosbags>=0.10"],
+        "benchmark": [*NCORE, *REPORT, "rosbags>=0.10"],
         "fleet": FLEET,
         "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
         "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which nothing here needs: docs/exports.md
