@@ -14,7 +14,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, one_line, say, table
+from edgefirst_ros.cli.text import counted, one_line, repeated, say, table
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError
 
 if TYPE_CHECKING:
@@ -196,17 +196,10 @@ def _present(outcome: Outcome) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _print_repeats(outcome: Outcome) -> None:
-    from edgefirst_ros.cli.info import repeated, repeats_in
-    from edgefirst_ros.dataset import Dataset
-
-    repeats = repeats_in(Dataset(outcome.paths.container))
-    if repeats["members"]:
-        say(repeated(repeats))
-
-
 def print_outcome(outcome: Outcome) -> None:
     """Print the outcome of a conversion."""
+    from edgefirst_ros.dataset.repeats import count_repeats
+
     rows = []
     for topic, count in sorted(outcome.counts.topics.items()):
         reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count.dropped.items()))
@@ -226,8 +219,9 @@ def print_outcome(outcome: Outcome) -> None:
     if by_sensor.get("model"):
         other = outcome.samples - by_sensor["model"]
         say(f"the model looked at {by_sensor['model']} of the samples, and never at the other {other}")
-    if max(by_sensor.values(), default=0) > 1:  # else there is nothing to repeat, and no dataset to open
-        _print_repeats(outcome)
+    repeats = count_repeats(outcome.paths)
+    if repeats[0]:
+        say(repeated(*repeats))
     if outcome.groups is not None:
         say("")
         print_groups(outcome.groups)

@@ -14,7 +14,7 @@ import typer
 
 from edgefirst_ros.cli.instead import explained, is_recording
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.text import counted, say, table
+from edgefirst_ros.cli.text import counted, repeated, say, table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -120,11 +120,6 @@ def repeats_in(dataset: Dataset) -> dict[str, int]:
     return {"members": len(sizes), "bytes": sum(sizes)}
 
 
-def repeated(repeats: dict[str, int]) -> str:
-    """Return in words how many members repeat the message of the sample before, and their bytes."""
-    return f"{counted(repeats['members'], 'member')} repeat the sample before: {repeats['bytes'] / 1e6:.1f} MB"
-
-
 def print_dataset(path: Path) -> None:
     """Say what is in a dataset."""
     _print_dataset(dataset_facts(path))
@@ -146,7 +141,7 @@ def _print_dataset(facts: dict[str, Any]) -> None:
     table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
     if facts["repeats"]["members"]:
         say("")
-        say(repeated(facts["repeats"]))
+        say(repeated(**facts["repeats"]))
     for what, number in (("group", "samples"), ("label", "annotations")):
         if facts[f"{what}s"]:
             say("")

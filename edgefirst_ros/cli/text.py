@@ -41,6 +41,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def repeated(members: int, bytes: int) -> str:  # noqa: A002  a key of `info --json`
+    """Return in words how many members repeat the message of the sample before, and their bytes."""
+    return f"{counted(members, 'member')} repeat the sample before: {bytes / 1e6:.1f} MB"
+
+
 def size_of(number: float) -> str:
     """Return a number of bytes in words: `1.2 MB`, `3.45 GB`."""
     return f"{number / 1e9:.2f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"

@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.inputs import INPUT_OF, Key
+from edgefirst_ros.dataset.names import DatasetPaths, parse_member
+from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
+from edgefirst_ros.dataset.storage.sizes import member_sizes
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.streams import with_column
 
 
@@ -37,3 +41,32 @@ def repeats_of(
                 found[key] = frozenset(same)
         before = key.name, row
     return found
+
+
+def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
+    """Return how many members of a dataset of this package repeat the message of the sample before, and their bytes.
+
+    Memory is a bit for each frame and input, so that it is as good as the same for a drive of any length. Raises
+    DatasetError.
+    """
+    table = TableFile(paths.frames)
+    there = stamp_columns(table.schema.names)
+    found = {name: FrameSet() for name in there}
+    before, last = None, dict[str, Any]()
+    for batch in table.batches():
+        stamps = {name: batch[column].to_pylist() for name, column in there.items()}
+        for number, (sequence, frame) in enumerate(keys_of(batch)):
+            now = {name: values[number] for name, values in stamps.items()}
+            for name, stamp in now.items():
+                if sequence == before and stamp is not None and stamp == last[name]:
+                    found[name].add(sequence, frame)
+            before, last = sequence, now
+    if not any(found.values()):
+        return 0, 0
+    members = size = 0
+    for name, own in member_sizes(paths.members):
+        member = parse_member(name)
+        frames = found.get(INPUT_OF.get(member.kind, "")) if member is not None else None
+        if frames and member is not None and (member.sequence, member.frame) in frames:
+            members, size = members + 1, size + own
+    return members, size

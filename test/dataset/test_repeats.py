@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A slow sensor's message in several samples."""
 
+import struct
+import zipfile
+
 import pytest
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.repeats import count_repeats
+from edgefirst_ros.dataset.storage.sizes import member_sizes
+from edgefirst_ros.errors import DatasetError
 
 RECIPE = {"seconds": 1.0, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
 RECIPE["topics"] = frozenset({"camera", "lidar/points", "radar/targets"})
@@ -27,10 +34,44 @@ def test_a_sample_names_what_the_sample_before_has_too(path):
         before[sample.name] = own
     repeated = [sample for sample in dataset.samples() if sample.repeats]
     assert {sample.name.partition("_")[0] for sample in repeated} == {"maivin-demo", "other"}
-    assert dataset_facts(path)["repeats"] == {
-        "members": len(repeated),
-        "bytes": sum(len(sample.read("lidar.pcd")) for sample in repeated),
-    }
+    size = sum(len(sample.read("lidar.pcd")) for sample in repeated)
+    assert dataset_facts(path)["repeats"] == {"members": len(repeated), "bytes": size}
+    assert count_repeats(DatasetPaths(path.parent, path.stem)) == (len(repeated), size)
+
+
+def test_repeats_are_counted_in_folders_and_where_nothing_repeats(path, recording, tmp_path):
+    folder = convert([recording(**RECIPE), recording(**RECIPE, host="other")], tmp_path, name="two", layout="directory")
+    assert count_repeats(folder.paths) == count_repeats(DatasetPaths(path.parent, path.stem)) > (0, 0)
+    alone = convert(recording(**RECIPE), tmp_path, name="alone", sensors=["camera", "radar.targets"])
+    assert count_repeats(alone.paths) == (0, 0)
+    never = convert(recording(**RECIPE), tmp_path, name="never", streams={"lidar.points": {"reuse": False}})
+    assert count_repeats(never.paths) == (0, 0)
+
+
+def test_sizes_beyond_32_bits_are_those_of_the_extra_field(tmp_path):
+    """As zipfile reads them."""
+    path = tmp_path / "wide.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/a_1.lidar.pcd", b"12345")
+    assert list(member_sizes(path)) == [("a/a_1.lidar.pcd", 5)]
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02")
+    record = data[at : data.index(b"PK\x05\x06")]
+    struct.pack_into("<I", record, 24, 0xFFFFFFFF)
+    struct.pack_into("<H", record, 30, 12)
+    record += struct.pack("<HHQ", 1, 8, 5 << 32)
+    end = bytearray(data[data.index(b"PK\x05\x06") :])
+    struct.pack_into("<I", end, 12, len(record))
+    path.write_bytes(data[:at] + record + end)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.infolist()[0].file_size == 5 << 32
+    assert list(member_sizes(path)) == [("a/a_1.lidar.pcd", 5 << 32)]
+
+
+def test_sizes_of_what_is_no_zip(tmp_path):
+    (tmp_path / "no.zip").write_bytes(b"no")
+    with pytest.raises(DatasetError, match=r"no\.zip: is no ZIP as this package writes them"):
+        list(member_sizes(tmp_path / "no.zip"))
 
 
 def test_samples_without_repeats(path):

@@ -80,7 +80,7 @@ def read_directory(file: IO[bytes]) -> Directory | None:
     no comments, no folders, nothing encrypted; names are ASCII, or marked as UTF-8; sizes are possible, and members
     overlap neither each other nor the directory.
     """
-    found = _end(file)
+    found = find_directory(file)
     if found is None:
         return None
     count, start, size = found
@@ -117,8 +117,8 @@ def read_directory(file: IO[bytes]) -> Directory | None:
     return Directory(names, starts, packed, sizes, records, start)
 
 
-def _end(file: IO[bytes]) -> tuple[int, int, int] | None:
-    """Return number of members, offset and size of the directory."""
+def find_directory(file: IO[bytes]) -> tuple[int, int, int] | None:
+    """Return number of members, offset and size of the directory of a ZIP that ends plainly; None for any other."""
     length = file.seek(0, 2)
     file.seek(max(0, length - END_BYTES))
     tail = file.read()

@@ -74,6 +74,9 @@ class FrameSet:
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] = self._pages.get((sequence, page), 0) | 1 << place
 
+    def __bool__(self) -> bool:
+        return bool(self._pages)
+
     def __contains__(self, frame: tuple[str, int]) -> bool:
         page, place = divmod(frame[1], _PAGE)
         return bool(self._pages.get((frame[0], page), 0) >> place & 1)

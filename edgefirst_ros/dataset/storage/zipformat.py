@@ -24,7 +24,7 @@ LARGEST_INFLATED = 1 << 30  # a point cloud beyond this is not one
 DEFLATE_LIMIT = 1032  # deflate cannot do better: RFC 1951, 258 bytes from two bits
 LOCAL = struct.Struct("<4s5H3I2H")
 LIMIT32 = 0xFFFFFFFF  # a 32-bit field with this value says: look in the ZIP64 record
-_CENTRAL = struct.Struct("<4s6H3I5H2I")
+CENTRAL = struct.Struct("<4s6H3I5H2I")
 END64 = struct.Struct("<4sQ2H2I4Q")
 LOCATOR64 = struct.Struct("<4sIQI")
 END = struct.Struct("<4s4H2IH")
@@ -134,7 +134,7 @@ def central_record(entry: Entry) -> bytes:
     extra = struct.pack(f"<2H{len(wide)}Q", EXTRA64, 8 * len(wide), *wide) if wide else b""
     version = _ZIP64 if wide else _PLAIN
     return (
-        _CENTRAL.pack(
+        CENTRAL.pack(
             CENTRAL_MARK, _UNIX | version, version, entry.flags, entry.method, entry.time, entry.date, entry.crc,
             LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
             0, 0, 0, _ATTRIBUTES, LIMIT32 if far else entry.start,
