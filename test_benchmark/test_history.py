@@ -41,6 +41,11 @@ def test_what_became_worse_on_this_kind_of_machine_is_told(history, line):
     assert told("c", (9.0, 9.0, 9.0)) == []
 
 
+def test_two_lines_of_one_name_are_refused(history, line):
+    with pytest.raises(ValueError, match="two lines of one name"):
+        history.entry([line("a", ratios=(1.0,)), line("a", ratios=(2.0,))], 1)
+
+
 def test_ratios_alone_are_kept_and_drawn(history, line, tmp_path):
     pytest.importorskip("plotly")
     lines = [line("a <b>", ratios=(1.0, 3.0, 2.0)), line("s", ratios=(0.1,), unit=" s"), line("told", note="no")]

@@ -29,7 +29,13 @@ def machine() -> str:
 
 
 def entry(lines: Sequence[Line], number: int) -> dict[str, Any]:
-    """One run: {what: [median, lowest, highest]} of its ratios, with commit, machine and load."""
+    """One run: {what: [median, lowest, highest]} of its ratios, with commit, machine and load.
+
+    Raises ValueError where two lines have one name.
+    """
+    kept = [line for line in lines if line.ratios and not line.unit]
+    if len({line.what for line in kept}) < len(kept):
+        raise ValueError("two lines of one name: the first would be lost")
     asked = ["git", "-C", str(HISTORY.parent), "describe", "--always", "--dirty"]
     commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     return {
@@ -40,9 +46,7 @@ def entry(lines: Sequence[Line], number: int) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 1),
         "rounds": number,
         "ratios": {
-            line.what: [round(value, 3) for value in (line.ratio, min(line.ratios), max(line.ratios))]
-            for line in lines
-            if line.ratios and not line.unit
+            line.what: [round(value, 3) for value in (line.ratio, min(line.ratios), max(line.ratios))] for line in kept
         },
     }
 

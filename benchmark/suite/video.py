@@ -39,10 +39,10 @@ def full_hd(number: int) -> Iterator[Line]:
         else:
             yield Line(what, note=commands.NO_FFMPEG)
         script = f"plain script {seconds(median(found['script'], wall))}"
-        yield Line(what, ours, script, _ratios(found, "script"), at_most=HALF)
+        yield Line(f"{what}, against a script", ours, script, _ratios(found, "script"), at_most=HALF)
         floor = f"codec floor {seconds(median(found['floor'], of_floor))} CPU"
         ratios = [mine.cpu / of_floor(bare) for mine, bare in zip(found["ours"], found["floor"], strict=True)]
-        yield Line(what, f"{seconds(median(found['ours'], cpu))} CPU", floor, ratios)
+        yield Line(f"{what}: processor time", f"{seconds(median(found['ours'], cpu))} CPU", floor, ratios)
 
 
 def other_sizes(number: int) -> Iterator[Line]:
