@@ -120,6 +120,11 @@ def test_every_file_names_its_licence_first():
         assert file.read_text(encoding="utf-8").splitlines()[0] == "# SPDX-License-Identifier: Apache-2.0", place(file)
 
 
+def test_no_file_is_too_long_to_be_read_in_one_go():
+    for file in FILES:
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 350, place(file)
+
+
 def fresh(code):
     """What a new interpreter prints as JSON."""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT.parent, check=True)

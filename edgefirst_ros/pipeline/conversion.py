@@ -15,7 +15,7 @@ from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
+from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import DatasetWriter
@@ -25,6 +25,7 @@ from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import check_sources, finished, take_over
+from edgefirst_ros.pipeline.sequence_names import cameras_of, default_name, drive_names, sequence_name
 from edgefirst_ros.pipeline.stopwatch import Stopwatch
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.picture_hook import prepare_hook
@@ -108,12 +109,12 @@ def convert(
         raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
     notes += settings.doubts
     prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
-    cameras = _cameras(settings)
-    drives = _names(inputs, cameras)
+    cameras = cameras_of(settings)
+    drives = drive_names(inputs, cameras)
     rule = GroupRule.of(settings)
     if rule is not None and not one_of_many:
-        rule.check([_sequence(drive, camera) for drive in drives for camera in cameras.values()])
-    name = check_name(name) if name is not None else _default_name(drives, Path(out))
+        rule.check([sequence_name(drive, camera) for drive in drives for camera in cameras.values()])
+    name = check_name(name) if name is not None else default_name(drives, Path(out))
     if resume and overwrite:
         raise UsageError("resume and overwrite exclude each other: choose one of them")
     check_path(out)
@@ -189,11 +190,11 @@ class _Run:
             self._notes += [f"{file.path.name}: {damage}" for damage in file.damage]
             self._loss = self._loss or any(damage.loss for damage in file.damage)
         for camera, conclusions in found.items():
-            self._note(conclusions, _sequence(given.label, camera))
+            self._note(conclusions, sequence_name(given.label, camera))
         for camera, conclusions in found.items():
             if self._refused is None:
                 with self._watch.step("converting"):
-                    self._convert(conclusions, _sequence(drive, camera))
+                    self._convert(conclusions, sequence_name(drive, camera))
                 self._facts.end()
         self._sources += len(given.files)
 
@@ -319,33 +320,3 @@ def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> 
     counts = GroupCounts.of([paths], rule.names)
     notes += counts.notes
     return counts
-
-
-def _cameras(settings: Settings) -> Mapping[str | None, str]:
-    """Return {reference topic: what its camera adds to sequence names}; a single camera adds nothing."""
-    topics = [topic for topic in settings.references if topic is not None]
-    return {settings.references[0]: ""} if len(topics) < 2 else camera_names(topics)  # type: ignore[return-value]
-
-
-def _sequence(drive: str, camera: str) -> str:
-    return with_camera(drive, camera) if camera else drive
-
-
-def _names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, str]) -> list[str]:
-    """Return the name of each recording; raises UsageError if two of them would give the same sequence."""
-    if not inputs:
-        raise UsageError("no recording is given")
-    drives = [safe_name(recording.name) for recording in inputs]
-    known: dict[str, Path] = {}
-    for recording, drive in zip(inputs, drives, strict=True):
-        for sequence in (_sequence(drive, camera) for camera in cameras.values()):
-            folded = sequence.casefold()  # not every disk tells large letters from small ones
-            if folded in known:
-                other = f"{known[folded]} and {recording.path} would both become the sequence {sequence}"
-                raise UsageError(f"{other}: name one of them with --sequence NAME={recording.path}")
-            known[folded] = recording.path
-    return drives
-
-
-def _default_name(drives: Sequence[str], out: Path) -> str:
-    return drives[0] if len(drives) == 1 else safe_name(Path(os.path.abspath(out)).name)
