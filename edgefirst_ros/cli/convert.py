@@ -196,10 +196,16 @@ def _present(outcome: Outcome) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def print_outcome(outcome: Outcome) -> None:
-    """Print the outcome of a conversion."""
+def _print_repeats(outcome: Outcome) -> None:
     from edgefirst_ros.dataset.repeats import count_repeats
 
+    members, size = count_repeats(outcome.paths)
+    if members:
+        say(repeated(members, size))
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """Print the outcome of a conversion."""
     rows = []
     for topic, count in sorted(outcome.counts.topics.items()):
         reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count.dropped.items()))
@@ -219,9 +225,8 @@ def print_outcome(outcome: Outcome) -> None:
     if by_sensor.get("model"):
         other = outcome.samples - by_sensor["model"]
         say(f"the model looked at {by_sensor['model']} of the samples, and never at the other {other}")
-    repeats = count_repeats(outcome.paths)
-    if repeats[0]:
-        say(repeated(*repeats))
+    if max(by_sensor.values(), default=0) > 1:  # else there is nothing to repeat
+        _print_repeats(outcome)
     if outcome.groups is not None:
         say("")
         print_groups(outcome.groups)

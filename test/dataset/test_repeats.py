@@ -2,6 +2,7 @@
 """A slow sensor's message in several samples."""
 
 import struct
+import subprocess
 import zipfile
 
 import pytest
@@ -81,3 +82,15 @@ def test_samples_without_repeats(path):
     assert 0 < len(stamps) == len(set(stamps)) < len(dataset)
     assert len(list(dataset.samples({"radar"}, repeats=False))) == len(list(dataset.samples({"radar"})))
     assert len(list(dataset.samples(repeats=False))) == sum(not sample.repeats for sample in dataset.samples())
+
+
+def test_the_summary_and_info_say_the_same(command, recording, tmp_path):
+    converted = [*command, "convert", str(recording(**RECIPE)), "-o", str(tmp_path), "--name", "one"]
+    said = subprocess.run(converted, capture_output=True, text=True, check=True).stdout.splitlines()
+    told = subprocess.run(
+        [*command, "info", str(tmp_path / "one.zip")], capture_output=True, text=True, check=True
+    ).stdout
+    repeated = [sample for sample in Dataset(tmp_path / "one.zip").samples() if sample.repeats]
+    (line,) = (line for line in said if "repeat the sample before" in line)
+    assert line.startswith(f"{len(repeated)} members repeat the sample before: 0.0 MB")
+    assert line in told.splitlines()
