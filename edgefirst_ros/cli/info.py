@@ -139,9 +139,10 @@ def _print_dataset(facts: dict[str, Any]) -> None:
         say(f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}")
     say("")
     table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
-    if facts["repeats"]["members"]:
+    repeats = facts["repeats"]
+    if repeats["members"]:
         say("")
-        say(repeated(**facts["repeats"]))
+        say(repeated(repeats["members"], repeats["bytes"]))
     for what, number in (("group", "samples"), ("label", "annotations")):
         if facts[f"{what}s"]:
             say("")

@@ -41,9 +41,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def repeated(members: int, bytes: int) -> str:  # noqa: A002  a key of `info --json`
+def repeated(members: int, size: int) -> str:
     """Return in words how many members repeat the message of the sample before, and their bytes."""
-    return f"{counted(members, 'member')} repeat the sample before: {bytes / 1e6:.1f} MB"
+    return f"{counted(members, 'member')} repeat the sample before: {size / 1e6:.1f} MB"
 
 
 def size_of(number: float) -> str:

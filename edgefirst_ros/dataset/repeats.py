@@ -9,7 +9,7 @@ from typing import Any
 from edgefirst_ros.dataset.inputs import INPUT_OF, Key
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
-from edgefirst_ros.dataset.storage.sizes import member_sizes
+from edgefirst_ros.dataset.storage.sizes import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.streams import with_column
 
@@ -44,29 +44,26 @@ def repeats_of(
 
 
 def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
-    """Return how many members of a dataset of this package repeat the message of the sample before, and their bytes.
+    """Return how many members of a dataset repeat the message of the sample before, and their bytes.
 
     Memory is a bit for each frame and input, so that it is as good as the same for a drive of any length. Raises
     DatasetError.
     """
     table = TableFile(paths.frames)
-    there = stamp_columns(table.schema.names)
-    found = {name: FrameSet() for name in there}
-    before, last = None, dict[str, Any]()
+    columns = stamp_columns(table.schema.names)
+    found = {name: FrameSet() for name in columns}
+    keys, stamps = list[Key](), {name: list[Any]() for name in columns}
     for batch in table.batches():
-        stamps = {name: batch[column].to_pylist() for name, column in there.items()}
-        for number, (sequence, frame) in enumerate(keys_of(batch)):
-            now = {name: values[number] for name, values in stamps.items()}
-            for name, stamp in now.items():
-                if sequence == before and stamp is not None and stamp == last[name]:
-                    found[name].add(sequence, frame)
-            before, last = sequence, now
-    if not any(found.values()):
-        return 0, 0
-    members = size = 0
-    for name, own in member_sizes(paths.members):
+        keys = [*keys[-1:], *map(Key._make, keys_of(batch))]
+        stamps = {name: [*stamps[name][-1:], *batch[column].to_pylist()] for name, column in columns.items()}
+        for key, inputs in repeats_of(stamps, keys, {key: row for row, key in enumerate(keys)}).items():
+            if key.frame is not None:
+                for name in inputs:
+                    found[name].add(key.name, key.frame)
+
+    def repeats(name: str) -> bool:
         member = parse_member(name)
         frames = found.get(INPUT_OF.get(member.kind, "")) if member is not None else None
-        if frames and member is not None and (member.sequence, member.frame) in frames:
-            members, size = members + 1, size + own
-    return members, size
+        return frames is not None and member is not None and (member.sequence, member.frame) in frames
+
+    return count_members(paths.members, repeats) if any(found.values()) else (0, 0)

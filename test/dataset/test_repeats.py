@@ -11,7 +11,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.repeats import count_repeats
-from edgefirst_ros.dataset.storage.sizes import member_sizes
+from edgefirst_ros.dataset.storage.sizes import count_members
 from edgefirst_ros.errors import DatasetError
 
 RECIPE = {"seconds": 1.0, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
@@ -49,12 +49,16 @@ def test_repeats_are_counted_in_folders_and_where_nothing_repeats(path, recordin
     assert count_repeats(never.paths) == (0, 0)
 
 
+def every(name):
+    return True
+
+
 def test_sizes_beyond_32_bits_are_those_of_the_extra_field(tmp_path):
     """As zipfile reads them."""
     path = tmp_path / "wide.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/a_1.lidar.pcd", b"12345")
-    assert list(member_sizes(path)) == [("a/a_1.lidar.pcd", 5)]
+    assert count_members(path, every) == (1, 5)
     data = bytearray(path.read_bytes())
     at = data.index(b"PK\x01\x02")
     record = data[at : data.index(b"PK\x05\x06")]
@@ -66,13 +70,30 @@ def test_sizes_beyond_32_bits_are_those_of_the_extra_field(tmp_path):
     path.write_bytes(data[:at] + record + end)
     with zipfile.ZipFile(path) as archive:
         assert archive.infolist()[0].file_size == 5 << 32
-    assert list(member_sizes(path)) == [("a/a_1.lidar.pcd", 5 << 32)]
+    assert count_members(path, every) == (1, 5 << 32)
 
 
-def test_sizes_of_what_is_no_zip(tmp_path):
+def test_members_of_what_is_no_zip(tmp_path):
     (tmp_path / "no.zip").write_bytes(b"no")
-    with pytest.raises(DatasetError, match=r"no\.zip: is no ZIP as this package writes them"):
-        list(member_sizes(tmp_path / "no.zip"))
+    with pytest.raises(DatasetError, match=r"no\.zip: not a readable ZIP archive"):
+        count_members(tmp_path / "no.zip", every)
+
+
+@pytest.mark.parametrize("how", ["comment", "comments of members", "folder"])
+def test_finished_datasets_that_other_programs_have_touched(how, path, recording, tmp_path):
+    """What repeats is counted as in the dataset as it was written."""
+    layout = "directory" if how == "folder" else "zip"
+    drives = [recording(**RECIPE), recording(**RECIPE, host="other")]
+    paths = convert(drives, tmp_path, name="two", layout=layout).paths
+    if how == "folder":
+        (paths.members / ".DS_Store").write_bytes(b"of a Mac")
+    else:
+        with zipfile.ZipFile(paths.container, "a") as archive:
+            archive.comment = b"of a user" if how == "comment" else b""
+            for entry in archive.infolist() if how == "comments of members" else ():
+                entry.comment = b"PK"
+            archive._didModify = True
+    assert count_repeats(paths) == count_repeats(DatasetPaths(path.parent, path.stem)) > (0, 0)
 
 
 def test_samples_without_repeats(path):

@@ -1,41 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes of the members of a dataset of this package, one after the other: memory does not grow with their number."""
+"""Sizes of the members of a dataset, counted one after the other: memory does not grow with their number."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from edgefirst_ros.dataset.storage.access import open_container
 from edgefirst_ros.dataset.storage.directory import find_directory
 from edgefirst_ros.dataset.storage.opening import open_file
-from edgefirst_ros.dataset.storage.zipformat import CENTRAL, LIMIT32
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.dataset.storage.zipformat import CENTRAL, CENTRAL_MARK, EXTRA64, LIMIT32
 
 
-def member_sizes(root: Path) -> Iterator[tuple[str, int]]:
-    """Yield name and size, bytes when unpacked, of the members under `DatasetPaths.members`, in stored order.
+def count_members(root: Path, wanted: Callable[[str], bool]) -> tuple[int, int]:
+    """Return how many members under `DatasetPaths.members` are wanted, by their names, and their bytes unpacked.
 
-    Raises DatasetError for a ZIP that this package did not write.
+    Of a ZIP as this package writes them one record of the directory is held at a time, of others and of folders all.
+    Raises DatasetError.
     """
     if not root.is_dir():
-        yield from _in_zip(root)
-        return
-    with os.scandir(root) as sequences:
-        for sequence in sequences:
-            with os.scandir(sequence.path) as files:
-                for file in files:
-                    yield f"{sequence.name}/{file.name}", file.stat(follow_symlinks=False).st_size
+        try:
+            return _count(_records(root), wanted)
+        except (ValueError, struct.error):  # another program has written it since
+            pass
+    container = open_container(root)
+    return _count(((name, container.size(name)) for name in container.names), wanted)
 
 
-def _in_zip(path: Path) -> Iterator[tuple[str, int]]:
+def _count(sizes: Iterable[tuple[str, int]], wanted: Callable[[str], bool]) -> tuple[int, int]:
+    members = total = 0
+    for name, size in sizes:
+        if wanted(name):
+            members, total = members + 1, total + size
+    return members, total
+
+
+def _records(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield name and unpacked size of the members. Raises ValueError or struct.error for a ZIP of another form."""
     with os.fdopen(open_file(path), "rb") as file:
         found = find_directory(file)
         if found is None:
-            raise DatasetError(f"{path}: is no ZIP as this package writes them")
+            raise ValueError("no plain end")
         count, start, _ = found
         file.seek(start)
         for _ in range(count):
-            *_, size, named, extended, _, _, _, _, _ = CENTRAL.unpack(file.read(CENTRAL.size))
+            mark, *_, size, named, extended, commented, _, _, _, _ = CENTRAL.unpack(file.read(CENTRAL.size))
             name, extra = file.read(named).decode(), file.read(extended)
-            yield name, int.from_bytes(extra[4:12], "little") if size == LIMIT32 else size
+            if mark != CENTRAL_MARK or commented:
+                raise ValueError("no plain record")
+            if size == LIMIT32:
+                kind, _, size = struct.unpack_from("<2HQ", extra)
+                if kind != EXTRA64:
+                    raise ValueError("no size")
+            yield name, size
