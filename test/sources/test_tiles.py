@@ -4,10 +4,12 @@
 import struct
 
 import pytest
+from mcap.writer import Writer
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp, join_tiles
-from edgefirst_ros.sources.tiles import MOST_WAITING, TileJoiner, whole_of, with_whole
+from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.tiles import MOST_WAITING, TiledRecording, TileJoiner, whole_of, with_whole
 from edgefirst_ros.streams import IMU, TILED, VIDEO
 
 TOPIC = "/camera/h264/tl"
@@ -102,3 +104,31 @@ def test_a_message_with_a_missing_tile_is_none():
     message = Message(TOPIC, TILED, 0, 0, 0, join_tiles(0, [None] * 4))
     with pytest.raises(MessageError, match="a tile is missing: /camera/h264/tl: tl"):
         decode(message)
+
+
+def test_a_recording_of_tiles_has_one_topic_whose_messages_are_the_stamps(tmp_path):
+    path = tmp_path / "drive.mcap"
+    sent = [tile(n, name, at) for name, n, at in frames(0, 1, 2, without={("br", 1)})]
+    other = [Message("/imu", IMU, 5 * MS + n, 0, n, bytes(12)) for n in range(2)]
+    with open(path, "wb") as file:
+        writer = Writer(file)
+        writer.start(profile="", library="test")
+        channels = {}
+        for m in sorted((*sent, *other), key=lambda m: m.log_time):
+            if m.topic not in channels:
+                schema = writer.register_schema(m.schema, "ros2msg", b"")
+                channels[m.topic] = writer.register_channel(m.topic, "cdr", schema)
+            writer.add_message(channels[m.topic], m.log_time, m.data, m.publish_time, m.sequence)
+        writer.finish()
+    recording = TiledRecording(McapRecording(path))
+    walked = [(m.topic, m.schema) for m in recording.walk()]
+    assert sorted(walked) == [(TOPIC, TILED)] * 3 + [("/imu", IMU)] * 2
+    assert recording.topics == {TOPIC: TILED, "/imu": IMU}
+    there_are = sorted((c.topic, c.schema, c.seen) for c in recording.channels.values())
+    assert there_are == [(TOPIC, TILED, 3), ("/imu", IMU, 2)]
+    assert [file.path for file in recording.files] == [path]
+    assert (recording.damage, recording.notes) == ([], [])
+    read = [(header_stamp(m) // MS, there(m)) for m in recording.iter_messages([TOPIC])]
+    assert read == [(0, ALL), (10, "tl tr bl "), (20, ALL)]
+    assert [m.topic for m in recording.iter_messages(["/imu"])] == ["/imu"] * 2
+    assert [m.topic for m in recording.iter_messages({TOPIC: TILED}, start=20 * MS)] == [TOPIC]

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands to a capture by Zenoh: what is answered, by whom, and what is no answer; over real sessions."""
+
+import json
+
+import pytest
+
+zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
+
+from zenoh_network import free_port, open_session  # noqa: E402
+
+from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
+from edgefirst_ros.nodes.zenoh_capture import own_key  # noqa: E402
+from edgefirst_ros.nodes.zenoh_control import order  # noqa: E402
+
+
+@pytest.fixture
+def router():
+    """A router, and the address at which it is reached."""
+    address = f"tcp/127.0.0.1:{free_port()}"
+    bus = open_session("router", listen=address)
+    yield bus, address
+    bus.close()
+
+
+def answering(bus, verb, answer, namespace=""):
+    """Let somebody answer a command: `answer` is called with each query."""
+    key = own_key(namespace, verb)
+    return bus.declare_queryable(key, zenoh.handlers.Callback(lambda query: answer(key, query), indirect=False))
+
+
+def test_the_answer_of_a_capture_is_returned(router):
+    bus, address = router
+    told = {"success": True, "message": "recording", "samples": 7}
+    held = answering(bus, "status", lambda key, query: query.reply(key, json.dumps(told)))
+    assert order("status", address, "") == [told]
+    held.undeclare()
+
+
+def test_an_error_is_an_answer_without_success(router):
+    bus, address = router
+    held = answering(bus, "start", lambda _, query: query.reply_err(b"no disk"))
+    assert order("start", address, "") == [{"success": False, "message": "no disk"}]
+    held.undeclare()
+
+
+@pytest.mark.parametrize("answer", ["{", "[1]", '{"message": "yes"}'])
+def test_what_somebody_else_answers_is_said_not_to_be_a_captures(router, answer):
+    bus, address = router
+    held = answering(bus, "stop", lambda key, query: query.reply(key, answer))
+    with pytest.raises(EdgeFirstError, match=rf"{own_key('', 'stop')}: the answer is not that of a capture"):
+        order("stop", address, "")
+    held.undeclare()
+
+
+def test_where_nobody_answers_namespace_and_address_are_named(router):
+    _, address = router
+    with pytest.raises(EdgeFirstError, match=rf"no capture answers to {own_key('car', 'split')} at {address}"):
+        order("split", address, "car")
+
+
+def test_an_unknown_command_names_those_there_are():
+    with pytest.raises(UsageError, match="expected one of start, stop, split, status, got 'halt'"):
+        order("halt", "tcp/127.0.0.1:9", "")
