@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -59,7 +60,8 @@ def refuse_inside(out: Path, source: Path) -> None:
 
 
 def _sync(folder: Path, opened: int) -> None:
-    if sum(len(files) for _, _, files in os.walk(folder)) > FEW:
+    found = itertools.chain.from_iterable(files for _, _, files in os.walk(folder))
+    if next(itertools.islice(found, FEW, None), None) is not None:  # not all of them are counted
         sync_disk(opened)
         return
     for place, _, files in os.walk(folder):

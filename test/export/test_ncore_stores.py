@@ -34,7 +34,10 @@ def source(recording, tmp_path_factory):
 def test_the_same_values_are_packed_into_the_same_bytes():
     values = np.random.default_rng(3).normal(size=(110_000, 3)).astype(np.float32)
     written = []
-    store = groups.Store(lambda key, data: written.append((key, bytes(data))), lambda: written.append(("closed", b"")))
+    store = groups.Store(
+        lambda entries: written.extend((key, bytes(data)) for key, data in entries),
+        lambda: written.append(("closed", b"")),
+    )
     for number in range(100):  # Blosc's threads put their blocks behind each other as they come
         groups.Group(store).create_dataset(str(number), values)
     store.close()
@@ -48,15 +51,16 @@ def test_the_same_values_are_packed_into_the_same_bytes():
 def test_what_cannot_be_written_is_said_and_ends_the_writing():
     written = []
 
-    def full(key: str, data: bytes) -> None:
-        written.append(key)
+    def full(entries: object) -> None:
+        written.append(entries)
         raise OSError(28, "No space left on device")
 
     store = groups.Store(full, lambda: None)
+    large = bytes(groups.BATCH)
 
     def put_many() -> None:
         for number in range(1000):
-            store[str(number)] = b""
+            store[str(number)] = large
 
     with pytest.raises(OSError, match="No space"):
         put_many()
@@ -64,8 +68,54 @@ def test_what_cannot_be_written_is_said_and_ends_the_writing():
     count = len(written)
     assert count < 1000
     with pytest.raises(RuntimeError):  # nothing is taken any more
-        store["more"] = b""
+        store["more"] = large
     assert len(written) == count
+
+
+def test_a_tar_store_has_the_bytes_that_the_library_writes(tmp_path):
+    random = np.random.default_rng(5)
+    sizes = [0, 1, 511, 512, 513, 5000, 200_000]
+    names = ["frames/1/.zarray", "x" * 100, "y" * 101, "deep/" * 60 + "0.0", "größe/0"]
+    entries = [(f"{n}{name}", random.bytes(size)) for name in names for n, size in enumerate(sizes)]
+    with stores.IndexedTarStore(tmp_path / "theirs.zarr.itar", mode="w") as theirs:
+        for key, data in entries:
+            theirs[key] = data
+    begun = stores.IndexedTarStore(tmp_path / "ours.zarr.itar", mode="w")
+    begun[entries[0][0]] = entries[0][1]  # the library has written to it before
+    ours = groups.Store(*groups.into_tar(begun))
+    for key, data in entries[1:]:
+        ours[key] = data
+    ours.close()
+    assert (tmp_path / "ours.zarr.itar").read_bytes() == (tmp_path / "theirs.zarr.itar").read_bytes()
+    read = stores.IndexedTarStore(tmp_path / "ours.zarr.itar", mode="r")
+    assert {key: read[key] for key in read} == dict(entries)
+
+
+def test_an_entry_is_put_once(tmp_path):
+    ours = groups.Store(*groups.into_tar(stores.IndexedTarStore(tmp_path / "twice.zarr.itar", mode="w")))
+    ours["0.0"] = b"first"
+    ours["0.0"] = b"second"
+    with pytest.raises(ValueError, match=r"0\.0 is there already"):
+        ours.close()
+    ours.abandon()
+
+
+def test_a_tar_file_ends_at_the_entry_before_the_one_that_the_disk_refuses(tmp_path, monkeypatch):
+    begun = stores.IndexedTarStore(tmp_path / "full.zarr.itar", mode="w")
+    ours = groups.Store(*groups.into_tar(begun))
+    ours["first"] = bytes(groups.BATCH)
+    ours["second"] = b"small"
+
+    def refused(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    ours._waiting[0].result()  # the first is written
+    there = (tmp_path / "full.zarr.itar").read_bytes()
+    monkeypatch.setattr("os.pwritev", refused)
+    with pytest.raises(OSError, match="No space"):
+        ours.close()
+    assert (tmp_path / "full.zarr.itar").read_bytes() == there
+    ours.abandon()
 
 
 @pytest.mark.parametrize("kind", ["directory", "itar"])

@@ -61,7 +61,7 @@ class Labels:
     def prepared(self, rows: Sequence[Row], size: tuple[int, int]) -> Marks:
         """Masks and polygons of a sample whose picture has `size` (width, height). Threads may share this."""
         marks = Marks()
-        values = np.zeros((size[1], size[0]), np.uint16)
+        values: NDArray[np.uint16] | None = None
         for row in rows:
             mask = row.get("mask")
             if isinstance(mask, bytes) and is_class_mask(row):
@@ -77,9 +77,11 @@ class Labels:
             if shape is None:
                 continue
             number = len(marks.told) + 1
+            if values is None:
+                values = np.zeros((size[1], size[0]), np.uint16)
             np.copyto(values, number, where=shape)
             marks.told.append({"value": number} | {name: row[name] for name in KEPT[:4] if row.get(name) is not None})
-        marks.instances = encode_gray(values) if marks.told else None
+        marks.instances = encode_gray(values) if values is not None else None
         return marks
 
     def _shape(self, mask: bytes, size: tuple[int, int]) -> NDArray[np.bool_] | None:
