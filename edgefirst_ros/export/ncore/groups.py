@@ -2,9 +2,8 @@
 """Replacement of zarr groups for the library's writers: every array and attribute is written once, as a whole.
 
 zarr looks for what might be there already, and reads back what it has just written: three quarters of an export's time.
-Threads of each store pack and write; of a store that is one file it is one, so that things lie in it in the order in
-which they are put. Blosc packs with one thread when it is not the main one, so that its bytes depend on the values
-alone.
+A thread of each store packs and writes, so that things lie in it in the order in which they are put. Blosc packs with
+one thread when it is not the main one, so that its bytes depend on the values alone.
 Source: Zarr storage specification version 2.
 """
 
@@ -29,8 +28,6 @@ from edgefirst_ros.export.ncore.library import library
 
 REMEMBERED = 64
 """Groups below one that may be asked for again."""
-WRITERS = 2
-"""Threads that write the files of a folder, where the order does not matter."""
 BATCH, MOST = 1 << 16, 64
 """Bytes, and number of entries, that are handed to a thread at once: handing on costs as much as a small entry."""
 WAITING = 8
@@ -62,7 +59,7 @@ def groups_writer() -> Any:
             if not isinstance(group, Group):
                 begun, name = group.store, component_group_name or ""
                 plain = hasattr(begun, "dir_path")
-                store = FolderStore(begun.path, begun.close) if plain else Store(*into_tar(begun))
+                store = Store(into_folder(begun.path), begun.close) if plain else Store(*into_tar(begun))
                 store.update({key: begun[key] for key in begun})
                 group = Group(store)
                 self._stores_rootgroups[name] = group, self._stores_rootgroups[name][1]
@@ -94,10 +91,12 @@ def groups_writer() -> Any:
 
 
 def into_folder(root: str) -> Put:
-    """Return a function that writes keys as files below a folder, whose subfolders exist."""
+    """Return a function that writes keys as files below a folder that nobody else writes to."""
 
     def put(entries: Sequence[tuple[str, bytes]]) -> None:
         for key, data in entries:
+            if key.endswith(FIRST):  # of a group or an array; those above it are there
+                os.mkdir(f"{root}/{key.rpartition('/')[0]}")
             fd = os.open(f"{root}/{key}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
             try:
                 left = memoryview(data)
@@ -141,11 +140,11 @@ def into_tar(begun: Any) -> tuple[Put, Callable[[], None]]:
 class Store(dict[str, bytes]):
     """A store that is written, once for each key; what is remembered of it is the metadata."""
 
-    def __init__(self, put: Put, close: Callable[[], None], threads: int = 1) -> None:
-        """`put` and `close` are those of the store itself; one thread puts in order."""
+    def __init__(self, put: Put, close: Callable[[], None]) -> None:
+        """`put` and `close` are those of the store itself; a thread puts in order."""
         super().__init__()
         self._put, self._close = put, close
-        self._pool = ThreadPoolExecutor(threads)
+        self._pool = ThreadPoolExecutor(1)
         self._batch: list[tuple[str, Callable[[], bytes]]] = []
         self._size = 0
         """Bytes of the batch, before they are packed."""
@@ -200,19 +199,6 @@ class Store(dict[str, bytes]):
     def abandon(self) -> None:
         """Write no more."""
         self._pool.shutdown(cancel_futures=True)
-
-
-class FolderStore(Store):
-    """A store of files below a folder that nobody else writes to."""
-
-    def __init__(self, root: str, close: Callable[[], None]) -> None:
-        super().__init__(into_folder(root), close, WRITERS)
-        self._root = root
-
-    def __setitem__(self, key: str, data: bytes) -> None:
-        if key.endswith(FIRST):  # of a group or an array; those above it are there
-            os.mkdir(f"{self._root}/{key.rpartition('/')[0]}")
-        super().__setitem__(key, data)
 
 
 class Attributes:
