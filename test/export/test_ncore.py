@@ -768,7 +768,7 @@ def test_arrays_are_what_zarr_reads(tmp_path, compressor):
         "bytes": (np.asarray(b"abc\0def"), None),
         "below/it": (np.arange(3, dtype=np.uint8), (2,)),
     }
-    store = groups.FolderStore(str(tmp_path), lambda: None)
+    store = groups.Store(groups.into_folder(str(tmp_path)), lambda: None)
     root = groups.Group(store)
     for name, (values, chunks) in kept.items():
         root.require_group("a/b").create_dataset(name, values, chunks, compressor).attrs["of"] = name
