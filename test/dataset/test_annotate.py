@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.annotate import table_of
 from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
@@ -221,3 +222,55 @@ def test_schema_2025_10_and_2026_10_keep_their_forms(tmp_path):
         assert after.select(table.columns).equals(before.select(table.columns), null_equal=True) or version == "2025.10"
         if version == "2025.10":
             assert str(after["mask"].to_list()) == str(before["mask"].to_list())
+
+
+def test_an_unfinished_dataset_takes_none(other):
+    other.paths.members_partial.write_bytes(b"")
+    before = other.paths.arrow.read_bytes()
+    with pytest.raises(DatasetError, match=r"data\.zip: is not finished; run edgefirst-ros recover first"):
+        other.write_annotations(OWN)
+    assert other.paths.arrow.read_bytes() == before
+
+
+def test_annotations_of_a_version_that_cannot_be_written_stay(tmp_path):
+    parts = made.good()
+    parts.annotation_metadata["schema_version"] = "2031.01"
+    dataset = Dataset(made.write(tmp_path, parts))
+    before = dataset.paths.arrow.read_bytes()
+    with pytest.raises(DatasetError, match=r"data\.arrow: schema 2031\.01 cannot be written; .*edgefirst-ros migrate"):
+        dataset.write_annotations(OWN)
+    assert dataset.paths.arrow.read_bytes() == before
+
+
+def test_without_frames_the_stamps_are_those_of_the_table_before(other):
+    other.paths.frames.unlink()
+    dataset = Dataset(other.paths.container)
+    dataset.write_annotations(OWN)
+    assert dataset.annotations["timestamp"].to_list() == [made.stamp_of(frame) for frame in (3, 4, 4, 7)]
+
+
+def test_rows_become_a_table_of_the_types_of_the_schema():
+    table = table_of([{"name": "s", "frame": 1, "label": "car", "mine": 5}, {"name": "t"}], {"mine": "custom:mine"})
+    assert table.columns == ["name", "frame", "label", "custom:mine"]
+    assert table.rows() == [("s", 1, "car", 5), ("t", None, None, None)]
+    with pytest.raises(DatasetError, match="column 'frame' does not fit"):
+        table_of([{"name": "s", "frame": "first"}], {})
+
+
+def test_labels_without_a_list_keep_the_indices_that_the_rows_give_them(other):
+    parts = made.good()
+    del parts.annotation_metadata["labels"]
+    dataset = Dataset(made.write(other.paths.out, parts))
+    dataset.write_annotations(OWN)
+    assert dataset.annotations.select("label", "label_index").drop_nulls().rows() == [
+        ("car", 1),
+        ("cat", 2),
+        ("cat", 2),
+    ]
+
+
+def test_rows_without_labels_are_taken(other):
+    other.write_annotations(OWN.drop("label"))
+    found = other.annotations
+    assert found.filter(pl.col("box2d").is_not_null())["frame"].to_list() == [4, 4, 7]
+    assert "label" not in found.columns or found["label"].null_count() == len(found)

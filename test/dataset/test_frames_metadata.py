@@ -95,3 +95,10 @@ def test_what_the_format_has_is_taken_as_it_is():
         "other": [1],
     }
     assert frames_metadata(Path("t"), {key: json.dumps(value) for key, value in given.items()}) == given
+
+
+def test_values_that_are_nested_without_end_are_refused():
+    deep = "[" * 65 + "]" * 65
+    with pytest.raises(DatasetError, match=r"t\.frames\.arrow: metadata sources: nested more than 64 times"):
+        frames_metadata(Path("t.frames.arrow"), {"sources": deep})
+    assert frames_metadata(Path("t.frames.arrow"), {"of others": deep})["of others"] == json.loads(deep)

@@ -2,6 +2,7 @@
 """Datasets of others in `merge`: large packed tables, columns of other types, masks out of next to nothing."""
 
 import io
+import json
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from PIL import Image
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset import merge_rows
 from edgefirst_ros.dataset.merge import merge
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
@@ -172,3 +173,182 @@ def test_masks_of_classes_are_counted_anew(tmp_path):
     paths = merge(places, tmp_path / "out", rename=True).paths
     masks = pl.read_ipc(paths.arrow).drop_nulls("mask")["mask"].to_list()
     assert [int(np.asarray(Image.open(io.BytesIO(mask)))[0, 0]) for mask in masks] == [0, 1, 255, 1, 0, 255]
+
+
+def pair(folder, change=lambda number, parts: None):
+    """Two good datasets of one sequence, each changed before it is written."""
+    places = []
+    for number, name in enumerate(("a", "b")):
+        parts = made.good()
+        change(number, parts)
+        (folder / name).mkdir()
+        places.append(made.write(folder / name, parts))
+    return places
+
+
+def test_no_dataset_at_all_is_no_merge(tmp_path):
+    with pytest.raises(UsageError, match="no dataset is given"):
+        merge([], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_samples_without_a_stamp_in_the_frames_are_left_out_and_counted(tmp_path):
+    def spoil(number, parts):
+        if number:
+            parts.frames[0]["timestamp"] = None
+            del parts.frames[1]
+
+    places = pair(tmp_path, spoil)
+    merged = merge(places, tmp_path / "out", rename=True)
+    second = f"{made.SEQUENCE}-2"
+    assert [(key.name, key.frame) for key in (sample.key for sample in Dataset(merged.paths.container).samples())] == [
+        *((made.SEQUENCE, frame) for frame in (3, 4, 7)),
+        (second, 7),
+    ]
+    assert f"{places[1]}: 2 samples have no stamp in the table of frames: left out" in merged.notes
+    assert merged.exit_code == 3
+
+
+def test_a_dataset_all_of_whose_samples_have_no_stamp_is_not_merged(tmp_path):
+    def spoil(_, parts):
+        for row in parts.frames:
+            row["timestamp"] = None
+
+    with pytest.raises(DatasetError, match="no samples with rows of frames, nothing is written"):
+        merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_third_sequence_of_one_name_gets_the_next_number(tmp_path):
+    places = [*pair(tmp_path), made.write(tmp_path / "c", made.good())]
+    merged = merge(places, tmp_path / "out", rename=True)
+    assert [[*names.values()] for names in merged.sequences.values()] == [
+        [made.SEQUENCE], [f"{made.SEQUENCE}-2"], [f"{made.SEQUENCE}-3"]
+    ]  # fmt: skip
+
+
+def test_a_sample_without_a_frame_number_is_refused_by_name(tmp_path):
+    parts = made.good()
+    parts.members["plain.camera.jpeg"] = made.jpeg(3)
+    with pytest.raises(DatasetError, match=r"data\.zip: 'plain' has no frame number"):
+        merge([made.write(tmp_path, parts)], tmp_path / "out")
+    assert not (tmp_path / "out/out.zip").exists()
+
+
+def test_of_two_descriptions_of_a_label_the_first_is_kept_and_the_user_is_told(tmp_path):
+    described = [{"car": {"id": 1, "synonyms": ["auto"]}}, {"car": {"id": 1}, "person": {"id": 0}}]
+
+    def describe(number, parts):
+        parts.annotation_metadata["category_metadata"] = json.dumps(described[number])
+
+    places = pair(tmp_path, describe)
+    merged = merge(places, tmp_path / "out", rename=True)
+    table = pa.ipc.open_file(merged.paths.arrow.read_bytes())
+    found = json.loads(table.schema.metadata[b"category_metadata"])
+    assert found["car"]["synonyms"] == ["auto"]
+    assert set(found) == {"car", "person"}
+    assert f"{tmp_path}/b/data.arrow: category_metadata of 'car' differs: the first is kept" in merged.notes
+
+
+def test_a_dataset_without_annotations_is_merged_with_one_that_has_some(tmp_path):
+    def spoil(number, parts):
+        parts.annotations = parts.annotations if number else []
+
+    merged = merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
+    found = pl.read_ipc(merged.paths.arrow).select("name", "frame", pl.col("label").cast(pl.String))
+    first = [(made.SEQUENCE, frame, None) for frame in made.FRAMES]
+    assert found.rows() == [
+        *first,
+        *((f"{made.SEQUENCE}-2", 3, label) for label in ("car", "person", "car")),
+        *((f"{made.SEQUENCE}-2", frame, None) for frame in (4, 7)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "told"),
+    [
+        ("schema_version", "2031.01", r"schema 2031\.01 cannot be merged; known: .*2026\.04"),
+        ("labels", '{"car": 1}', "metadata labels is not a list of texts"),
+        ("labels", "[1, 2]", "metadata labels is not a list of texts"),
+    ],
+)
+def test_annotations_of_another_kind_are_refused(tmp_path, key, text, told):
+    def spoil(number, parts):
+        if number:
+            parts.annotation_metadata[key] = text
+
+    with pytest.raises(DatasetError, match=rf"b/data\.arrow: {told}"):
+        merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
+
+
+def test_ids_that_are_numbers_are_told_apart(tmp_path):
+    """The objects 0, 1 and 2 of another recording are others; what a device made at random is the same object."""
+
+    def name(_, parts):
+        for number, row in enumerate(parts.annotations[:2]):
+            row["object_id"] = f"track {number}"
+
+    merged = merge(pair(tmp_path, name), tmp_path / "out", rename=True)
+    ids = pl.read_ipc(merged.paths.arrow).drop_nulls("object_id")["object_id"].to_list()
+    assert ids[:2] == ["track 0", "track 1"]
+    assert ids[2] == ids[5] == "00000000-0000-4000-8000-000000000002"
+    assert len({*ids}) == 5
+
+
+def test_frames_without_counts_are_refused(tmp_path):
+    def spoil(number, parts):
+        if number:
+            del parts.frames_metadata["counts"]
+
+    with pytest.raises(DatasetError, match=r"b/data\.frames\.arrow: has no metadata counts, which are added up"):
+        merge(pair(tmp_path, spoil), tmp_path / "out", rename=True)
+
+
+LABELS = ('["car", "person", "bus"]', '["person", "car"]')
+
+
+def of_classes(folder, masks, labels=LABELS):
+    """Two datasets of the same masks, whose labels have another order."""
+    places = pair(folder)
+    for place, listed in zip(places, labels, strict=True):
+        table = rows(len(masks)).select("name", "frame").with_columns(mask=pl.Series(masks))
+        store(place.with_name("data.arrow"), table, {"schema_version": "2026.04", "labels": listed})
+    return places
+
+
+def test_lists_of_label_indices_are_counted_anew(tmp_path):
+    places = pair(tmp_path)
+    for place, listed in zip(places, LABELS, strict=True):
+        lists = pl.Series([[0, 1], [], None], dtype=pl.List(pl.UInt32))
+        table = rows(3).select("name", "frame").with_columns(neg_label_indices=lists)
+        store(place.with_name("data.arrow"), table, {"schema_version": "2026.04", "labels": listed})
+    merged = pl.read_ipc(merge(places, tmp_path / "out", rename=True).paths.arrow)
+    found = merged.filter(pl.col("frame") == 3).select("name", "neg_label_indices").rows()
+    assert found == [
+        *((made.SEQUENCE, value) for value in ([0, 1], [], None)),
+        *((f"{made.SEQUENCE}-2", value) for value in ([1, 0], [], None)),
+    ]
+
+
+def coloured():
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("mask", "labels", "told"),
+    [
+        (coloured(), LABELS, "a mask of classes of mode RGB, expected 8 bits"),
+        (b"no picture", LABELS, "a mask cannot be read as PNG"),
+        (
+            png(8, 0),
+            (json.dumps([f"label {n}" for n in range(256)]), '["car"]'),
+            "a mask of classes can have 255 labels, there are more",
+        ),
+    ],
+)
+def test_masks_of_classes_that_cannot_be_counted_anew_are_refused(tmp_path, mask, labels, told):
+    with pytest.raises(DatasetError, match=rf"b/data\.arrow: {told}"):
+        merge(of_classes(tmp_path, [mask], labels), tmp_path / "out", rename=True)
+    assert list((tmp_path / "out").iterdir()) == []

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.names import KINDS, member_name
 from edgefirst_ros.dataset.storage import archive
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.zipformat import dos_time
+from edgefirst_ros.dataset.storage.zipformat import dos_time, unix_time
 from edgefirst_ros.errors import DatasetError, StorageError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z
@@ -392,5 +392,30 @@ def test_directory_is_not_complete_once_the_disk_refused_to_keep_it(tmp_path, mo
             writer.flush(sync=True)
     writer.flush(sync=False)
     with pytest.raises(StorageError, match="did not keep all"):
+        writer.close()
+    writer.abandon()
+
+
+def test_a_time_that_is_none_is_the_epoch():
+    assert unix_time(0, 0) == 0  # no month, no day
+    assert unix_time(*dos_time(STAMP)) == 1767323044_000000000
+
+
+def test_a_file_system_that_does_not_tell_its_limit_leaves_nothing(tmp_path, monkeypatch):
+    def refused(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(archive, "largest_file", refused)
+    with pytest.raises(StorageError, match=r"x\.zip: cannot create: Input/output error"):
+        ArchiveWriter(tmp_path / "x.zip")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_read_back_is_an_error(tmp_path, monkeypatch):
+    writer = ArchiveWriter(tmp_path / "x.zip")
+    for n in range(2000):  # more than is held in memory
+        writer.add(f"a/a_{n:03d}.camera.jpeg", [b"x"], STAMP)
+    monkeypatch.setattr(os, "pread", lambda *_: b"")
+    with pytest.raises(StorageError, match=r"x\.zip: cannot .*: the directory so far cannot be read back"):
         writer.close()
     writer.abandon()

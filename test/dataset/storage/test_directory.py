@@ -127,6 +127,7 @@ ODD = {
     "cut": made()[:-30],
     "no ZIP": bytes(100),
     "short": b"PK\x05\x06",
+    "an end that refers to another one": struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, 65535, 65535, MAX, MAX, 0),
 }
 
 

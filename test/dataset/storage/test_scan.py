@@ -182,3 +182,27 @@ def test_a_deflated_member_that_unpacks_without_end(tmp_path):
     header += len(data).to_bytes(4, "little") + (10).to_bytes(4, "little") + len(name).to_bytes(2, "little") + b"\0\0"
     path.write_bytes(whole + header + name + data)
     assert names(scanned(path)) == ["s/s_1.radar.pcd"]
+
+
+def test_packed_members_that_are_encrypted_or_broken_are_lost(tmp_path):
+    """Both are told by the name in their header; what follows is found."""
+    members = {f"s/s_{number:03}.lidar.pcd": bytes(range(256)) * 40 for number in range(4)}
+    path = tmp_path / "packed.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+        places = [info.header_offset for info in archive.infolist()]
+    data = bytearray(path.read_bytes())
+    data[places[0] + 6] |= 1
+    data[places[2] + 30 + len("s/s_002.lidar.pcd")] = 0xFF  # a block of a kind that deflate has not
+    path.write_bytes(data)
+    found = scanned(path)
+    assert names(found) == ["s/s_001.lidar.pcd", "s/s_003.lidar.pcd"]
+    assert holes(found) == [(places[n], places[n + 1], f"s/s_{n:03}.lidar.pcd") for n in (0, 2)]
+
+
+def test_the_begin_of_a_directory_at_the_end_is_no_directory(tmp_path):
+    path = tmp_path / "d.zip"
+    data = b"no member at all PK\1\2 and a little more"
+    path.write_bytes(data)
+    assert holes(scanned(path)) == [(0, len(data), "")]

@@ -309,3 +309,14 @@ def test_rows_are_not_gathered_while_the_disk_refuses(tmp_path, monkeypatch):
         paths = writer.finish({})
     with zipfile.ZipFile(paths.container) as archive:
         assert archive.namelist() == ["drive/drive_000.camera.jpeg", "drive/drive_100.camera.jpeg"]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("vfat", (1 << 32) - 1), ("ext4", 1 << 62), ("", 1 << 62)])
+def test_files_on_fat_end_at_4_gib(tmp_path, monkeypatch, kind, most):
+    """Where the system does not say what file system it is, there is no limit."""
+    device = tmp_path.stat().st_dev
+    line = f"36 35 {os.major(device)}:{os.minor(device)} / {tmp_path} rw,noatime - {kind} /dev/sda1 rw"
+    text = "1 0 0:0 / / rw - other x rw\n" + (f"{line}\n" if kind else "")
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert largest_file(tmp_path).limit == most

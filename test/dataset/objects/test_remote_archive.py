@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A ZIP that is read by requests, here of a folder: what `zipfile` reads, and an error where bytes are missing."""
+
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from edgefirst_ros.dataset.objects.folder import FolderStore
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.storage import remote_archive
+from edgefirst_ros.dataset.storage.remote_archive import RemoteArchive
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS
+
+MEMBERS = {f"s/s_{number:03}.lidar.pcd": bytes([number]) * (10 * number) for number in range(30)}
+
+
+def zipped(path: Path, extra: bytes = b"") -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in MEMBERS.items():
+            info = zipfile.ZipInfo(name, (2026, 1, 2, 3, 4, 6))
+            info.extra = extra
+            archive.writestr(info, data)
+    return path
+
+
+def opened(path: Path) -> RemoteArchive:
+    return RemoteArchive(path, Location.of(path), DEFAULT_LIMITS)
+
+
+def test_another_process_reads_the_same(tmp_path):
+    again = pickle.loads(pickle.dumps(opened(zipped(tmp_path / "d.zip"))))
+    assert {name: again.read(name) for name in again.names} == MEMBERS
+
+
+def test_a_directory_longer_than_the_first_request_is_read_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(remote_archive, "TAIL", 100)
+    archive = opened(zipped(tmp_path / "d.zip"))
+    assert {name: archive.read(name) for name in archive.names} == MEMBERS
+
+
+def test_members_behind_long_extra_fields_take_a_second_request(tmp_path):
+    archive = opened(zipped(tmp_path / "d.zip", struct.pack("<2H", 0xCAFE, 996) + bytes(996)))
+    assert {name: archive.read(name) for name in archive.names} == MEMBERS
+
+
+def test_a_member_without_its_header_is_named(tmp_path):
+    path = zipped(tmp_path / "d.zip")
+    with zipfile.ZipFile(path) as archive:
+        start = archive.getinfo("s/s_002.lidar.pcd").header_offset
+    data = bytearray(path.read_bytes())
+    data[start] = 0
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match=rf"'s/s_002\.lidar\.pcd': no local header at {start}"):
+        opened(path).read("s/s_002.lidar.pcd")
+
+
+def test_nothing_is_asked_for_beyond_the_end(tmp_path):
+    path = zipped(tmp_path / "d.zip")
+    archive, size = opened(path), path.stat().st_size
+    assert archive.pread(4, 0) == b"PK\3\4"
+    assert archive.pread(0, size) == b""
+    for length, offset in ((1, size), (5, size - 4), (4, -1)):
+        with pytest.raises(DatasetError, match=f"{length} bytes at {offset} reach past its end at {size}"):
+            archive.pread(length, offset)
+
+
+def test_an_answer_that_is_short_is_an_error(tmp_path, monkeypatch):
+    archive = opened(zipped(tmp_path / "d.zip"))
+    monkeypatch.setattr(FolderStore, "read", lambda *_, **__: b"PK")
+    with pytest.raises(DatasetError, match=r"d\.zip: got 2 of 4 bytes"):
+        archive.pread(4, 0)
