@@ -85,6 +85,7 @@ setup(
             "mypy>=1.11",
             "opencv-python-headless>=4.10",
             "playwright>=1.50",
+            "pycocotools>=2.0.8",
             "pypcd4>=1.2",
             "pytest>=9.0",
             "pytest-xdist>=3.5",
