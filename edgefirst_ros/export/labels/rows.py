@@ -99,10 +99,7 @@ class LabelRows:
         if not there.any():
             return found
         own = column.filter(column.is_not_null()).to_numpy().astype(np.float64).reshape(-1, 4)
-        try:
-            own = converted(own, self._layout, "cxcywh")
-        except ValueError as error:
-            raise DatasetError(f"box2d: {error}") from error
+        own = converted(own, self._layout, "cxcywh")
         if not self._normalised:
             sizes = self.table["size"].filter(column.is_not_null())
             if sizes.null_count():

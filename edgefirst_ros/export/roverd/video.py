@@ -25,14 +25,11 @@ class VideoWriter:
         self._step = 1 / Fraction(min(max(rate, 0.1), 1000)).limit_denominator(RATE_LIMIT)
         self._packet = av.Packet
         self._errors = av.FFmpegError
-        try:
-            self._file = av.open(str(path), "w", format="avi")
-            # Nothing is encoded, but the muxer wants to know of an encoder.
-            self._stream = self._file.add_stream("mjpeg", 1 / self._step, options={"strict": "unofficial"})
-            self._stream.width, self._stream.height = size
-            self._stream.pix_fmt = "yuvj420p"
-        except av.FFmpegError as error:
-            raise StorageError(f"{path}: cannot write: {error}") from error
+        self._file = av.open(str(path), "w", format="avi")  # made with the first picture
+        # Nothing is encoded, but the muxer wants to know of an encoder.
+        self._stream = self._file.add_stream("mjpeg", 1 / self._step, options={"strict": "unofficial"})
+        self._stream.width, self._stream.height = size
+        self._stream.pix_fmt = "yuvj420p"
 
     def append(self, jpeg: bytes) -> None:
         """Add a picture."""

@@ -90,6 +90,12 @@ def test_packed_runs_that_are_none_are_refused(text):
         mask_of(unpacked(text), (4, 4))
 
 
+@pytest.mark.parametrize("runs", [[[1, 2]], [1.5], [-1, 2], ["3"]])
+def test_runs_that_are_no_lengths_are_refused(runs):
+    with pytest.raises(ValueError, match="runs are not a list of lengths"):
+        mask_of(runs, (1, 1))
+
+
 def test_labels_come_back_as_they_went(tmp_path, layout):
     """A round trip: every column that COCO has a key for; the container is not touched."""
     rows = boxes(40).with_columns(

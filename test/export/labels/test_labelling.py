@@ -250,3 +250,74 @@ def test_the_command(tmp_path, dataset, command):
     assert (done.returncode, "edgefirst-ros label" in done.stderr) == (2, True)
     done = run("export", path, "--to", "yolo", "-o", "yolo", "--by-group")
     assert (done.returncode, "it is one of coco" in done.stderr) == (2, True)
+
+
+def test_replace_and_join_exclude_each_other(tmp_path, dataset):
+    with pytest.raises(UsageError, match="replace and join exclude each other"):
+        label(dataset, "coco", coco(tmp_path / "a.json"), replace=True, join=True)
+
+
+def test_values_that_do_not_fit_a_column_of_the_dataset_change_nothing(tmp_path, dataset):
+    rows = [box(1, minutes=3)]
+    label(dataset, "coco", coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows), join=True)
+    before = dataset.paths.arrow.read_bytes()
+    rows = [box(1, minutes="three")]
+    with pytest.raises(DatasetError, match="the labels do not fit the columns of the dataset"):
+        label(dataset, "coco", coco(tmp_path / "b.json", [image(1, f"{OTHER}_004.jpeg")], rows), join=True)
+    assert dataset.paths.arrow.read_bytes() == before
+
+
+def test_whole_numbers_and_others_under_one_key_are_one_column(tmp_path, dataset):
+    rows = [box(1, minutes=3), box(1, minutes=0.5), box(1, minutes=-1)]
+    label(dataset, "coco", coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows), replace=True)
+    assert dataset.annotations["minutes"].drop_nulls().to_list() == [3.0, 0.5, -1.0]
+
+
+def test_boxes_in_space_come_along(tmp_path, dataset):
+    rows = [box(1, box3d=[1, 2, 3.5, 4, 2, 1]), box(1, box3d=[1, 2])]
+    done = label(dataset, "coco", coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows), replace=True)
+    assert [list(one) for one in dataset.annotations["box3d"].drop_nulls()] == [[1, 2, 3.5, 4, 2, 1]]
+    assert done.lost["box3d that is not six finite numbers"] == 1
+
+
+def test_more_pixels_of_masks_than_a_file_can_mean_are_refused(tmp_path, dataset, monkeypatch):
+    from edgefirst_ros.export.labels import coco_file
+
+    monkeypatch.setattr(coco_file, "FREE", 32 * 24)
+    monkeypatch.setattr(coco_file, "PIXELS", 1)
+    rows = [box(1, segmentation={"size": [24, 32], "counts": [32 * 24]})] * 2
+    with pytest.raises(DatasetError, match=r"a\.json: more pixels of masks come out of it than of any drive"):
+        label(dataset, "coco", coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows), replace=True)
+
+
+def yolo(folder, lines="0 0.5 0.5 0.25 0.25\n"):
+    labels = folder / "labels"
+    labels.mkdir(parents=True)
+    (folder / "data.yaml").write_text("names: [car]\n")
+    (labels / f"{OTHER}_004.txt").write_text(lines)
+    return folder
+
+
+def test_a_linked_list_of_classes_is_refused(tmp_path, dataset):
+    folder = yolo(tmp_path / "yolo")
+    (folder / "data.yaml").rename(tmp_path / "elsewhere.yaml")
+    (folder / "data.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    with pytest.raises(DatasetError, match=r"data\.yaml: is a symbolic link.*; put its target there"):
+        label(dataset, "yolo", folder, replace=True)
+
+
+def test_more_files_of_labels_than_any_drive_has_are_refused(tmp_path, dataset, monkeypatch):
+    from edgefirst_ros.export.labels import yolo_files
+
+    folder = yolo(tmp_path / "yolo")
+    (folder / "labels" / f"{OTHER}_003.txt").write_text("")
+    monkeypatch.setattr(yolo_files, "MOST_FILES", 1)
+    with pytest.raises(DatasetError, match="holds more than 1 files of labels"):
+        label(dataset, "yolo", folder, replace=True)
+
+
+def test_a_file_of_labels_that_the_disk_does_not_give_is_named(tmp_path, dataset):
+    folder = yolo(tmp_path / "yolo")
+    (folder / "labels" / f"{OTHER}_003.txt").symlink_to(tmp_path / "none.txt")
+    with pytest.raises(DatasetError, match=rf"{OTHER}_003\.txt"):
+        label(dataset, "yolo", folder, replace=True)
