@@ -344,3 +344,14 @@ def test_the_last_pictures_always_come():
     results = [reader.picture(n, last=True) for n in sorted(range(15), key=made.index.__getitem__)]
     assert NO_OUTPUT not in [r for r in results if isinstance(r, str)]
     assert all(results)
+
+
+def test_what_was_never_pushed_can_be_skipped_but_not_taken():
+    made = stream("h264-b")
+    reader, judge = VideoReader("h264"), Judge("h264")
+    reader.push(0, judge.unit(made.units[0]))
+    reader.skip(7)
+    with pytest.raises(ValueError, match="no unit 7 was pushed"):
+        reader.picture(7, last=True)
+    assert planes(reader.picture(0, last=True)) == made.pictures[0]
+    reader.skip(0)  # it was taken

@@ -224,6 +224,26 @@ def test_texts_that_do_not_fit_the_picture_are_refused(change):
                 decode_cube(buffer.getvalue())
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"timestamp": "1"}, "timestamp '1'"),
+        ({"shape": [2, 2.0]}, r"shape \(2, 2.0\)"),
+        ({"shape": [-2, -2]}, r"shape \(-2, -2\)"),
+        ({"shape": [4, 1], "is_complex": False}, r"2 lines for layout \(1, 2\) and shape \(4, 1\)"),
+        ({"shape": [1, 4]}, r"2 lines for layout \(1, 2\) and shape \(1, 4\)"),
+    ],
+)
+def test_what_the_texts_say_wrong_is_named(change, told):
+    texts = {"layout": [1, 2], "shape": [2, 2], "scales": [1, 1], "is_complex": True, "timestamp": 1}
+    info, buffer = PngInfo(), io.BytesIO()
+    for key, value in (texts | change).items():
+        info.add_text(f"edgefirst:{key}", json.dumps(value))
+    Image.fromarray(np.zeros((2, 2), np.uint16)).save(buffer, "PNG", pnginfo=info)
+    with pytest.raises(DatasetError, match=told):
+        decode_cube(buffer.getvalue())
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_any_damage_is_a_dataset_error_or_nothing(data):

@@ -4,10 +4,11 @@
 import itertools
 
 import pytest
-from streams import KINDS, encode, read, stream
+from streams import KINDS, encode, planes, read, stream
 
 from edgefirst_ros.counts import AFTER_LOSS
 from edgefirst_ros.sensors.camera import VideoReader
+from edgefirst_ros.sensors.decoder import Decoder
 
 
 def test_what_is_left_of_a_broken_block_shows_nowhere():
@@ -74,3 +75,16 @@ def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
             messages = {**dict(enumerate(made.units)), unit: bytes(hurt)}
             found = read(VideoReader("h264"), messages, made.shown)
             assert [n for n in range(unit + 12, 40) if found[n] != made.pictures[n]] == []
+
+
+def test_a_decoder_that_was_drained_has_nothing_more_and_can_begin_anew():
+    made = stream("h264-b")
+    decoder = Decoder("h264")
+    early = [frame.pts for n in range(12) for frame in decoder.decode(made.units[n], n)[0]]
+    late = [frame.pts for frame in decoder.drain()]
+    assert sorted(early + late, key=made.index.__getitem__) == early + late
+    assert sorted(early + late) == list(range(12))
+    assert decoder.drain() == []
+    decoder.restart()
+    assert decoder.decode(made.units[12], 12)[1]
+    assert [planes(frame) for frame in decoder.drain()] == [made.pictures[12]]

@@ -66,6 +66,16 @@ def test_a_file_that_is_cut_or_of_another_form_cannot_be_decoded():
             decode(data)
 
 
+def test_a_jpeg_that_names_a_table_it_has_not_cannot_be_decoded():
+    """Its structure is whole: segments, scan and end."""
+    jpeg = bytearray(encode_reflect(message("mono8", np.ones((8, 8), np.uint8))))
+    frame = jpeg.index(b"\xff\xc0")
+    assert jpeg[frame + 12] == 0  # Tq of the first component.  Source: ITU-T T.81, B.2.2
+    jpeg[frame + 12] = 3
+    with pytest.raises(MessageError, match="not a readable JPEG"):
+        decode_reflect(bytes(jpeg))
+
+
 @pytest.mark.parametrize(
     "values",
     [{"step": 7}, {"width": 0}, {"height": 0, "data": np.empty(0, np.uint8)}, {"height": 4}, {"width": 2**31},

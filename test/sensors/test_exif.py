@@ -227,6 +227,22 @@ def test_many_tags_of_one_long_value_are_passed_over():
     assert peak < 1 << 20
 
 
+def test_positions_of_no_number_are_none():
+    """Longitude and altitude by 0; latitude of no parts."""
+    at = 8 + 2 + 12 + 4
+    directory = [(2, 5, 0, bytes(4)), (4, 5, 3, None), (6, 5, 1, None)]
+    values = at + 2 + 12 * len(directory) + 4
+    places = iter((values, values + 24))
+    entries = [(*entry[:3], next(places).to_bytes(4, "big") if entry[3] is None else entry[3]) for entry in directory]
+    gps = struct.pack(">H", len(entries)) + b"".join(struct.pack(">HHI4s", *entry) for entry in entries) + bytes(4)
+    numbers = struct.pack(">8I", 11, 1, 15, 0, 0, 1, 5, 0)
+    found = read_exif(b"".join(insert_png(png(), tiff_of([(0x8825, 4, 1, at.to_bytes(4, "big"))], gps + numbers))))
+    assert (found.latitude, found.longitude, found.altitude) == (None, None, None)
+    whole = struct.pack(">8I", 11, 1, 15, 1, 0, 1, 5, 2)
+    found = read_exif(b"".join(insert_png(png(), tiff_of([(0x8825, 4, 1, at.to_bytes(4, "big"))], gps + whole))))
+    assert (found.latitude, found.longitude, found.altitude) == (None, 11.25, 2.5)
+
+
 @pytest.mark.parametrize(
     "payload",
     [

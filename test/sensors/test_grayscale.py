@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
+from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray, is_filled
 from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
 
 KINDS = {"bool": np.bool_, "uint8": np.uint8, "uint16": np.uint16}
@@ -94,3 +94,16 @@ def test_other_numbers_of_lines_are_left_to_pillow(lines):
     png = raw(3, 2, 8, zlib.compress(lines))
     with Image.open(io.BytesIO(png)) as picture:
         assert (decode_gray(png) == np.asarray(picture)).all()
+
+
+def test_a_mask_of_as_many_values_as_its_header_says_is_filled():
+    """3 x 2 pixels of 8 bits: two lines of a filter and three values."""
+    lines = b"\0\1\2\3" * 2
+    for packed, filled in (
+        (zlib.compress(lines), True),
+        (zlib.compress(lines[:-1]), False),
+        (zlib.compress(lines + b"\0"), False),
+        (b"nothing packed", False),
+    ):
+        assert is_filled(raw(3, 2, 8, packed)) == filled
+    assert is_filled(raw(3, 2, 8, zlib.compress(lines), laced=1))  # of several passes nothing is said

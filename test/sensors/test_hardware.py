@@ -46,6 +46,12 @@ def test_of_what_software_cannot_decode_nothing_is_said(monkeypatch):
         assert self_test("h264", data, DEFAULT_LIMITS) is None
 
 
+def test_what_cannot_be_opened_is_told_by_the_test():
+    """No machine that runs the tests has such a decoder."""
+    fault = self_test("h264", stream("h264-b").units[0], DEFAULT_LIMITS)
+    assert fault.startswith("the decoder h264_v4l2m2m cannot be opened (")
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [

@@ -235,6 +235,18 @@ def test_forgetting_changes_nothing_later(fixes, before, seconds):
     assert short.refused == whole.refused == valid_of(fixes)[1]
 
 
+def test_a_clock_that_was_set_back_begins_a_track_of_its_own():
+    made = track([fix(n * S) for n in range(100, 200)])
+    made.forget(150 * S)
+    made.add(fix(120 * S))  # late by half a minute, and not needed any more
+    assert made.refused == 1
+    made.add(fix(10 * S, 3.0))  # long before the first one
+    made.add(fix(11 * S, 3.001))
+    assert made.refused == 1
+    assert made.position(21 * S // 2).latitude == pytest.approx(3.0005, abs=1e-12)
+    assert made.position(160 * S).latitude == 1.0
+
+
 def test_memory_is_bounded():
     made, attitudes = FixTrack(), AttitudeTrack()
     for n in range(5000):

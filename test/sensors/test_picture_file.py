@@ -110,6 +110,29 @@ def test_frames_of_no_size_are_refused():
         check_png(hostile)
 
 
+def test_bytes_that_fill_up_before_a_marker_are_passed_over():
+    """Source: ITU-T T.81, B.1.1.2: any marker may optionally be preceded by any number of fill bytes."""
+    whole = jpeg()
+    head, behind = segments(whole)
+    filled = whole[:2] + b"".join(b"\xff" * n + body for n, (_, body) in enumerate(head)) + behind
+    assert jpeg_size(filled) == check_jpeg(filled) == Image.open(io.BytesIO(filled)).size == (64, 48)
+    assert [marker for marker, _, _ in jpeg_segments(filled)] == [marker for marker, _ in head]
+
+
+@pytest.mark.parametrize("components", [0, 2, 4])
+def test_a_frame_header_has_three_bytes_for_each_component(components):
+    data = bytearray(jpeg())
+    data[data.index(b"\xff\xc0") + 9] = components  # there are three
+    for reader in (jpeg_size, check_jpeg):
+        with pytest.raises(MessageError, match="frame header of 15 bytes"):
+            reader(bytes(data))
+
+
+def test_a_jpeg_without_a_frame_header_has_no_size():
+    with pytest.raises(MessageError, match="without a frame header"):
+        jpeg_size(_without(jpeg(), 0xC0))
+
+
 @settings(max_examples=150)
 @given(st.data())
 def test_damage_is_a_message_error_or_nothing(data):

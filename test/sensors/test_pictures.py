@@ -146,6 +146,14 @@ def test_raw_images():
     assert not pictures._found
 
 
+def test_before_anything_was_pushed_there_is_no_picture():
+    pictures = made(VIDEO)
+    assert pictures.take(0, last=True).reason == UNDECODABLE
+    assert pictures.skip(0) is None
+    pictures.mark_gap()
+    assert (pictures.keyframe(0), pictures.note) == (False, "")
+
+
 @pytest.mark.parametrize(
     ("decoder", "says"),
     [("v4l2m2m", "h264_v4l2m2m cannot be opened"), ("auto", "h264_v4l2m2m cannot be opened"), ("software", "")],

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of four streams message by message: when they come, which have none and why."""
+
+import functools
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from streams import X264, encode, painted, stream
+
+from edgefirst_ros.counts import AFTER_LOSS, CANNOT_BE_STORED, UNDECODABLE
+from edgefirst_ros.limits import Limits
+from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.pictures import Picture, pictures_of
+from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo
+from edgefirst_ros.streams import TILED
+from edgefirst_ros.synthetic.barcode import read_bar_code
+
+B_FRAMES = stream("h264-b")
+
+
+@functools.cache
+def units(tile, size=(128, 96)):
+    """Access units whose pictures say which tile they are of, and their number: 64 * tile + number."""
+    paint = lambda index, size: painted(index + 64 * tile, size)  # noqa: E731
+    return [data for _, data in encode("h264", f"{X264}bframes=0", 4, size=size, paint=paint)]
+
+
+class Camera:
+    """Pictures of four streams, each of which is parsed by itself."""
+
+    def __init__(self, form="jpeg", limits=None):
+        self.parsers = [ReferenceParser() for _ in range(4)]
+        encoder = PictureEncoder(form, 90)
+        self.pictures = pictures_of(TILED, encoder, keyframes_only=False, decoder="software", limits=limits or Limits())
+
+    def push(self, number, tiles, forms=("h264",) * 4):
+        parsed = [p.parse_unit(form, data) for p, form, data in zip(self.parsers, forms, tiles, strict=True)]
+        self.pictures.push(number, TiledVideo(tuple(parsed)))
+
+    def take(self, number, last=False):
+        return self.pictures.take(number, last=last)
+
+
+@pytest.fixture
+def camera():
+    made = []
+
+    def make(**given):
+        made.append(Camera(**given))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.pictures.close()
+
+
+def test_each_tile_has_its_quarter_of_the_picture(camera):
+    one = camera(form="png")
+    for number in range(4):
+        one.push(number, [units(tile)[number] for tile in range(4)])
+    assert [one.pictures.keyframe(number) for number in range(4)] == [True, False, False, False]
+    for number in range(4):
+        picture = one.take(number, last=True)
+        assert (picture.kind, picture.size) == ("camera.png", (256, 192))
+        shown = np.asarray(Image.open(io.BytesIO(picture.encode())))
+        quarters = [shown[y : y + 96, x : x + 128] for y in (0, 96) for x in (0, 128)]
+        assert [read_bar_code(quarter) for quarter in quarters] == [64 * tile + number for tile in range(4)]
+
+
+def test_a_picture_comes_once_each_of_its_tiles_has_come_out_of_its_decoder(camera):
+    one = camera()
+    one.push(0, [B_FRAMES.units[0]] * 4)
+    assert one.take(0) is None  # B-frames may come before it: libavcodec holds it back
+    one.push(1, [B_FRAMES.units[1]] * 4)
+    assert one.take(0, last=True).size == (256, 192)
+
+
+def test_tiles_that_are_waiting_go_with_a_picture_that_is_skipped(camera):
+    one = camera()
+    one.push(0, [units(0)[0], *[B_FRAMES.units[0]] * 3])
+    assert one.take(0) is None  # one tile is there, three are not
+    one.pictures.skip(0)
+    one.push(1, [units(0)[1], *[B_FRAMES.units[1]] * 3])
+    assert isinstance(one.take(1, last=True), Picture)
+
+
+@pytest.mark.parametrize("forms", [("h264", "h264", "h265", "h264"), ("h264", "av1", "h264", "h264")])
+def test_a_tile_of_another_codec_is_a_loss_of_its_picture_and_of_those_that_refer_to_it(camera, forms):
+    one = camera()
+    for number in range(3):
+        one.push(number, [units(tile)[number] for tile in range(4)], forms if number == 1 else ("h264",) * 4)
+    assert not one.pictures.keyframe(1)
+    assert isinstance(one.take(0, last=True), Picture)
+    assert [one.take(number, last=True).reason for number in (1, 2)] == [UNDECODABLE, AFTER_LOSS]
+
+
+def test_tiles_of_different_sizes_are_no_picture(camera):
+    one = camera()
+    one.push(0, [units(0)[0], units(1)[0], units(2)[0], units(3, (64, 48))[0]])
+    refused = one.take(0, last=True)
+    assert refused.reason == CANNOT_BE_STORED
+    assert "64 x 48 yuv420p, 128 x 96 yuv420p" in str(refused)
+
+
+def test_the_limit_of_pixels_is_that_of_the_whole_picture(camera):
+    for most, fits in ((256 * 192, True), (256 * 192 - 1, False)):
+        one = camera(limits=Limits(picture_pixels=most))
+        one.push(0, [units(tile)[0] for tile in range(4)])
+        found = one.take(0, last=True)
+        assert isinstance(found, Picture) == fits
+        if not fits:
+            assert found.reason == CANNOT_BE_STORED
+            assert "256 x 192 pixels, more than 49151 (limits.picture_pixels)" in str(found)
