@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 from collections import Counter
+from dataclasses import asdict
 
 import pytest
 from fleet_tasks import Here
@@ -154,6 +155,19 @@ def test_each_is_exported_once_with_a_mark_behind_it(fleet, tmp_path):
     assert store.stat((place / "day2.export.json").key) is not None
     (record,) = export()
     assert record["before"]
+
+
+def test_a_dataset_that_scratch_cannot_take_is_the_fault_of_storage(s3, tmp_path):
+    """A file lies where the folder of scratch should be."""
+    s3.put(f"{tmp_path.name}/day1.zip", b"x")
+    (tmp_path / "file").touch()
+    place = Location.of(f"s3://drives/{tmp_path.name}")
+    found = open_store(place).stat((place / "day1.zip").key)
+    dataset = FleetDataset("day1", "s", [{"key": "day1.zip", "bytes": found.size, "etag": found.etag}], 1, 1)
+    given = {"to": str(place), "dataset": asdict(dataset), "software": edgefirst_ros.__version__, "strict": False}
+    record = each.validate_one(given | {"scratch": str(tmp_path / "file")})
+    assert (record["verdict"], "file: cannot be used as scratch" in record["why"]) == ("storage", True)
+    assert each.validate_one(given | {"scratch": str(tmp_path / "s")})["verdict"] == "invalid"  # x is no dataset
 
 
 def test_datasets_of_several_settings_are_not_mixed(drives, tmp_path):

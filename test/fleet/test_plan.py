@@ -12,8 +12,8 @@ import pytest
 from edgefirst_ros import __version__
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
-from edgefirst_ros.errors import UsageError
-from edgefirst_ros.fleet import catalogue
+from edgefirst_ros.errors import ObjectStoreError, UsageError
+from edgefirst_ros.fleet import catalogue, sources
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.plan import make_plan
 from edgefirst_ros.fleet.sources import Source, find_sources
@@ -102,6 +102,22 @@ def test_what_has_no_recording_is_said_with_what_there_is(tmp_path, given, said)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=said):
         found(given.format(tmp_path))
+
+
+def test_a_path_of_which_nothing_is_there_has_nothing_beside_it(tmp_path):
+    with pytest.raises(UsageError, match=r"no such file or folder$"):
+        found(tmp_path / "none" / "drives")
+
+
+def test_a_list_has_a_largest_size(tmp_path, monkeypatch):
+    touch(tmp_path, "a.mcap")
+    (tmp_path / "list").write_text(f"{tmp_path}/a.mcap\n")
+    size = (tmp_path / "list").stat().st_size
+    monkeypatch.setattr(sources, "LARGEST_LIST", size)
+    assert found(tmp_path / "list")[0] == [str(tmp_path / "a.mcap")]
+    monkeypatch.setattr(sources, "LARGEST_LIST", size - 1)
+    with pytest.raises(UsageError, match=f"a list of recordings has at most {size - 1} bytes"):
+        found(tmp_path / "list")
 
 
 # ---- states and plan ---------------------------------------------------------------------------
@@ -241,3 +257,17 @@ def test_a_state_that_is_none_is_noted_and_not_done(layout):
         assert len(catalogue.current(layout, notes.append)) == 0
         assert "counts as not done" in notes[0]
         assert plan_of([one], layout).todo == [one]
+
+
+def test_storage_that_refuses_a_state_ends_it(layout, monkeypatch):
+    """It is no state that counts as not done: else everything would be done anew."""
+    state_of(Source("/d/1.mcap", 5, "e"), layout)
+    store, notes = type(open_store(layout.root)), []
+
+    def refuse(*_):
+        raise ObjectStoreError("403 Forbidden")
+
+    monkeypatch.setattr(store, "read", refuse)
+    with pytest.raises(ObjectStoreError, match="403 Forbidden"):
+        catalogue.current(layout, notes.append)
+    assert notes == []

@@ -16,7 +16,10 @@ import edgefirst_ros
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.errors import StorageError
 from edgefirst_ros.fleet import scratch, work
+from edgefirst_ros.fleet.facts import facts
 from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
 from edgefirst_ros.fleet.sources import find_sources
 from edgefirst_ros.fleet.work import Job
@@ -272,6 +275,43 @@ def test_scratch_of_dead_processes_is_swept_and_that_of_living_ones_stays(tmp_pa
     other.close()
     living.close()
     assert [path.name for path in tmp_path.iterdir()] == ["of-others"]
+
+
+def test_scratch_that_cannot_be_made_is_the_fault_of_storage(drives, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="file: cannot be used as scratch: File exists"):
+        scratch.Scratch(tmp_path / "file")
+    own = scratch.Scratch(tmp_path / "s")
+    (folder,) = (tmp_path / "s").iterdir()
+    shutil.rmtree(folder)  # as one who tidies up may do it
+    with pytest.raises(StorageError, match=rf"{folder}: No such file or directory"), own.folder():
+        pass
+    own.close()
+
+
+def test_a_disk_that_fills_up_in_the_middle_leaves_no_state(drives, tmp_path, monkeypatch):
+    """What there was room for is no dataset of the recording. A writer that refuses is that disk."""
+    write = DatasetWriter.write
+
+    def until_full(writer, sample):
+        if writer.samples >= 2:
+            raise StorageError("members: cannot write: No space left on device")
+        write(writer, sample)
+
+    monkeypatch.setattr(DatasetWriter, "write", until_full)
+    record = work.work(job_of(drives / "day1.mcap", tmp_path / "sets", tmp_path))
+    assert (record["verdict"], record["samples"]) == ("storage", 0)
+    assert "No space left on device" in record["error"]
+    assert stored(tmp_path / "sets") == {}
+
+
+def test_without_annotations_a_state_has_no_labels_and_no_group(drives, tmp_path):
+    paths = edgefirst_ros.convert(drives / "day1.mcap", tmp_path, rate=5, split={"train": 1.0}).paths
+    known, _ = facts(paths)
+    assert (known["group"], bool(known["labels"])) == ("train", True)
+    paths.arrow.unlink()
+    without, _ = facts(paths)
+    assert without == known | {"group": None, "labels": {}}
 
 
 def test_objects_are_the_same_done_twice(drives, tmp_path):

@@ -15,6 +15,7 @@ from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.capture_session import CaptureSession, SessionState
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.settling import Settling
+from edgefirst_ros.sync import live_clock
 
 STILL = {"seconds": 2.0, "size": (160, 96), "codec": "jpeg", "topics": ["camera", "imu"]}
 CAMERA, IMU = "/camera/jpeg", "/imu"
@@ -105,6 +106,17 @@ def test_without_autostart_a_start_that_comes_before_the_camera_holds(recording,
     drive.session.deactivate()
 
 
+def test_a_stop_takes_back_a_start_that_waits_for_the_camera(recording, tmp_path):
+    drive = Drive(recording(**STILL), tmp_path / "out", autostart=False)
+    drive.session.activate()
+    drive.session.start().result(LONG)
+    assert finished(drive.session.stop()) == []
+    drive.begin()
+    facts = drive.session.status()
+    assert (facts["waiting"], facts["recording"]) == (False, False)
+    drive.session.deactivate()
+
+
 def test_without_a_start_nothing_is_recorded(recording, tmp_path):
     drive = Drive(recording(**STILL), tmp_path / "out", autostart=False)
     drive.begin()
@@ -128,6 +140,7 @@ def test_stop_completes_the_dataset_and_start_begins_another(drive):
     names = [Path(path).name for path in drive.session.status()["finished"]]
     assert names[0] == "one.zip"
     assert names[1].startswith("wagon_2")
+    assert drive.session.finished == [str(Path(drive.session.live.out) / name) for name in names]
     assert drive.session.exit_code == 0
     assert drive.system.closed == 1
 
@@ -203,6 +216,19 @@ def test_a_disk_that_is_too_full_is_told_and_the_exit_code_says_that_nothing_is_
         drive.session.stop().result(LONG)
     drive.session.deactivate()
     assert drive.session.exit_code == 1
+
+
+def test_what_goes_wrong_at_the_end_is_an_error_in_the_log(recording, tmp_path, monkeypatch):
+    """The clock is chosen as it ends, and no dataset begins before."""
+    monkeypatch.setattr(live_clock, "LISTEN", 1 << 62)
+    drive = Drive(recording(**STILL), tmp_path / "out", min_free_bytes=1 << 60)
+    drive.begin()
+    drive.play()
+    drive.session.deactivate()
+    (told,) = [text for level, text in drive.system.log if level == "error"]
+    assert "bytes are free" in told
+    assert (drive.session.exit_code, drive.session.finished) == (1, [])
+    assert drive.session.state is SessionState.INACTIVE
 
 
 def test_a_capture_whose_only_dataset_has_no_sample_is_of_no_use(recording, tmp_path):

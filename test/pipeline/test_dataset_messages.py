@@ -94,6 +94,12 @@ def test_messages_come_in_the_order_of_time(played):
     assert steps.min() > -100_000_000, "companions may be a tolerance earlier than the sample before"
 
 
+def test_of_chosen_topics_nothing_else_comes(drive, played):
+    chosen = [*open_playable(drive[1]).iter_messages({"/gps", "/lidar/points"})]
+    assert {message.topic for message in chosen} == {"/gps", "/lidar/points"}
+    assert chosen == [message for message in played if message.topic in ("/gps", "/lidar/points")]
+
+
 def test_what_is_neither_recording_nor_dataset_is_said(tmp_path, drive):
     with pytest.raises(EdgeFirstError, match="neither a recording nor a dataset"):
         open_playable(tmp_path / "nothing")

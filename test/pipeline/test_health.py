@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +93,52 @@ def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) 
     other = {"base": "header", "topics": {"/lidar/points": "log_time in place of header stamps"}}
     assert told(time_base=other)[1] == "recording; clock of /lidar/points: log_time in place of header stamps"
     assert "skew of lidar.points" in told(companions=far, upload={"failure": "refused"})[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"lost": 3}, "3 messages lost on the way"),
+        ({"guessed": 2}, "about 2 messages lost on the way, by gaps of their stamps"),
+        ({"mixed": "also published as x/Y"}, "also published as x/Y"),
+        (
+            {"mixed": "other types", "lost": 1, "guessed": 1},
+            "other types; 1 messages lost on the way; about 1 messages lost on the way, by gaps of their stamps",
+        ),
+    ],
+)
+def test_what_a_topic_lost_and_who_else_publishes_it_is_a_warning(change: dict[str, object], told: str) -> None:
+    state = TopicState("/imu", "/imu", IMU, publishers=1, **change)
+    status = Health("/capture").topic(state, {})
+    assert (status.level, status.message) == (Level.WARN, told)
+    assert status.values["lost"] == state.lost
+
+
+def test_a_topic_that_cannot_be_heard_is_an_error_whatever_else_there_is() -> None:
+    state = TopicState("/imu", "/imu", IMU, lost=3, fault="its type is not installed")
+    status = Health("/capture").topic(state, {})
+    assert (status.level, status.name, status.message) == (Level.ERROR, "/capture: /imu", "its type is not installed")
+
+
+def test_a_dataset_to_which_nothing_is_written_is_a_warning() -> None:
+    facts = {"active": True, "topics": {}, "recording": True}
+    for standstill, level in ((SILENT, Level.OK), (SILENT + 0.5, Level.WARN)):
+        status = Health("/capture").dataset({**facts, "standstill_s": standstill}, [], "nowhere")
+        assert status.level == level
+    assert status.message == "nothing was written for 2.5 s: is the disk slow?"
+
+
+def test_the_room_on_the_disk_is_told_where_it_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def room(folder: Path) -> object:
+        return Health("/capture").dataset({"active": False}, [], str(folder)).values["disk left, bytes"]
+
+    disk = os.statvfs(tmp_path)
+    assert 0 < room(tmp_path) <= disk.f_frsize * disk.f_blocks
+    assert room(tmp_path / "nothing") == ""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "statvfs", refused)
+    monkeypatch.setattr(shutil, "disk_usage", refused)
+    assert room(tmp_path) == ""

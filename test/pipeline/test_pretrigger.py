@@ -2,12 +2,14 @@
 """What is held for a dataset that begins earlier than it is started."""
 
 import pytest
+from edgefirst.schemas import builtin_interfaces, foxglove_msgs
+from streams import stream
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.pretrigger import Arrival, Recent
 from edgefirst_ros.sources.topics import choose_topics
-from edgefirst_ros.streams import COMPRESSED_IMAGE, CUBE
+from edgefirst_ros.streams import COMPRESSED_IMAGE, CUBE, VIDEO
 
 CAMERA, RADAR = "/camera/jpeg", "/radar/cube"
 LOOKBACK = SECOND + SECOND // 10
@@ -23,6 +25,11 @@ def load(recent, seconds, size):
         for topic, schema in ((RADAR, CUBE), (CAMERA, COMPRESSED_IMAGE)):
             recent.add(Arrival(Message(topic, schema, now, now, n, bytes(size)), now))
     return now
+
+
+def video(data, form):
+    content = foxglove_msgs.CompressedVideo(builtin_interfaces.Time(1, 0), "camera", data, form)
+    return bytes(content.to_bytes())
 
 
 @pytest.fixture
@@ -66,3 +73,20 @@ def test_a_frame_with_all_that_belongs_to_it_is_kept_however_large_it_is(held):
     assert recent.crowded
     assert recent.begin(now) == now
     assert next(a.now for a in recent.since(now) if a.message.topic == RADAR) == now - LOOKBACK
+
+
+def test_a_dataset_begins_with_a_message_that_can_be_decoded():
+    """Of four messages of video the third one is the first keyframe that somebody can read."""
+    settings = Settings()
+    roles = choose_topics({"/camera/h264": VIDEO}, settings)
+    recent = Recent(settings, roles, 10 * SECOND, 1 << 30)
+    keyframe, picture = stream("h264-b").units[:2]
+    sent = [b"\0\1\0\0 no message", video(keyframe, "av1"), video(keyframe, "h264"), video(picture, "h264")]
+    arrivals = [Arrival(Message("/camera/h264", VIDEO, n, n, n, data), n) for n, data in enumerate(sent, 1)]
+    for arrival in arrivals:
+        recent.add(arrival)
+    assert [arrival.entry for arrival in arrivals] == [False, False, True, False]
+    assert [arrival.closed for arrival in arrivals] == [False, False, True, False]
+    assert [arrival.video is None for arrival in arrivals] == [True, False, False, False]
+    assert recent.begin(4) == 3
+    assert [arrival.now for arrival in recent.since(3)] == [3, 4]

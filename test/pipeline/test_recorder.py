@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The states of a capture, called from one thread with the times at which messages came."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from edgefirst_ros import Dataset
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.pipeline.completion import Results
 from edgefirst_ros.pipeline.pretrigger import Arrival
@@ -16,11 +20,11 @@ STILL = {"seconds": 3.0, "size": (160, 96), "codec": "jpeg", "topics": ["camera"
 class Played:
     """A recorder, and the messages of a recording that come at their own times."""
 
-    def __init__(self, path, out, **live):
+    def __init__(self, path, out, settings=None, **live):
         recording = McapRecording(path)
         self.messages = list(recording.iter_messages())
         self.results, self.events = Results(), []
-        settings = Settings(jobs=2)
+        settings = settings or Settings(jobs=2)
         roles = choose_topics(recording.topics, settings)
         options = {"min_free_bytes": 0, "fsync": False, **live}
         live = LiveSettings(out=str(out), **options)
@@ -95,3 +99,41 @@ def test_a_dataset_that_fails_ends_and_the_next_one_begins(played):
     played.recorder.start(2 * SECOND)
     assert played.recorder.state is State.RECORDING
     assert (played.results.failure, played.results.failures) == (None, 1)
+
+
+def test_what_may_not_be_meant_is_told_at_the_beginning(recording, tmp_path):
+    it = Played(recording(**STILL), tmp_path / "out", settings=Settings(jobs=2, tolerance=50))
+    assert it.events == [
+        "tolerance is 50 s: companions that far from a frame join it; 50 ms would be 0.05",
+    ]
+    it.recorder.close()
+
+
+def test_a_name_that_is_taken_gives_way_to_one_by_host_and_time(recording, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "one.zip").write_bytes(b"precious")
+    it = Played(recording(**STILL), out, sequence="one")
+    it.recorder.start(0)
+    it.play()
+    it.recorder.stop()
+    it.recorder.close()
+    assert f"one is there already in {out}: named by host and time instead" in it.events
+    (made,) = it.results.finished
+    assert re.fullmatch(r"wagon_\d{4}(_\d\d){5}\.zip", Path(made).name)
+    assert (out / "one.zip").read_bytes() == b"precious"
+
+
+def test_a_pre_trigger_for_which_there_is_no_room_is_told_once(recording, tmp_path):
+    """0.5 MB a second of pictures without compression; 1 MiB may be kept."""
+    path = recording(**{**STILL, "codec": "rgb8", "seconds": 8.0, "fps": 11.0})
+    it = Played(path, tmp_path / "out", pretrigger=6.0, pretrigger_bytes=1 << 20)
+    it.play()
+    assert it.events == [
+        "the pre-trigger takes more than pretrigger_bytes: a dataset may begin later than it says",
+    ]
+    it.recorder.start(8 * SECOND)
+    it.recorder.stop()
+    it.recorder.close()
+    (made,) = it.results.finished
+    assert 0 < len(Dataset(made).frames) <= (1 << 20) // (160 * 96 * 3)

@@ -257,6 +257,34 @@ def test_another_conversion_is_refused(recordings, left, tmp_path, command, done
     assert files(out) == before
 
 
+def test_a_dataset_of_fewer_recordings_is_another_one(recordings, tmp_path):
+    convert(recordings[0], tmp_path, name="drive")
+    with pytest.raises(DatasetError, match="it was made from 1 files, now there are 2; use --overwrite"):
+        convert(recordings, tmp_path, name="drive", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        (b"configuration", b"[]", "it does not say by which settings"),
+        (b"configuration", None, "it does not say by which settings"),
+        (b"sources", None, "it does not say from which recordings"),
+        (b"software", None, "it is of version None of the software"),
+    ],
+)
+def test_a_dataset_that_does_not_say_of_what_it_is_is_another_one(recordings, tmp_path, key, value, told):
+    paths = convert(recordings[0], tmp_path, name="drive").paths
+    stored = pa.ipc.open_file(paths.frames.read_bytes()).read_all()
+    metadata = {k: v for k, v in stored.schema.metadata.items() if k != key}
+    stored = stored.replace_schema_metadata(metadata if value is None else {**metadata, key: value})
+    with pa.OSFile(str(paths.frames), "wb") as sink, pa.ipc.new_file(sink, stored.schema) as writer:
+        writer.write_table(stored)
+    before = files(tmp_path)
+    with pytest.raises(DatasetError, match=rf"is of another conversion: {told}"):
+        convert(recordings[0], tmp_path, name="drive", resume=True)
+    assert files(tmp_path) == before
+
+
 def test_resume_and_overwrite_exclude_each_other(recordings, tmp_path):
     with pytest.raises(UsageError, match="exclude each other"):
         convert(recordings[0], tmp_path, resume=True, overwrite=True)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from late import late
+from live_system import System
 from object_server import S3
 
 from edgefirst_ros.config import LiveSettings, Settings
@@ -206,6 +207,51 @@ def test_an_upload_takes_no_more_than_its_rate(bucket, place, start, tmp_path, m
     assert max(slept) > 1.0, "6 MiB of a file at 4 MiB a second"
     note = json.loads((tmp_path / "drive.uploaded").read_text())
     assert (note["to"], note["files"]["drive.zip"][0]) == (place, (6 << 20) + 4)
+
+
+def test_a_folder_that_is_made_later_is_no_failure(bucket, place, tmp_path):
+    out = tmp_path / "later"
+    one = Uploader(LiveSettings(out=str(out), upload=place), Log())
+    try:
+        assert one._datasets() == []
+        out.mkdir()
+        dataset(out, "drive")
+        until(lambda: one.status()["sent"] == 1)
+        assert one.status()["failure"] == ""
+    finally:
+        one.close()
+
+
+def test_once_it_is_closed_no_further_dataset_is_sent(start, tmp_path, monkeypatch):
+    """One is under way meanwhile: it is completed, and noted."""
+    begun, may, put = threading.Event(), threading.Event(), []
+
+    def upload_dataset(paths, to, *, store):
+        put.append(paths.name)
+        begun.set()
+        assert may.wait(LONG)
+
+    monkeypatch.setattr(upload, "upload_dataset", upload_dataset)
+    for name in ("one", "two"):
+        dataset(tmp_path, name)
+    monkeypatch.setattr(upload, "LAST_WAIT", 0.0)
+    uploader = start()
+    assert begun.wait(LONG)
+    uploader.close()
+    may.set()
+    uploader._thread.join(LONG)
+    assert (len(put), uploader.status()["sent"], uploader.status()["waiting"]) == (1, 1, 1)
+    assert [name for name in files(tmp_path) if name.endswith(upload.UPLOADED)] == [f"{put[0]}{upload.UPLOADED}"]
+
+
+def test_a_session_tells_what_is_sent_and_ends_its_upload(bucket, place, tmp_path):
+    dataset(tmp_path, "earlier")
+    live = LiveSettings(out=str(tmp_path), upload=place)
+    session = CaptureSession(System(), Settings(), live, "host", Log())
+    until(lambda: session.status()["upload"]["sent"] == 1)
+    assert session.status()["upload"] == {"to": place, "waiting": 0, "sent": 1, "failure": ""}
+    session.close()
+    assert not session._uploader._thread.is_alive()
 
 
 @pytest.mark.parametrize(

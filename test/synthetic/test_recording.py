@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings read back with mcap and rosbags: counts, stamps, contents, faults."""
 
+import errno
 import hashlib
 import math
+import os
 import subprocess
 import sys
 import uuid
@@ -13,6 +15,7 @@ import pytest
 import zstandard
 from mcap.exceptions import McapError
 from mcap.reader import make_reader
+from mcap.writer import Writer
 from read_back import Read, nanoseconds
 
 from edgefirst_ros.errors import RecordingError
@@ -103,6 +106,25 @@ def test_radar_cube_peaks_at_the_targets(all_topics):
         assert 0.4 < power[1].max() / power[0].max() < 0.6
         found += len(strong)
     assert found > 36 * 3
+
+
+def test_the_truth_tells_what_was_written(all_topics):
+    truth, read = all_topics
+    assert truth.fps == 15.0
+    placed = {m.child_frame_id: m.transform for m in read.messages("/tf_static")}
+    for known in truth.transforms:
+        found = placed.pop(known.child)
+        assert (found.translation.x, found.translation.y, found.translation.z) == known.translation
+        assert (found.rotation.x, found.rotation.y, found.rotation.z, found.rotation.w) == known.rotation
+    assert not placed
+    for index, message in enumerate(read.messages("/radar/cube")):
+        pairs = message.cube.reshape(2, 64, 4, 32, 2).astype(float)
+        power = np.abs(pairs[0, ..., 0] + 1j * pairs[0, ..., 1])
+        bins = truth.radar_bins(truth.stamp("radar/cube", index))
+        assert {(at, doppler) for at, doppler, _ in bins} == set(
+            zip(*np.nonzero((power > 6000).all(axis=1)), strict=True)
+        )
+        assert all(-1 <= sine <= 1 for _, _, sine in bins)
 
 
 def test_radar_clouds_hold_the_objects(all_topics):
@@ -355,6 +377,21 @@ def test_cut_at_a_byte(tmp_path, cut, left):
 def test_a_file_that_cannot_be_written_says_so(tmp_path):
     with pytest.raises(RecordingError, match="cannot be written"):
         write_recording(tmp_path / "no" / "r.mcap", Recipe(**CHEAP))
+
+
+def test_what_is_begun_and_cannot_be_completed_is_removed(tmp_path, monkeypatch):
+    add, added = Writer.add_message, []
+
+    def until_full(writer, *given, **more):
+        if len(added) == 20:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        added.append(1)
+        add(writer, *given, **more)
+
+    monkeypatch.setattr(Writer, "add_message", until_full)
+    with pytest.raises(RecordingError, match=r"r\.mcap: cannot be written: .*No space left on device"):
+        write(tmp_path)
+    assert (len(added), [*tmp_path.iterdir()]) == (20, [])
 
 
 def test_a_directory_in_the_way_stays(tmp_path):

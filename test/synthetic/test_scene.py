@@ -85,6 +85,17 @@ def test_boxes_are_the_corners_through_the_camera(time):
     assert seen >= 3
 
 
+def test_what_is_nearer_than_a_metre_has_no_box():
+    """A cube of a metre before the camera, which is 1.6 m ahead of base_link and 1.4 m above it."""
+    scene = Scene(Recipe(size=(640, 360)))
+    fx, fy, cx, cy = scene.intrinsics
+    assert scene.project((1.6 + 0.99 + 0.5, 0.0, 1.4), (1.0, 1.0, 1.0)) is None
+    x, y, width, height = scene.project((1.6 + 4.0 + 0.5, 0.0, 1.4), (1.0, 1.0, 1.0))
+    assert (x * 640, y * 360) == pytest.approx((cx, cy), abs=0.51)
+    assert (width * 640, height * 360) == pytest.approx((fx / 4, fy / 4), abs=1.01)
+    assert scene.project((1.6 + 1.01 + 0.5, 0.0, 1.4), (1.0, 1.0, 1.0)) is not None
+
+
 def test_pictures_show_the_boxes_in_their_colours():
     recipe = Recipe(objects=1)
     scene = Scene(recipe)
