@@ -214,3 +214,18 @@ def test_topics_that_map_to_one_part_are_not_mixed_whichever_comes_first(setting
         system.send(first, b"picture", 1)
         assert second not in system.arrive
         assert [message.topic for message, *_ in system.came] == [first]
+
+
+def test_a_topic_that_went_before_it_was_subscribed_is_no_part_until_it_comes_again(settings, monkeypatch):
+    system = System({CAMERA: VIDEO, "/imu": IMU})
+    source, there = system.source(settings), {CAMERA}
+    listen = system.listen
+    monkeypatch.setattr(
+        system, "listen", lambda state, *given, **more: state.name in there and listen(state, *given, **more)
+    )
+    source.refresh(0.0)
+    assert source.states.keys() == {CAMERA}
+    there.add("/imu")
+    source.refresh(1.0)
+    system.send("/imu", b"data", 1)
+    assert (source.states.keys(), source.states["/imu"].received) == ({CAMERA, "/imu"}, 1)

@@ -8,6 +8,7 @@ import threading
 import time
 import tracemalloc
 import zlib
+from pathlib import Path
 
 import lz4.frame
 import mcap_files as files
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from mcap.reader import NonSeekingReader
 
 from edgefirst_ros.errors import RecordingError
+from edgefirst_ros.sources import container, mcap, mcap_walk
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.mcap import McapRecording
 
@@ -437,6 +439,56 @@ def test_huge_announced_names(path, length):
     assert len(recording.damage) == 2
 
 
+def test_a_definition_longer_than_any_text_is_damage_and_the_others_are_used(path, monkeypatch):
+    monkeypatch.setattr(mcap_walk, "LONGEST_TEXT", 200)
+    long = files.record(files.SCHEMA, struct.pack("<HI", 9, 1) + b"x" + bytes(300))
+    data = framed(long, files.defined(), files.sent(b"one"))
+    recording, found = walked(path, data)
+    assert found == [b"one"]
+    assert [damage.what for damage in recording.damage] == ["a schema or channel of 307 bytes"]
+
+
+def test_a_summary_larger_than_may_be_read_is_not_read(path):
+    """A chunk with a definition is broken; only behind the data the channels are told once more."""
+    sent = files.series("/a", 30)
+    data = bytearray(files.write(path, sent, chunk_size=300))
+    begin = files.chunks(bytes(data))[-1].end
+    with path.open("rb") as file:
+        whole = container.definitions(file, len(data), 1 << 20)
+        size = len(data) - begin
+        assert [opcode for opcode, _ in whole] == [files.SCHEMA, files.CHANNEL]
+        assert container.definitions(file, len(data), size) == whole
+        assert container.definitions(file, len(data), 10) == []
+    foot = len(data) - 8 - 20 - 9
+    for start in (0, 8, foot, len(data), 1 << 60):
+        struct.pack_into("<Q", data, foot + 9, start)
+        path.write_bytes(data)
+        with path.open("rb") as file:
+            assert container.definitions(file, len(data), 1 << 20) == []
+
+
+def test_a_chunk_whose_end_is_gone_since_it_was_walked_is_an_error(path):
+    data = files.write(path, files.series("/a", 4), chunk_size=10_000)
+    (chunk,) = files.chunks(data)
+    begin = chunk.body + 8 + 8 + 8 + 4 + 4 + 8
+    place = container.Chunk(begin, chunk.end - begin, chunk.end - begin, "", True, frozenset())
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        assert len([*container.read_messages(file, place, frozenset({1}), 1 << 20)]) == 4
+    at = data.rindex(files.series("/a", 4)[-1].data)
+    for end in (at - 25, at + 1):  # within the head of the last message, and within its data
+        path.write_bytes(data[:end])
+        with path.open("rb") as file, pytest.raises(ValueError, match="it ends early"):
+            list(container.read_messages(file, place, frozenset({1}), 1 << 20))
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")
+def test_a_recording_that_cannot_be_read_has_no_hash():
+    """Nothing of this process lies at address 0."""
+    with pytest.raises(RecordingError, match=r"/proc/self/mem: cannot be read: \[Errno 5\]"):
+        sha256(Path("/proc/self/mem"))
+
+
 def test_bombs_are_not_unpacked(path):
     """Frames that say, or do not say, that they hold 300 MB, in chunks that announce little."""
     bomb = bytes(300 << 20)
@@ -551,6 +603,20 @@ def test_shuffled_chunks_give_the_same_messages_in_the_same_order(path, compress
     for seed in range(3):
         path.write_bytes(rearranged(data, shuffle(seed)))
         assert ordered(path) == expected
+
+
+@pytest.mark.parametrize("held", [1, 1 << 26])
+def test_chunks_that_are_let_go_and_read_again_change_nothing(path, monkeypatch, held):
+    """Messages alternate between the two halves of the file: without room each is read from its chunk anew."""
+    a, b = files.series("/a", 40), files.series("/b", 40, start=files.START + 3)
+    files.write(path, a + b, compression="zstd")
+    read, unpack = [], mcap.unpack
+    monkeypatch.setattr(mcap, "unpack", lambda file, chunk, largest: read.append(chunk) or unpack(file, chunk, largest))
+    monkeypatch.setattr(mcap, "HELD_CHUNKS", held)
+    assert ordered(path) == [m.data for m in files.merged(a, b)]
+    number = len(files.chunks(path.read_bytes()))
+    assert number > 8
+    assert len(read) > 2 * number if held == 1 else len(read) == 2 * number  # once for the index
 
 
 def test_chunks_grouped_by_topic_are_merged_by_log_time(path):

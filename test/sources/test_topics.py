@@ -336,3 +336,9 @@ def test_live_masks_that_come_after_their_boxes():
     topics = {topic: kind for topic, kind in OLDER.items() if topic != "/model/mask"}
     assert late_parts(roles, topics, Settings(), ()) == {"masks": "/model/mask_compressed"}
     assert late_parts(roles, OLDER, Settings(), ()) == {}
+
+
+def test_only_one_camera_is_captured_at_a_time():
+    both = ("/front/camera/h264", "/rear/camera/h264")
+    with pytest.raises(UsageError, match=rf"one camera at a time: {', '.join(both)}; capture each for itself"):
+        chosen(dict.fromkeys(both, VIDEO), reference_topic=both)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from edgefirst_ros.sources.zenoh_gaps import Gaps
+from edgefirst_ros.sources.zenoh_gaps import PUBLISHERS, Gaps
 from edgefirst_ros.sources.zenoh_keys import Attached
 
 MS = 1_000_000
@@ -30,6 +30,18 @@ def test_numbers_tell_exactly_and_each_publisher_counts_for_itself():
         (0, 0, False),
         (0, 0, False),
     ]
+
+
+def test_of_many_publishers_the_numbers_of_those_that_were_silent_longest_are_forgotten():
+    """One more than is kept: the first is new again, and what it sent meanwhile is no loss."""
+    gaps = Gaps(by_stamps=True)
+    gids = [bytes([n]) * 16 for n in range(PUBLISHERS + 1)]
+    told = [gaps.take(0, 0, Attached(10, gid), 0) for gid in gids]
+    assert told == [(0, 0, False)] + [(0, 0, True)] * PUBLISHERS
+    assert gaps.take(0, 0, Attached(13, gids[1]), 0) == (2, 0, False)
+    assert gaps.take(0, 0, Attached(13, gids[0]), 0) == (0, 0, True)
+    assert gaps.take(0, 0, Attached(13, gids[2]), 0) == (0, 0, True)  # it had to go for that
+    assert gaps.take(0, 0, Attached(14, gids[1]), 0) == (0, 0, False)
 
 
 def test_numbers_that_leap_are_those_of_one_who_counts_anew():

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders to a capture on the bus, in this process: how each is answered, and what the log of a capture looks like."""
+
+import importlib.util
+import json
+import queue
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import pytest
+
+zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
+
+from zenoh_network import LONG, open_session  # noqa: E402
+
+from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
+from edgefirst_ros.nodes.zenoh_capture import Orders, StandardError, capture, own_key  # noqa: E402
+from edgefirst_ros.pipeline.capture_session import SessionState  # noqa: E402
+
+
+class Session:
+    """A capture session whose answers are set by the test."""
+
+    state = SessionState.WAITING
+
+    def __init__(self):
+        self.answer = Future()
+        self.facts = {"active": True, "waiting_for": "", "finished": []}
+        self.start = self.stop = self.split = lambda: self.answer
+
+    def status(self):
+        return self.facts
+
+
+class Asked:
+    """A session of Zenoh on which somebody asks, and orders that are carried out one by one."""
+
+    def __init__(self, namespace=""):
+        self.namespace, self.inbox, self.session = namespace, queue.SimpleQueue(), Session()
+        self.bus = open_session("peer")
+        self.orders = Orders(self.bus, namespace, self.inbox)
+        self.replies = queue.SimpleQueue()
+
+    def ask(self, verb):
+        key = own_key(self.namespace, verb)
+        done = lambda reply: self.replies.put(json.loads(reply.ok.payload.to_bytes()))  # noqa: E731
+        self.bus.get(key, zenoh.handlers.Callback(done, indirect=False), timeout=LONG)
+        return self.inbox.get(timeout=LONG)
+
+    def carry_out(self, verb, query):
+        self.orders.carry_out(self.session, verb, query)
+
+    def told(self):
+        return self.replies.get(timeout=LONG)
+
+
+@pytest.fixture
+def asked():
+    made = []
+
+    def make(**given):
+        made.append(Asked(**given))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.bus.close()
+
+
+@pytest.mark.parametrize("namespace", ["", "car/7"])
+@pytest.mark.parametrize("verb", ["start", "stop", "split"])
+def test_an_order_is_answered_once_it_is_carried_out(asked, verb, namespace):
+    one = asked(namespace=namespace)
+    got, query = one.ask(verb)
+    assert got == verb
+    one.carry_out(got, query)
+    assert one.replies.empty()
+    one.session.answer.set_result("done")
+    assert one.told() == {"success": True, "message": "done"}
+
+
+def test_an_order_that_is_refused_is_answered_with_the_reason(asked):
+    one = asked()
+    order = one.ask("split")
+    one.session.answer.set_exception(RecordingError("nothing is being recorded"))
+    one.carry_out(*order)
+    assert one.told() == {"success": False, "message": "nothing is being recorded"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"waiting_for": ""}, "waiting for the camera"),
+        ({"waiting_for": "no camera topic"}, "no camera topic"),
+        ({"waiting_for": "", "state": "recording", "recording": True}, "recording"),
+    ],
+)
+def test_the_status_begins_with_the_state_in_words(asked, facts, message):
+    one = asked()
+    one.session.facts = facts
+    one.carry_out(*one.ask("status"))
+    assert one.told() == {"success": True, "recording": False, **facts, "message": message}
+
+
+def test_a_fault_of_the_program_is_no_answer(asked, caplog):
+    """It is a line in the log with where it came from, of who waits for the future."""
+    one = asked()
+    order = one.ask("start")
+    one.carry_out(*order)
+    one.session.answer.set_exception(KeyError("planted"))
+    assert [record.exc_info[0] for record in caplog.records] == [KeyError]
+    assert one.replies.empty()
+
+
+def test_who_asked_and_is_gone_gets_no_answer_and_the_next_one_does(asked):
+    one = asked()
+    lost = []
+
+    def reply(*_, **__):
+        lost.append(1)
+        raise zenoh.ZError("Session closed")
+
+    one.carry_out("status", SimpleNamespace(reply=reply))
+    one.carry_out(*one.ask("status"))
+    assert (lost, one.told()["success"]) == ([1], True)
+
+
+def test_the_log_says_what_kind_of_line_it_is(capsys):
+    log = StandardError()
+    log.info("dataset one begins")
+    log.warning("a name\x1b[31m")
+    log.error("no room")
+    assert capsys.readouterr().err.splitlines() == [
+        "edgefirst-ros capture: dataset one begins",
+        "edgefirst-ros capture: warning: a name\\x1b[31m",
+        "edgefirst-ros capture: error: no room",
+    ]
+
+
+def test_a_capture_that_could_not_make_its_pages_does_not_begin(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("edgefirst_ros.report.extras.find_spec", lambda name: None if name == "plotly" else found(name))
+    with pytest.raises(EdgeFirstError, match=r"plotly is missing: pip install 'edgefirst_ros\[report\]'"):
+        capture("tcp/127.0.0.1:9", Settings(), LiveSettings(report=True), "")
+    with pytest.raises(UsageError, match="--namespace: expected names"):
+        capture("tcp/127.0.0.1:9", Settings(), LiveSettings(report=True), "a b")

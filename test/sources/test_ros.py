@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topics of ROS 2 that cannot be subscribed: nobody publishes them, or their types are not installed here."""
+
+import sys
+
+import pytest
+
+rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+
+from domains import Domains  # noqa: E402
+from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: E402
+from sensor_msgs.msg import Imu  # noqa: E402
+
+from edgefirst_ros.sources.live import TopicState  # noqa: E402
+from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
+from edgefirst_ros.streams import FIX, IMU  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def domains():
+    ours = Domains()
+    yield ours
+    ours.leave()
+
+
+@pytest.fixture
+def node(domains, monkeypatch):
+    """A node that publishes /imu, and hears what it publishes."""
+    domains.enter(monkeypatch)
+    context = rclpy.Context()
+    rclpy.init(context=context)
+    node = rclpy.create_node("capture", context=context)
+    node.create_publisher(Imu, "/imu", QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT))
+    yield node
+    node.destroy_node()
+    rclpy.shutdown(context=context)
+
+
+def nobody(*_):
+    raise AssertionError("nothing is sent")
+
+
+@pytest.mark.parametrize(("topic", "schema"), [("/gps", FIX), ("/imu", FIX)])
+def test_what_nobody_publishes_with_that_type_is_not_subscribed(node, topic, schema):
+    transport = RosTransport(node, 10)
+    state = TopicState(topic, topic, schema)
+    assert not transport.listen(state, nobody, once=False)
+    assert (transport.subscriptions, state.fault, state.publishers) == ({}, "", 0)
+
+
+def test_the_reliability_of_a_subscription_is_that_of_its_publishers(node):
+    transport = RosTransport(node, 10)
+    state = TopicState("/imu", "/imu", IMU)
+    assert transport.listen(state, nobody, once=False)
+    (info,) = node.get_subscriptions_info_by_topic("/imu")
+    assert info.qos_profile.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert (state.reliable, state.publishers, state.fault) == (False, 1, "")
+    transport.close()
+
+
+def test_a_type_that_is_not_installed_is_a_fault_that_is_told_once(node, monkeypatch):
+    transport, told = RosTransport(node, 10), []
+    monkeypatch.setattr(transport._log, "error", told.append)
+    monkeypatch.setitem(sys.modules, "sensor_msgs.msg", None)
+    state = TopicState("/imu", "/imu", IMU)
+    for _ in range(2):
+        assert transport.listen(state, nobody, once=False)
+        assert state.fault == f"the type {IMU} is not installed: install the package sensor_msgs"
+    assert told == [f"/imu: {state.fault}"]
+    assert (transport.subscriptions, state.publishers) == ({}, 1)
