@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NCore and L5Kit have no form for, and members that cannot be read: refused by name, and nothing is left."""
+
+import shutil
+import struct
+import zlib
+
+import numpy as np
+import polars as pl
+import pytest
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset.names import member_name
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.ncore import checks
+from edgefirst_ros.export.ncore.preparing import described
+from edgefirst_ros.synthetic import TOPICS
+
+RECIPE = {"seconds": 1, "fps": 6.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
+RECIPE |= {"cube_shape": (1, 8, 2, 8), "topics": frozenset(TOPICS - {"radar/clusters"})}
+
+
+@pytest.fixture(scope="module")
+def folder(recording, tmp_path_factory):
+    place = tmp_path_factory.mktemp("whole")
+    return convert(recording(**RECIPE), place, name="drive", layout="directory").paths.container
+
+
+@pytest.fixture
+def ncore():
+    pytest.importorskip("ncore.data.v4", reason="nvidia-ncore is not installed")
+
+
+@pytest.mark.usefixtures("ncore")
+def test_pictures_of_two_sizes_are_no_camera_of_ncore(folder, tmp_path):
+    dataset = Dataset(folder)
+    other = pl.when(pl.col("frame") == 3).then(pl.lit([64, 32], pl.Array(pl.UInt32, 2))).otherwise(pl.col("size"))
+    dataset.frames = dataset.frames.with_columns(size=other)
+    with pytest.raises(DatasetError, match="frame 3 has 64 x 32 pixels, those before it 128 x 64; a camera of NCore"):
+        export(dataset, "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("ncore")
+@pytest.mark.parametrize("kind", ["radar.pcd", "lidar.pcd"])
+def test_a_member_that_cannot_be_read_is_named(folder, tmp_path, kind):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder.parent, copy)
+    sample = next(sample for sample in Dataset(copy / folder.name) if kind in sample.inputs and sample.frame > 1)
+    name = member_name(sample.name, sample.frame, kind)
+    (Dataset(copy / folder.name).container.path / name).write_bytes(b"no cloud")
+    dataset = Dataset(copy / folder.name)
+    with pytest.raises(DatasetError, match=f"'{name}': .*PCD"):
+        export(dataset, "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def test_a_cube_is_described_by_its_texts_alone():
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 1, 1, 16, 0, 0, 0, 0))
+    texts = chunk(b"tEXt", b"edgefirst:layout\0[6, 1]") + chunk(b"tEXt", b"Software\0other")
+    rest = chunk(b"IDAT", b"") + chunk(b"tEXt", b"edgefirst:late\x001") + chunk(b"IEND", b"")
+    assert described(head + texts + rest) == {"layout": [6, 1]}
+    with pytest.raises(DatasetError, match="radar cube cannot be read: Expecting value"):
+        described(head + chunk(b"tEXt", b"edgefirst:layout\0six") + rest)
+
+
+def test_rays_are_as_many_as_their_distances():
+    way = np.eye(3, dtype=np.float32)
+    checks.rays("cloud", way, np.ones((1, 3), np.float32), None)
+    with pytest.raises(DatasetError, match=r"cloud: \(3, 3\) directions for \(1, 2\) distances"):
+        checks.rays("cloud", way, np.ones((1, 2), np.float32), None)
+
+
+def test_boxes_in_space_of_five_numbers_are_no_agents(folder, tmp_path):
+    dataset = Dataset(folder)
+    five = pl.lit([1.0] * 5, pl.Array(pl.Float32, 5))
+    dataset.annotations = dataset.annotations.with_columns(box3d=five)
+    with pytest.raises(DatasetError, match=r"drive\.arrow: box3d must have 6 numbers"):
+        export(dataset, "l5kit", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("ncore")
+def test_a_file_that_is_no_sequence_of_ncore_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("no sequence")
+    with pytest.raises(DatasetError, match=r"notes\.txt: no NCore sequence here"):
+        restore(tmp_path / "notes.txt", "ncore", tmp_path / "out")
