@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 
 TRACEBACK = "EDGEFIRST_TRACEBACK"
@@ -26,15 +27,17 @@ class EdgeFirstError(Exception):
 def describe_foreign(error: BaseException) -> str:
     """Return one line for a foreign error: an OSError of the system, or a bug of the program."""
     text = " ".join(str(error).split())
-    if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
-        return f"the system refuses: {text}"
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
+    if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
+        return f"the system refuses: {text}"
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb says where"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """True if memory ran out, also while a library was being loaded."""
+    if isinstance(error, OSError):  # as of a folder of modules that is listed
+        return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or (
         isinstance(error, ImportError) and any(sign in str(error).lower() for sign in _NO_ROOM)
     )
