@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable
 
 TRACEBACK = "EDGEFIRST_TRACEBACK"
@@ -16,6 +17,7 @@ LISTED = 20
 """Most names that are listed; of further ones the number is given."""
 _NO_ROOM = ("failed to map segment", "cannot allocate", "cannot map", "out of memory")
 """Messages of the dynamic loader, in lower case."""
+_ADDRESS = re.compile(r" ?<[\w.]+ object at 0x[0-9a-f]+>")
 
 
 class EdgeFirstError(Exception):
@@ -26,12 +28,17 @@ class EdgeFirstError(Exception):
 
 def describe_foreign(error: BaseException) -> str:
     """Return one line for a foreign error: an OSError of the system, or a bug of the program."""
-    text = " ".join(str(error).split())
+    text = text_of(error)
     if is_out_of_memory(error):
         return f"out of memory: raise its limit (ulimit -v) or free some{'; ' if text else ''}{text[:LONGEST]}"
     if isinstance(error, OSError):  # a disk or a folder that refuses is no fault of the program
         return f"the system refuses: {text}"
     return f"unexpected {type(error).__name__}{': ' if text else ''}{text}; --traceback before the verb says where"
+
+
+def text_of(error: BaseException) -> str:
+    """Return what a library says as one line, without the addresses of its objects: they differ with every run."""
+    return _ADDRESS.sub("", " ".join(str(error).split()))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

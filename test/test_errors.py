@@ -2,11 +2,13 @@
 """Errors of others as one line: who is at fault is what the user is to do something about."""
 
 import errno
+import io
 import os
 
 import pytest
+from PIL import Image, UnidentifiedImageError
 
-from edgefirst_ros.errors import describe_foreign, is_out_of_memory
+from edgefirst_ros.errors import describe_foreign, is_out_of_memory, text_of
 
 
 def refused(number):
@@ -38,3 +40,9 @@ def refused(number):
 )
 def test_a_foreign_error_is_one_line(error, memory, told):
     assert (is_out_of_memory(error), describe_foreign(error)) == (memory, told)
+
+
+def test_what_a_library_says_has_no_address_which_differs_with_every_run():
+    with pytest.raises(UnidentifiedImageError, match="object at 0x") as refused:
+        Image.open(io.BytesIO(b"no picture"))
+    assert text_of(refused.value) == "cannot identify image file"

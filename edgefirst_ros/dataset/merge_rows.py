@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import VOID
@@ -144,7 +144,7 @@ class AnnotationRows:
                     )
                 classes = np.asarray(image).astype(np.uint8)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {error}") from error
+            raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {text_of(error)}") from error
         if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
             raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, there are more")
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])

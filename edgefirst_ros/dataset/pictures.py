@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,4 +39,4 @@ def decode_image(data: bytes) -> NDArray[np.uint8]:
     except DatasetError:
         raise
     except Exception as error:  # whatever the libraries raise on bad bytes
-        raise DatasetError(f"not a readable picture: {error}") from error
+        raise DatasetError(f"not a readable picture: {text_of(error)}") from error

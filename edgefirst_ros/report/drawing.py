@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, text_of
 from edgefirst_ros.report.projection import Projector
 from edgefirst_ros.report.subject import Floats
 
@@ -208,5 +208,5 @@ def _mask(data: object, size: tuple[int, int]) -> Image.Image | None:
                 return None
             plain = mask.convert("L").resize(size, Image.Resampling.NEAREST)
     except Exception as error:  # whatever the library raises on bad bytes
-        raise DatasetError(f"a mask cannot be read: {error}") from error
+        raise DatasetError(f"a mask cannot be read: {text_of(error)}") from error
     return plain.point([n * 90 // 255 for n in range(256)])

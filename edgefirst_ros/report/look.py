@@ -13,8 +13,9 @@ import numpy as np
 from PIL import Image
 
 from edgefirst_ros.dataset.pictures import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.verdict import DARK, GLARING, THRESHOLDS, Check
-from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
 from edgefirst_ros.report.projection import xyz
 from edgefirst_ros.report.series import spread
 from edgefirst_ros.report.subject import Floats, Place, Subject
@@ -76,26 +77,27 @@ def exposure(subject: Subject, unreadable: Unreadable) -> Exposure:
     seconds, luma = [], []
     for place in subject.with_input("camera", PICTURES):
         try:
-            luma.append(mean_luma(place.sample.read("camera")))
+            luma.append(_mean_luma(place.sample))
             seconds.append(place.seconds)
         except EdgeFirstError as error:
             unreadable.add("picture", error)
     return Exposure(np.array(seconds), np.array(luma))
 
 
-def mean_luma(data: bytes) -> float:
+def _mean_luma(sample: Sample) -> float:
     """Mean luma, 0 to 255, of a JPEG or PNG; raises DatasetError."""
+    data, place = sample.read("camera"), f"{sample.dataset.container.path}: {sample.member('camera')!r}"
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
             pixels = picture.width * picture.height
             if pixels > MAX_PIXELS or data.count(START_OF_SCAN) * pixels > MAX_SCANNED:
-                raise DatasetError(f"{picture.width} x {picture.height} pixels are too many")
+                raise DatasetError(f"{place}: {picture.width} x {picture.height} pixels are too many")
             picture.draft("L", (SMALL, SMALL))
             return float(np.asarray(picture.convert("L"), np.float32).mean())
     except DatasetError:
         raise
     except Exception as error:  # whatever the library raises on bad bytes
-        raise DatasetError(f"not a readable picture: {error}") from error
+        raise DatasetError(f"{place}: not a readable picture: {text_of(error)}") from error
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.report import drawing
 from edgefirst_ros.report.alignment import projectors
 from edgefirst_ros.report.labels import boxes_of
@@ -148,7 +148,7 @@ def _drawn(
         try:
             drawing.draw_annotations(picture, rows, boxes, colours)
         except EdgeFirstError as error:
-            unreadable.add("mask", error)
+            unreadable.add("mask", DatasetError(f"frame {sample.frame} of {sample.name!r}: {error}"))
         labels = [str(row["label"]) for row in rows if row.get("label") is not None]
         what.append(f"boxes of {', '.join(dict.fromkeys(labels))}" if labels else "no boxes")
     name = f"frame {sample.frame} at {place.seconds:.2f} s"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
-from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.errors import DatasetError, MessageError, text_of
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.grayscale import unpacked
 from edgefirst_ros.sensors.picture_file import png_chunks
@@ -166,7 +166,7 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
                 pixels = np.asarray(picture).astype(np.uint16)
         cube = _described_picture(pixels, texts) if texts else _grid(pixels, rows, columns)
     except Exception as error:  # what Pillow, json and struct raise on a file that is not what it says
-        raise DatasetError(f"radar cube cannot be read: {error}") from error
+        raise DatasetError(f"radar cube cannot be read: {text_of(error)}") from error
     return cube
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
-from edgefirst_ros.errors import MessageError
+from edgefirst_ros.errors import MessageError, text_of
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.picture_hook import PictureHook
 from edgefirst_ros.sensors.picture_size import ACCURATE, AREA, FULL_CHROMA, Size, scaled_size
@@ -337,5 +337,5 @@ def still_frame(data: bytes) -> Any:
             else:
                 rgb = np.asarray(image.convert("RGB"))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise MessageError(UNDECODABLE, f"picture: {error}") from None
+        raise MessageError(UNDECODABLE, f"picture: {text_of(error)}") from None
     return av.VideoFrame.from_ndarray(rgb, format="rgb24")

@@ -8,7 +8,7 @@ import io
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, text_of
 
 _Corner = tuple[int, int]
 
@@ -25,7 +25,7 @@ def outline_of_png(png: bytes) -> list[list[float]]:
             pixels = np.asarray(image.convert("I"))
             full = {"1": 255, "L": 255}.get(image.mode, 65535)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DatasetError(f"a mask cannot be read as PNG: {error}") from error
+        raise DatasetError(f"a mask cannot be read as PNG: {text_of(error)}") from error
     height, width = pixels.shape
     rings = outline(pixels > full // 2)
     return [[value for x, y in ring for value in (x / width, y / height)] for ring in rings]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.limits import check_member_name
 
@@ -171,7 +171,7 @@ def _size(sample: Sample) -> tuple[int, int]:
             return picture.size
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         place = f"{sample.dataset.container.path}: {sample.member('camera')!r}"
-        raise DatasetError(f"{place}: not a readable picture: {error}") from error
+        raise DatasetError(f"{place}: not a readable picture: {text_of(error)}") from error
 
 
 def _safe(dataset: Dataset, name: str) -> str:

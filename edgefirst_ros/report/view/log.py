@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import EdgeFirstError, text_of
 from edgefirst_ros.report.drawing import LABELS, distance_colours, speed_colours
 from edgefirst_ros.report.labels import boxes_of
 from edgefirst_ros.report.look import speeds
@@ -216,7 +216,7 @@ class Logger:
                             continue
                         drawn = np.asarray(picture.convert("L")) > 127
                 except Exception as error:  # noqa: BLE001  whatever the library raises on bad bytes
-                    self.notes.setdefault("mask", f"a mask cannot be read: {error}")
+                    self.notes.setdefault("mask", f"a mask cannot be read: {text_of(error)}")
                     continue
                 found[drawn] = self._names.setdefault(str(label), len(self._names) + 1) % 255
                 some = True
