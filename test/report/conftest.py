@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command in a temporary folder, one browser for a whole module, and the dataset made by hand."""
+"""The command in a temporary folder, and one browser for a whole module."""
 
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "dataset"))
 
 ARGUMENTS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
