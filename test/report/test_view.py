@@ -2,7 +2,6 @@
 """`view`: what is logged, by rerun's own command; its server ends with us."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from late import late
+from logged import rows
 
 import edgefirst_ros
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
@@ -27,16 +27,6 @@ SMALL = {"seconds": 2, "size": (320, 192), "cube_shape": (1, 16, 2, 16), "lidar_
 def drive(recording, tmp_path_factory):
     path = recording(**SMALL)
     return path, edgefirst_ros.convert(path, tmp_path_factory.mktemp("drive"), name="drive").paths
-
-
-def rows(path):
-    """Rows by (entity, component), as rerun's own command tells them."""
-    done = subprocess.run([program(), "rrd", "print", path], capture_output=True, text=True, check=True)
-    found = {}
-    for number, entity, columns in re.findall(r"with (\d+) rows .*? - (\S+) - data columns: \[(.*)\]", done.stdout):
-        for column in columns.split():
-            found[entity, column] = found.get((entity, column), 0) + int(number)
-    return found
 
 
 def test_everything_of_a_dataset_is_logged_once(drive, tmp_path):

@@ -113,6 +113,7 @@ class Logger:
 
     # ---- one sample ----------------------------------------------------------------------
     def _sample(self, sample: Sample) -> None:
+        inputs = sample.inputs if self.subject.has(sample.key) else ()  # all it has may be its picture in the video
         readers = {
             "camera": self._picture,
             "lidar.points": self._lidar,
@@ -121,7 +122,7 @@ class Logger:
         }
         for sensor, read in readers.items():
             source = INPUTS[sensor]
-            if sensor in self.sensors and source in sample.inputs and (self.repeats or source not in sample.repeats):
+            if sensor in self.sensors and source in inputs and (self.repeats or source not in sample.repeats):
                 try:
                     read(sample)
                 except (EdgeFirstError, ValueError) as error:
@@ -204,8 +205,6 @@ class Logger:
 
         from PIL import Image
 
-        if not {"mask", "label"} <= set(rows.columns):
-            return None
         found = np.zeros((size[1], size[0]), np.uint8)
         some = False
         for data, label in rows.select("mask", "label").iter_rows():

@@ -109,7 +109,8 @@ def _logged(
     import rerun as rr
 
     dataset = subject.dataset
-    samples: list[Sample] = list(dataset.samples())
+    streamed = packets is not None and "camera" in only
+    samples = [Sample(dataset, key) for key in dataset.frame_rows] if streamed else list(dataset.samples())
     if frame is not None:
         numbers = [sample.frame for sample in samples if sample.frame is not None]
         samples = [sample for sample in samples if sample.frame == frame]
@@ -119,7 +120,7 @@ def _logged(
     target.parent.mkdir(parents=True, exist_ok=True)
     recording = rr.RecordingStream("edgefirst_ros", recording_id=subject.name)
     video = None
-    if packets is not None and "camera" in only:
+    if packets is not None and streamed:
         numbers = [sample.frame for sample in samples if sample.frame is not None]
         video = _needed(packets, min(numbers, default=0), max(numbers, default=0))
     logger = Logger(recording, subject, only, video, repeats=frame is not None)

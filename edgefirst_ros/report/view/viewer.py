@@ -24,13 +24,36 @@ class _EndedError(Exception):
     """A signal came."""
 
 
+class _Ends:
+    """Handler of signals. Only while the child is waited for do they raise: it is never left behind, half started."""
+
+    def __init__(self) -> None:
+        self.came = self.raises = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        if self.raises:
+            raise _EndedError
+
+    def wait(self, child: subprocess.Popen[bytes]) -> bytes:
+        """Return what the child says, once it has ended; raises _EndedError where a signal comes, or came before."""
+        try:
+            self.raises = True
+            if self.came:
+                raise _EndedError
+            return child.communicate()[1]
+        finally:
+            self.raises = False
+
+
 def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
     """Show a recording until the viewer is closed or a signal comes; raises EdgeFirstError where it cannot."""
     command = [str(program()), str(recording), "--hide-welcome-screen"]
     if web:
         ports = _free_ports(2)
         command += ["--serve-web", "--bind", HERE, "--port", str(ports[0]), "--web-viewer-port", str(ports[1])]
-    before = {number: signal.signal(number, _end) for number in ENDS}
+    ends = _Ends()
+    before = {number: signal.signal(number, ends) for number in ENDS}
     child = None
     try:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -38,7 +61,7 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
             source = f"rerun%2Bhttp://{HERE}:{ports[0]}/proxy"
             say(f"http://{HERE}:{ports[1]}/?url={source}")
             say("its page asks other hosts for fonts and analytics; Ctrl-C ends it")
-        _, told = child.communicate()
+        told = ends.wait(child)
         if child.returncode:
             words = told.decode(errors="replace").strip().splitlines()
             raise EdgeFirstError(
@@ -65,10 +88,6 @@ def program() -> Path:
     if not found.exists():
         raise EdgeFirstError(f"{found}: the viewer is not there; pip install 'edgefirst_ros[view]'")
     return found
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise _EndedError
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
