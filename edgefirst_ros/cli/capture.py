@@ -42,7 +42,6 @@ def capture(
             raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters after --ros-args")
         given_out = ["--ros-args", "-p", f"out:={json.dumps(out, ensure_ascii=False)}"] if out else []
         run_node("capture", [*(arguments or ()), *given_out])  # of parameters the last one counts
-        return
     if arguments:
         raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh settings go into --config and --set")
     texts: dict[str, str] = {}

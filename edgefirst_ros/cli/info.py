@@ -108,8 +108,6 @@ def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | No
 
 def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
     """Return the number of samples of each group, from the annotation rows; samples without a group are not counted."""
-    if "group" not in rows.columns:
-        return {}
     grouped = rows.select("name", "frame", "group").drop_nulls("group").unique()
     return dict(sorted(grouped["group"].cast(str).value_counts().iter_rows()))
 

@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
 
 import typer
 
@@ -50,7 +51,7 @@ def as_ros_arguments(
     return ["--ros-args", *parameters, *rest[1:]]
 
 
-def run_node(name: str, arguments: list[str] | None = None) -> None:
+def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:
     """Run `edgefirst_ros.nodes.NAME` until it ends; its exit code becomes that of the command.
 
     `arguments` are those after the verb, by default all of them.

@@ -171,17 +171,13 @@ def _pace(pace: Pace) -> dict[str, Any]:
 def _start(subject: Told) -> str | None:
     if not len(subject.timeline):
         return None
-    try:
-        return f"{datetime.fromtimestamp(int(subject.timeline.stamps.min()) // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (OverflowError, ValueError, OSError):
-        return None
+    first = int(subject.timeline.stamps.min()) // 10**9  # of 64 bits in ns: of the years 1677 to 2262
+    return f"{datetime.fromtimestamp(first, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def groups(subject: Subject) -> dict[str, int]:
     """Samples by group."""
     rows = subject.annotations
-    if "group" not in rows.columns or not {"name", "frame"} <= set(rows.columns):
-        return {}
     try:
         own = rows.select("name", "frame", "group").drop_nulls("group").unique()
         return dict(sorted(own["group"].cast(str).value_counts().iter_rows()))

@@ -103,8 +103,6 @@ def projector(sensor: str, calibration: SequenceCalibration, *, assume_forward: 
         lens = Lens(info.get("distortion_model") or "", info.get("d") or ())
         size = int(info.get("width") or 0), int(info.get("height") or 0)
         poses = frames_from(calibration.static_transforms, info["frame_id"])
-    except NotProjectableError:
-        raise
     except (DatasetError, KeyError, TypeError, ValueError) as error:
         raise NotProjectableError(f"{sensor}: {error}") from error
     if not np.isfinite(k).all() or frame not in poses:

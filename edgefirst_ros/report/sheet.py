@@ -80,11 +80,8 @@ def _labelled(subject: Subject, keys: dict[Any, int]) -> dict[str, tuple[Any, in
     """Label -> the sample with the most annotations of it, of those that can be shown."""
     from edgefirst_ros.dataset.inputs import Key
 
-    rows = subject.annotations
-    if not {"name", "frame", "label"} <= set(rows.columns):
-        return {}
     found: dict[str, tuple[Any, int]] = {}
-    counted = rows.drop_nulls("label").group_by("name", "frame", "label", maintain_order=True).len()
+    counted = subject.annotations.drop_nulls("label").group_by("name", "frame", "label", maintain_order=True).len()
     for name, frame, label, number in counted.iter_rows():
         key = Key(name, frame)
         if key in keys and number > found.get(str(label), (None, 0))[1]:

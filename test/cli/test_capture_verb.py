@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`capture` hands its options to the node or to the device's bus, which stand-ins take here."""
+
+import json
+
+import pytest
+import typer
+
+from edgefirst_ros.cli import capture as module
+from edgefirst_ros.errors import UsageError
+
+
+@pytest.fixture
+def node(monkeypatch):
+    """Arguments of the ROS 2 nodes that were run."""
+    runs = []
+
+    def run(name, arguments):
+        runs.append((name, arguments))
+        raise typer.Exit(3)
+
+    monkeypatch.setattr(module, "run_node", run)
+    return runs
+
+
+@pytest.fixture
+def bus(monkeypatch):
+    """Endpoints, settings and namespaces of the sessions that were begun."""
+    zenoh_capture = pytest.importorskip("edgefirst_ros.nodes.zenoh_capture")
+    runs = []
+
+    def run(endpoint, settings, live, namespace):
+        runs.append((endpoint, settings, live, namespace))
+        return 3
+
+    monkeypatch.setattr(zenoh_capture, "capture", run)
+    return runs
+
+
+def test_a_node_gets_ros_arguments_and_the_folder_as_a_parameter_behind_them(call, node):
+    done = call("capture", "--out", 'my "drives"', "--ros-args", "-p", "rate:=1.0")
+    assert done.exit_code == 3  # that of the node
+    assert node == [("capture", ["--ros-args", "-p", "rate:=1.0", "--ros-args", "-p", 'out:="my \\"drives\\""'])]
+    assert json.loads(node[0][1][-1].removeprefix("out:=")) == 'my "drives"'
+
+
+@pytest.mark.parametrize("option", [["--config", "x.yaml"], ["--namespace", "host"], ["--set", "rate=1"]])
+def test_options_of_the_bus_are_refused_without_it(call, node, option):
+    error = call("capture", *option).exception
+    assert isinstance(error, UsageError)
+    assert str(error).startswith(f"{option[0]} goes with --zenoh")
+    assert node == []
+
+
+def test_the_bus_without_an_address_is_that_of_this_machine(call, bus, tmp_path):
+    done = call("capture", "--zenoh", "-o", tmp_path / "out", "--set", "rate=2", "--namespace", "host")
+    assert done.exit_code == 3, done.output
+    ((endpoint, settings, live, namespace),) = bus
+    assert (endpoint, settings.rate, namespace) == ("peer", 2.0, "host")
+    assert str(live.out) == f"{tmp_path}/out"
+    call("capture", "-o", tmp_path / "out", "--zenoh")
+    call("capture", "--zenoh", "tcp/127.0.0.1:7447", "-o", tmp_path / "out")
+    assert [run[0] for run in bus[1:]] == ["peer", "tcp/127.0.0.1:7447"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--set", "rate"], "--set: expected NAME=VALUE, got 'rate'"),
+        (["drive.mcap"], "expected options, got 'drive.mcap': with --zenoh settings go into --config and --set"),
+    ],
+)
+def test_what_is_no_setting_is_refused(call, bus, arguments, said):
+    error = call("capture", "--zenoh", "peer", *arguments).exception
+    assert isinstance(error, UsageError)
+    assert str(error) == said
+    assert bus == []

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What verbs of a fleet say of recordings that failed, of datasets that were merged with notes, and of progress."""
+
+import json
+import os
+import resource
+
+import pytest
+from fleet_tasks import Here
+
+from edgefirst_ros.cli.app import VERBS, app
+from edgefirst_ros.cli.fleet.live import describe
+from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import UsageError
+from edgefirst_ros.fleet.converting import Conversion, FleetProgress
+from edgefirst_ros.synthetic import Recipe, write_recording
+
+SMALL = {"seconds": 0.5, "size": (160, 96), "codec": "jpeg", "fps": 10.0, "topics": {"camera"}}
+
+
+def converted(folder, to):
+    """A fleet of the recordings in a folder."""
+    Conversion([str(folder)], str(to), Settings(), scratch=str(to.parent / "scratch")).run(Here(), lambda _: None)
+    return to
+
+
+@pytest.fixture
+def failed(tmp_path):
+    """A fleet of 23 recordings that are none."""
+    (tmp_path / "in").mkdir()
+    for number in range(23):
+        (tmp_path / "in" / f"r{number:02}.mcap").write_bytes(b"\x89MCAP0\r\nnothing")
+    return converted(tmp_path / "in", tmp_path / "sets")
+
+
+@pytest.fixture
+def sets(tmp_path):
+    """A fleet of two drives."""
+    (tmp_path / "in").mkdir()
+    for seed, name in enumerate(("day", "night")):
+        write_recording(tmp_path / "in" / f"{name}.mcap", Recipe(seed=seed, **SMALL))
+    return converted(tmp_path / "in", tmp_path / "sets")
+
+
+# ---- recordings that failed --------------------------------------------------------------------
+def test_the_first_failures_are_listed_and_the_others_counted(call, failed, tmp_path):
+    done = call("fleet", "status", failed)
+    assert done.exit_code == 1
+    listed = [line for line in done.stdout.splitlines() if line.startswith(str(tmp_path / "in"))]
+    assert len({line.split()[0] for line in listed}) == 20
+    assert {line.split()[1] for line in listed} == {"failed"}
+    assert "and 3 recordings more: --json lists all\n" in done.stdout
+    told = json.loads(call("fleet", "status", failed, "--json").stdout)
+    assert (len(told["recordings"]), told["exit_code"]) == (23, 1)
+
+
+def test_failures_of_before_are_told_and_not_tried_again(call, failed, tmp_path):
+    done = call("fleet", "convert", tmp_path / "in", "-o", failed)
+    assert done.exit_code == 1
+    assert "and 3 more: edgefirst-ros fleet status " in done.stdout
+    assert "failed before, and not tried again: 23 recordings; --retry-failed does\n" in done.stdout
+    assert "23 recordings: 23 failed (23 of them done before)\n" in done.stdout
+    assert "23 recordings: 0 to do, 23 done before" in done.stderr
+    told = json.loads(call("fleet", "convert", tmp_path / "in", "-o", failed, "--json").stdout)
+    assert (told["done_before"], told["verdicts"], len(told["not_all_there"])) == (23, {"failed": 23}, 20)
+    dry = call("fleet", "convert", tmp_path / "in", "-o", failed, "--retry-failed", "--dry-run")
+    assert dry.stdout.endswith("23 to do (0.0 MB), 0 done before; nothing was written\n")
+
+
+def test_a_catalogue_that_cannot_be_written_does_not_hide_the_status(call, failed):
+    os.remove(failed / "catalogue.parquet")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        done = call("fleet", "status", failed)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert done.exit_code == 1
+    assert not (failed / "catalogue.parquet").exists()
+    assert done.stderr.startswith("the catalogue stays as it is: ")
+    assert "and 3 recordings more" in done.stdout
+
+
+# ---- merge, report, export ---------------------------------------------------------------------
+def test_notes_of_a_merge_are_told(call, sets, tmp_path):
+    done = call("fleet", "merge", sets, "-o", tmp_path / "all", "--group", "val=n*,test=day")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"10 samples of 2 datasets in {tmp_path}/all/all.zip\n")
+    assert [line.split() for line in done.stdout.splitlines()[1:3]] == [["group", "val", "test"], ["samples", "5", "5"]]
+    done = call("fleet", "merge", sets, "-o", tmp_path / "one", "--split", "train=0.99,val=0.01", "--stable")
+    assert "note: group val is empty: it needs more sequences, or a shorter split_block\n" in done.stdout
+
+
+def test_a_report_needs_a_place_for_its_table(call, sets, tmp_path):
+    pytest.importorskip("plotly", reason="plotly is not installed")
+    error = call("fleet", "report", sets).exception
+    assert isinstance(error, UsageError)
+    assert str(error) == "-o X.html says where the table goes; the pages lie beside it"
+    done = call("fleet", "report", sets, "-o", tmp_path / "all.html", "--table-only", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, [one["samples"] for one in told["reports"]]) == (0, [5, 5])
+    assert sorted(path.name for path in tmp_path.glob("*.html")) == ["all.html"]
+
+
+def test_a_format_that_is_not_known_is_refused(call, sets):
+    error = call("fleet", "export", sets, "--to", "yolo9", "-o", "out").exception
+    assert isinstance(error, UsageError)
+    assert str(error).startswith("unknown format 'yolo9'; known: ")
+
+
+# ---- progress ----------------------------------------------------------------------------------
+def test_progress_tells_rate_bytes_and_the_time_left():
+    tally = FleetProgress(total=100, before=10, now=20, running=4, workers=4, waiting=2, bytes=3_000_000, seconds=10.0)
+    assert describe(tally) == (
+        "30 of 100 done, 4 running, 0 failed, 2 waiting for storage, 2.0/s, 3.0 MB, 0:35 left"  # 70 at 2 a second
+    )
+    slow = FleetProgress(total=100, now=1, running=1, workers=1, bytes=5_000_000_000, seconds=120.0)
+    assert describe(slow) == "1 of 100 done, 1 running, 0 failed, 0.5/min, 5.00 GB, 3:18:00 left"  # 99 of 2 min each
+
+
+def test_the_command_has_all_its_verbs():
+    import typer.main
+
+    commands = typer.main.get_command(app).commands
+    assert len(commands) == len(VERBS) == len(list(commands))
+    assert {"convert", "fleet", "capture"} <= set(commands)

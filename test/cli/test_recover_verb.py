@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `recover` says of what it keeps and of what is lost, as text and as JSON."""
+
+import json
+import os
+import zipfile
+
+import pytest
+from unfinished_datasets import finish, leave, sample
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.cli.recover import _print
+from edgefirst_ros.dataset.recovery.report import Recovery
+from edgefirst_ros.dataset.storage.scan import Lost
+
+SAMPLES = [sample(frame) for frame in range(4)]  # each has a picture, a cube and a cloud
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    return leave(tmp_path / "out", SAMPLES, commits={1})
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A dataset without the end of its archive, and without the header of the fifth member."""
+    paths = finish(tmp_path / "out", SAMPLES)
+    with zipfile.ZipFile(paths.container) as archive:
+        fifth = archive.infolist()[4]
+    data = bytearray(paths.container.read_bytes()[:-30])
+    data[fifth.header_offset : fifth.header_offset + 30] = bytes(30)
+    paths.container.write_bytes(data)
+    return paths, fifth
+
+
+def numbers(text):
+    """{what: number} of the table."""
+    rows = [line.rsplit(None, 1) for line in text.splitlines() if line[-1:].isdigit() and not line.startswith("lost")]
+    return {what: int(number) for what, number in rows}
+
+
+def test_a_dry_run_says_what_would_be_kept_and_changes_nothing(call, unfinished):
+    before = sorted(os.listdir(unfinished.out))
+    done = call("recover", unfinished.out / "drive", "--dry-run")
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"{unfinished.container} (dry run: nothing is changed)\n")
+    found = numbers(done.stdout)
+    assert (found.pop("samples kept"), found.pop("members kept")) == (4, 12)
+    assert set(found.values()) == {0}
+    assert sorted(os.listdir(unfinished.out)) == before
+
+
+def test_what_is_recovered_is_told_as_json_and_the_second_time_it_is_complete(call, unfinished):
+    told = json.loads(call("recover", unfinished.out / "drive", "--json").stdout)
+    assert (told["dataset"], told["samples"], told["members"]) == (os.fspath(unfinished.container), 4, 12)
+    assert (told["dry_run"], told["complete"], told["lost"], told["exit_code"]) == (False, False, [], 0)
+    assert len(Dataset(unfinished.container)) == 4
+    again = call("recover", unfinished.out / "drive")
+    assert (again.exit_code, again.stdout) == (0, f"{unfinished.container} is complete\n")
+
+
+def test_what_is_lost_is_named_by_its_place(call, damaged):
+    paths, fifth = damaged
+    done = call("recover", paths.container, "--dry-run", "--json")
+    told = json.loads(done.stdout)
+    (lost,) = told["lost"]
+    assert (done.exit_code, told["exit_code"], told["dry_run"]) == (3, 3, True)
+    assert (lost["offset"], told["lost_bytes"]) == (fifth.header_offset, lost["bytes"])
+    done = call("recover", paths.container)
+    assert done.exit_code == 3
+    assert f"lost: no member at byte {fifth.header_offset}: " in done.stdout
+    found = numbers(done.stdout)
+    assert (found["samples kept"], found["members kept"]) == (4, 11)
+    assert found["bytes without a whole member"] == lost["bytes"]
+    assert f"note: {paths.arrow} is kept as it is\n" in done.stdout
+
+
+def test_places_beyond_those_listed_are_counted(unfinished, capsys):
+    report = Recovery(unfinished, dry_run=False)
+    for number in range(103):
+        report.note(Lost(10 * number, 10 * number + 4, None, "no header of a member"))
+    _print(report)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("lost:")][-2:] == [
+        "lost: no member at byte 990: no header of a member",
+        "lost: 3 more places",
+    ]
+    assert numbers("\n".join(lines))["bytes without a whole member"] == 412

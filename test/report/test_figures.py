@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of series that are short, still or empty, and the axes of steady ones."""
+
+import handmade_dataset as made
+import numpy as np
+import pytest
+
+from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.report.figures import brightness, delays, gap_rows, intervals, rates, skew_lines, text, track
+from edgefirst_ros.report.look import Exposure
+from edgefirst_ros.report.series import POINTS, thinned
+from edgefirst_ros.report.subject import Subject, TopicTimes
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return made.write(tmp_path_factory.mktemp("figures"), made.good())
+
+
+def subject(path, topics=None):
+    """A dataset, or a recording of topics: {name: (times, delays)}, s."""
+    recorded = None
+    if topics is not None:
+        recorded = {
+            name: TopicTimes("type", np.array(times, float), np.array(late, float))
+            for name, (times, late) in topics.items()
+        }
+    return Subject("data", path, Dataset(path), recorded=recorded)
+
+
+def still(times):
+    return times, [np.nan] * len(times)
+
+
+# ---- rates -------------------------------------------------------------------------------------
+def test_messages_of_every_topic_are_counted_over_the_whole_time(path):
+    figure = rates(subject(path, {"/b": still(np.arange(0, 10, 0.1)), "/a": still(np.arange(0, 5, 0.5))}))
+    assert figure.data[0]["y"] == ["/b", "/a"]  # the first one by name is drawn at the top
+    often, seldom = map(np.array, figure.data[0]["z"])
+    assert ((often > 66) & (often < 134)).all()  # percent of the usual number, give or take one of three
+    x = np.array(figure.data[0]["x"])
+    assert ((seldom > 60) == (x < 5)).mean() > 0.85  # /a ends in the middle
+    assert (seldom[x > 6] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("topics", "why"),
+    [
+        ({}, "no topic"),
+        ({"/a": [0.0, 1.0]}, "two messages have no usual rate"),
+        ({"/a": [2.0, 2.0, 2.0]}, "all came at once"),
+        ({"/a": [0.0, 0.0, 0.0, 0.0, 5.0]}, "more than half came at once"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_there_is_no_map_of_rates_where_there_is_no_rate(path, topics, why):
+    assert rates(subject(path, {name: still(times) for name, times in topics.items()})) is None, why
+
+
+def test_a_topic_that_came_at_once_is_left_out_of_the_map(path):
+    figure = rates(subject(path, {"/a": still(np.arange(0, 5, 0.5)), "/b": still([1.0, 1.0, 1.0, 1.0, 2.0])}))
+    assert figure.data[0]["y"] == ["/a"]
+
+
+def test_a_dataset_of_two_samples_has_no_rate(tmp_path):
+    parts = made.good()
+    parts.frames = parts.frames[:2]
+    assert rates(subject(made.write(tmp_path, parts))) is None
+
+
+# ---- intervals and delays ----------------------------------------------------------------------
+def test_intervals_are_those_between_the_stamps(path):
+    figure = intervals(subject(path))
+    step = made.STEP / 1e6  # frames 3, 4 and 7
+    assert figure.data[0]["y"] == [pytest.approx(step, abs=1e-3), pytest.approx(3 * step, abs=1e-3), None]
+    assert "range" not in figure.layout["yaxis"]
+
+
+def test_steady_intervals_are_a_line_in_the_middle_of_a_millisecond(tmp_path):
+    parts = made.good()
+    for number, row in enumerate(parts.frames):
+        row["timestamp"] = made.START + number * 100_000_000 + number % 2
+    figure = intervals(subject(made.write(tmp_path, parts)))
+    assert figure.layout["yaxis"]["range"] == pytest.approx([99.5, 100.5], abs=1e-3)
+
+
+def test_one_sample_has_no_intervals(tmp_path):
+    parts = made.good()
+    parts.frames = parts.frames[:1]
+    assert intervals(subject(made.write(tmp_path, parts))) is None
+
+
+def test_delays_are_drawn_in_milliseconds_on_an_axis_of_one_at_least(path):
+    times = np.arange(0, 5, 0.5)
+    figure = delays(subject(path, {"/a": (times, np.full(10, 0.02)), "/b": still(times)}))
+    assert [one["name"] for one in figure.data] == ["/a"]
+    assert set(figure.data[0]["y"]) == {20.0}
+    assert figure.layout["yaxis"]["range"] == [19.5, 20.5]
+    wide = delays(subject(path, {"/a": (times, np.linspace(0, 0.1, 10))}))
+    assert "range" not in wide.layout["yaxis"]
+
+
+def test_without_stamps_or_without_a_recording_there_are_no_delays(path):
+    assert delays(subject(path)) is None
+    assert delays(subject(path, {"/a": still([0.0, 1.0, 2.0]), "/b": ([0.0, 1.0], [0.1, 0.1])})) is None
+
+
+# ---- others ------------------------------------------------------------------------------------
+def test_without_companions_positions_or_pictures_there_is_no_figure(tmp_path):
+    parts = made.good()
+    for row in parts.frames:
+        row.update({name: None for name in row if name.endswith(("_timestamp", "_skew"))})
+    assert skew_lines(subject(made.write(tmp_path, parts)), {}) == []
+    assert track(np.zeros((0, 2)), np.zeros(0)) is None
+    assert brightness(Exposure(np.zeros(0), np.zeros(0))) is None
+
+
+def test_the_longest_gaps_of_a_recording_come_first(path):
+    regular = np.arange(0, 10, 0.1)
+    lost = np.concatenate([regular[:20], regular[60:]])  # from 1.9 s to 6.0 s
+    twice = np.concatenate([regular[:10], regular[40:70], regular[90:]])  # from 0.9 s to 4.0 s, 6.9 s to 9.0 s
+    found = gap_rows(subject(path, {"/a": still(twice), "/b": still(lost), "/c": still(regular)}))
+    assert [(name, round(at, 3), round(length, 3)) for name, at, length in found] == [
+        ("/b", 1.9, 4.1),
+        ("/a", 0.9, 3.1),
+        ("/a", 6.9, 2.1),
+    ]
+    assert len(gap_rows(subject(path, {"/a": still(twice), "/b": still(lost)}), most=1)) == 1
+
+
+def test_foreign_text_is_no_html_and_has_no_control_characters():
+    assert text("<b>a & b</b>\n\u202e") == "&lt;b>a &amp; b&lt;/b>  "
+
+
+def test_a_thinned_line_is_broken_where_a_bin_has_nothing():
+    y = np.arange(10.0 * POINTS)
+    y[2000:4000] = np.nan
+    x, values, left = thinned(np.arange(10.0 * POINTS), y)
+    assert left
+    assert np.isnan(values).sum() == 2000 / (10 * POINTS) * (POINTS // 2)
+    assert ((x[np.isnan(values)] >= 2000) & (x[np.isnan(values)] < 4000)).all()
