@@ -113,9 +113,12 @@ class _File:
                     self._keys[key] = kind if kind == known else None
 
     def _rows(
-        self, annotations: list[dict[str, Any]], stated: tuple[int, int] | None, real: tuple[int, int]
+        self, annotations: list[dict[str, Any]], stated: tuple[int, int] | None, real: tuple[int, int] | None
     ) -> Iterator[Row]:
         size = stated or real
+        if size is None:
+            self._found.lost["annotations in pixels of pictures of unknown size"] += len(annotations)
+            return
         for annotation in annotations:
             name = self._names.get(_hashable(annotation.get("category_id")))
             if name is None:
@@ -131,7 +134,9 @@ class _File:
             self._further(row, annotation)
             yield row
 
-    def _shape(self, row: Row, annotation: Mapping[str, Any], size: tuple[int, int], real: tuple[int, int]) -> None:
+    def _shape(
+        self, row: Row, annotation: Mapping[str, Any], size: tuple[int, int], real: tuple[int, int] | None
+    ) -> None:
         (width, height), lost = size, self._found.lost
         box = annotation.get("bbox")
         if isinstance(box, list) and len(box) == 4 and all(map(is_number, box)) and min(box[2:]) >= 0:
@@ -155,9 +160,9 @@ class _File:
         if row.get("polygon") is None:
             row.pop("polygon", None)
 
-    def _mask(self, shape: Mapping[str, Any], real: tuple[int, int]) -> bytes | None:
+    def _mask(self, shape: Mapping[str, Any], real: tuple[int, int] | None) -> bytes | None:
         runs = shape.get("counts")
-        if shape.get("size") != [real[1], real[0]]:
+        if real is None or shape.get("size") != [real[1], real[0]]:
             self._found.lost["masks of another size than the picture"] += 1
             return None
         self._budget -= real[0] * real[1]

@@ -28,8 +28,8 @@ class ForeignPicture:
     """Name in the labels: with or without folders and suffix."""
     size: tuple[int, int] | None
     """Width and height that their pixels count in; None where they are normalised."""
-    rows: Callable[[tuple[int, int]], Iterable[Row]]
-    """Annotations, called with the size of the dataset's picture."""
+    rows: Callable[[tuple[int, int] | None], Iterable[Row]]
+    """Annotations, called with the size of the dataset's picture; None where that is not known."""
 
 
 @dataclass(slots=True)

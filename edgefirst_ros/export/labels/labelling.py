@@ -90,7 +90,7 @@ def label(
         raise DatasetError(f"{path}: does not exist")
     found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{module}"), name)(path)
     done = Labelled(opened.paths.arrow)
-    named, rows = _matched(opened, found, done)
+    named, rows, empty = _matched(opened, found, done)
     kept = _kept(opened, named, join=join)
     done.kept = annotating(kept).height
     done.replaced = there - done.kept
@@ -98,7 +98,7 @@ def label(
     if done.kept or (not found.categories):
         rows, categories = _by_name(opened, kept, rows), None
     else:
-        _mark_empty(rows, named, [of["id"] for of in found.categories.values()])
+        _mark_empty(rows, empty, [of["id"] for of in found.categories.values()])
     table = _table(rows)
     done.annotations = annotating(table).height
     opened.write_annotations(_joined(kept, table), categories=categories)
@@ -107,14 +107,18 @@ def label(
     return done
 
 
-def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[set[Key], list[Row]]:
-    """Return the samples that labels name, and their rows. Raises DatasetError where there is none."""
+def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[set[Key], list[Row], set[Key]]:
+    """Return the samples that labels name, their rows, and those of the samples that are named without annotations.
+
+    A sample is none of the latter where its annotations are lost. Raises DatasetError where labels name no sample.
+    """
     from edgefirst_ros.export.labels.pictures import size_of, stem_of
 
     keys = {stem_of(sample.key): sample.key for sample in dataset}
     keys |= {f"{key.name}_{key.frame}": key for key in keys.values() if key.frame is not None}
     single = dataset.sequences[0] if len(dataset.sequences) == 1 else None
     named: set[Key] = set()
+    empty: set[Key] = set()
     rows: list[Row] = []
     for picture in found.pictures:
         key = _key(picture.name, keys, single)
@@ -126,7 +130,11 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
         else:
             named.add(key)
             size = size_of(dataset.sample(*key))
-            rows += [{"name": key.name, "frame": key.frame, **row} for row in picture.rows(size)]
+            lost = found.lost.total()
+            own = [{"name": key.name, "frame": key.frame, **row} for row in picture.rows(size)]
+            rows += own
+            if not own and found.lost.total() == lost:
+                empty.add(key)
     done.pictures = len(named)
     if not found.pictures:
         raise DatasetError(f"{found.source}: names no picture, so there is nothing to import")
@@ -138,7 +146,7 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
         )
     if len(named) < len(dataset):
         done.notes.append(f"{len(dataset) - len(named)} samples are not named by the labels: they keep what they had")
-    return named, rows
+    return named, rows, empty
 
 
 def _key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
@@ -183,13 +191,11 @@ def _by_name(dataset: Dataset, kept: pl.DataFrame, rows: list[Row]) -> list[Row]
     ]
 
 
-def _mark_empty(rows: list[Row], named: set[Key], indices: list[int]) -> None:
-    """Add a row for each sample that is named and has no annotation: none of the labels is there."""
-    there = {(row["name"], row["frame"]) for row in rows}
+def _mark_empty(rows: list[Row], empty: set[Key], indices: list[int]) -> None:
+    """Add a row for each sample that is named without annotations: none of the labels is there."""
     rows += [
         {"name": key.name, "frame": key.frame, "neg_label_indices": indices}
-        for key in sorted(named, key=lambda key: (key.name, key.frame or 0))
-        if (key.name, key.frame) not in there
+        for key in sorted(empty, key=lambda key: (key.name, key.frame or 0))
     ]
 
 

@@ -154,12 +154,15 @@ def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
     return found
 
 
-def size_of(sample: Sample) -> tuple[int, int]:
-    """Return width and height of the picture of a sample: what the table of frames says, else the picture itself."""
+def size_of(sample: Sample) -> tuple[int, int] | None:
+    """Return width and height of the picture of a sample: what the table of frames says, else the picture itself.
+
+    None where neither is there.
+    """
     size = sample.row.get("size")
     if isinstance(size, list) and len(size) == 2 and all(isinstance(value, int) and value > 0 for value in size):
         return size[0], size[1]
-    return _size(sample) if "camera" in sample.inputs else (1, 1)
+    return _size(sample) if "camera" in sample.inputs else None
 
 
 def _size(sample: Sample) -> tuple[int, int]:

@@ -45,20 +45,12 @@ def read_yolo(path: Path) -> ForeignLabels:
         classes[number] = found.category(text, listed[place] if listed else number)
     left = LARGEST
     for label in _label_files(file.parent):
-        try:
-            data = read_file(label, min(TEXT, left))
-        except OSError as error:
-            raise DatasetError(f"{label}: cannot be read: {error}") from error
+        data = read_file(label, min(TEXT, left))
         left -= len(data)
-        rows = list(_rows(data, classes, found))
-        found.pictures.append(ForeignPicture(label.stem, None, partial(_given, rows)))
+        found.pictures.append(ForeignPicture(label.stem, None, partial(_rows, data, classes, found)))
     if not found.pictures:
         raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt")
     return found
-
-
-def _given(rows: list[Row], _: tuple[int, int]) -> list[Row]:
-    return rows
 
 
 def _yaml(file: Path) -> Any:
@@ -88,7 +80,7 @@ def _label_files(root: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels) -> Iterator[Row]:
+def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels, _: tuple[int, int] | None) -> Iterator[Row]:
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
