@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sequence as exports want it, and what is said where something is missing."""
 
+import zipfile
+
 import numpy as np
 import polars as pl
 import pytest
@@ -111,6 +113,14 @@ def test_no_table_of_frames_is_refused(path, tmp_path):
     for suffix in (".zip", ".arrow"):
         (tmp_path / f"drive{suffix}").write_bytes(path.with_suffix(suffix).read_bytes())
     with pytest.raises(DatasetError, match=r"drive\.frames\.arrow: not there"):
+        drives(Dataset(tmp_path / "drive.zip"))
+
+
+def test_tables_without_a_sample_are_refused(path, tmp_path):
+    (tmp_path / "drive.frames.arrow").write_bytes(path.with_suffix(".frames.arrow").read_bytes())
+    with zipfile.ZipFile(tmp_path / "drive.zip", "w") as archive:
+        archive.writestr("notes.txt", "no member of a sample")
+    with pytest.raises(DatasetError, match=r"drive\.zip: has no samples"):
         drives(Dataset(tmp_path / "drive.zip"))
 
 

@@ -15,6 +15,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.l5kit import restoring
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group
 from edgefirst_ros.synthetic import START
 
@@ -118,6 +119,10 @@ def with_tracks(**columns):
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [1 << 64]}] * 2), "not what an export leaves"),
         (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [], "axes": "x"}] * 2), "not what an export"),
         (rewritten("edgefirst.json", scenes=5), "not what an export leaves"),
+        (rewritten("edgefirst.json", scenes=[{"name": "a", "frames": [1 << 32]}] * 2), "numbers of frames of 'a'"),
+        (lambda folder: pl.DataFrame({"scene": [0]}).write_ipc(folder / "tracks.arrow"), r"tracks\.arrow: .*track_id"),
+        (with_tracks(track_id=["1"]), r"tracks\.arrow: is not what an export leaves there: columns of"),
+        (with_tracks(object_id=[5]), r"tracks\.arrow: is not what an export leaves there: columns of"),
         (lambda folder: (folder / "tracks.arrow").write_bytes(b"no table"), r"tracks\.arrow: "),
         (lambda folder: (folder / "tracks.arrow").unlink(), r"tracks\.arrow: cannot read"),
     ],
@@ -127,6 +132,15 @@ def test_what_is_broken_is_refused(exported, tmp_path, change, says):
     with pytest.raises(DatasetError, match=says):
         restore(source, "l5kit", tmp_path / "back")
     assert [entry.name for entry in tmp_path.iterdir()] == ["source"]
+
+
+def test_more_tracks_than_any_drive_has_are_refused(exported, tmp_path, monkeypatch):
+    monkeypatch.setattr(restoring, "MOST_TRACKS", 1)
+    two = with_tracks(scene=[0, 1], track_id=[1, 1], object_id=["a", "b"], label=["c", "d"], **{"class": [3, 3]})
+    source = spoilt(exported, tmp_path / "source", two)
+    with pytest.raises(DatasetError, match=r"tracks\.arrow: has 2 tracks, up to 1 are read"):
+        restore(source, "l5kit", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
 
 
 def test_time_that_runs_backwards_is_refused(exported, tmp_path):

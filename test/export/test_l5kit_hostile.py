@@ -3,9 +3,11 @@
 
 import json
 import pickle
+import zlib
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from edgefirst_ros.errors import DatasetError
@@ -99,6 +101,49 @@ def test_more_than_anybody_has_in_one_is_refused_before_it_is_read(tmp_path, nam
     changed(path / name / ".zarray", shape=[1 << 33])
     with pytest.raises(DatasetError, match=f"{name}: 0 to 8589934592 are asked for in one"):
         restore(path, "l5kit", tmp_path / "out")
+
+
+@pytest.mark.parametrize("length", [0, 5, 4 * AGENT.itemsize - 1, 4 * AGENT.itemsize + 1])
+def test_a_chunk_of_another_size_than_the_array_says(tmp_path, length):
+    path = store(tmp_path / "a.zarr", [(0, 2)])
+    (path / "agents" / "0").write_bytes(zlib.compress(bytes(length)))
+    with pytest.raises(DatasetError, match=rf"agents/0: has {length} bytes unpacked, must have {4 * AGENT.itemsize}"):
+        restore(path, "l5kit", tmp_path / "out")
+
+
+@pytest.mark.parametrize(("field", "value"), [("centroid", np.inf), ("yaw", np.nan), ("extent", np.nan)])
+def test_agents_that_are_not_finite_are_left_out_and_counted(tmp_path, field, value):
+    path = store(tmp_path / "a.zarr", [(0, 2)])
+    agents = np.zeros(4, AGENT)
+    agents["extent"] = 4, 2, 1
+    agents[field][1] = value
+    (path / "agents" / "0").write_bytes(zlib.compress(agents.tobytes()))
+    done = restore(path, "l5kit", tmp_path / "out")
+    lines = {line.what: line for line in done.report.lines}
+    assert lines["agents.centroid, extent, yaw"].number == 1
+    assert (lines["agents that are not finite"].number, lines["agents that are not finite"].lost) == (1, "left out")
+    (box,) = pl.read_ipc(tmp_path / "out" / "a.arrow")["box3d"].to_list()
+    # It stands on the ground at the origin of a vehicle that looks along it: x right, y down, z forward.
+    assert box == pytest.approx([0, -0.5, 0, 2, 1, 4])
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        (-(1 << 63), "l5kit_1677_09_21_00_12_43"),
+        (0, "l5kit_1970_01_01_00_00_00"),
+        ((1 << 63) - 1, "l5kit_2262_04_11_23_47_16"),
+    ],
+)
+def test_a_scene_is_named_after_any_start(tmp_path, start, name):
+    """2^63 ns are 9223372036.854775808 s, which GNU date adds to 1970."""
+    path = store(tmp_path / "a.zarr", [(0, 2)])
+    scenes = np.zeros(4, SCENE)
+    scenes["frame_index_interval"][0] = 0, 1
+    scenes["start_time"][0] = start
+    (path / "scenes" / "0").write_bytes(zlib.compress(scenes.tobytes()))
+    restore(path, "l5kit", tmp_path / "out")
+    assert pl.read_ipc(tmp_path / "out" / "a.arrow")["name"].unique().to_list() == [name]
 
 
 def test_a_length_that_no_memory_has(tmp_path):

@@ -3,6 +3,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,6 +79,18 @@ def test_json_is_small_regular_and_json(tmp_path):
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(DatasetError, match="is a link"):
         read_file(tmp_path / "link", TEXT)
+
+
+def test_a_file_that_the_system_does_not_give_is_named():
+    """At the address 0 no process has memory, and the system tells so as an error of input."""
+    with pytest.raises(DatasetError, match=r"^/proc/self/mem: cannot be read: .*Input/output error"):
+        read_file(Path("/proc/self/mem"), 8)
+
+
+def test_what_is_not_there_is_not_restored(tmp_path):
+    with pytest.raises(DatasetError, match=r"none: does not exist"):
+        restore(tmp_path / "none", "roverd", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_report_of_names_that_are_no_unicode(tmp_path):

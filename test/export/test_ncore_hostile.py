@@ -2,6 +2,7 @@
 """NCore V4: sequences that are broken, or made to harm whoever reads them."""
 
 import io
+import json
 import lzma
 import pickle
 import struct
@@ -22,6 +23,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.ncore import library, restoring
+from edgefirst_ros.export.ncore.stores import guard
 from edgefirst_ros.limits import Limits
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
@@ -245,6 +247,44 @@ def test_what_unpacks_without_end_is_refused(tmp_path):
         assert "not a readable NCore sequence" in error
         assert "more than its entries can need" in error
         assert int(kilobytes) < 1 << 20
+
+
+@pytest.mark.parametrize("where", ["index", "metadata", "directory"])
+def test_metadata_that_unpack_to_more_than_a_store_can_need_are_refused(tmp_path, where):
+    source = bombs(tmp_path / "in", where, lzma.compress(lists(1 << 18)))
+    with pytest.raises(DatasetError, match=r"in: not a readable NCore sequence: .*more than its entries can need"):
+        restore(source, "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("key", "value"), [("shape", [-5]), ("chunks", [-5]), ("shape", [5.0]), ("shape", ["5"])])
+def test_an_array_with_sides_that_are_no_lengths_is_refused(tmp_path, key, value):
+    def spoil(group):
+        path = f"{group.path}/blobs/1/.zarray"
+        group.store[path] = json.dumps(json.loads(group.store[path]) | {key: value}).encode()
+
+    with pytest.raises(DatasetError, match=r"blobs/1/\.zarray: shape .*, chunks "):
+        restore(sequence(tmp_path / "in", (), spoil, own=True), "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_store_that_is_read_is_not_written(tmp_path):
+    sequence(tmp_path / "in", [png()])
+    (store,) = (tmp_path / "in").iterdir()
+    before = {str(path.relative_to(store)): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    reader = v4.SequenceComponentGroupsReader([library.library().UPath(store)])
+    guard(reader)
+    ((group, _),) = reader._component_stores.values()
+    chunks = group.chunk_store
+    assert (set(chunks), len(chunks)) == (before.keys(), len(before))
+    key = next(name for name in before if "/image/" in name and name[-1].isdigit())
+    assert key in chunks
+    assert bytes(chunks[key]) == before[key]
+    with pytest.raises(TypeError, match="only for reading"):
+        chunks[key] = b"other"
+    with pytest.raises(TypeError, match="only for reading"):
+        del chunks[key]
+    assert (store / key).read_bytes() == before[key]
 
 
 def test_a_small_archive_is_read(tmp_path):

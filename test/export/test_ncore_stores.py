@@ -48,6 +48,26 @@ def test_the_same_values_are_packed_into_the_same_bytes():
     assert dict(store) == {key: data for key, data in written if key.endswith(".zarray")}
 
 
+def test_groups_that_are_done_are_forgotten_and_all_is_written_once(tmp_path):
+    """As those of the frames of a long drive: of each there are metadata and values."""
+    store = groups.Store(groups.into_folder(str(tmp_path)), lambda: None)
+    frames = groups.Group(store).create_group("frames")
+    made = []
+    for number in range(3 * groups.REMEMBERED):
+        made.append(frames.require_group(str(number)))
+        frames.require_group(str(number)).create_dataset("x", np.arange(number, number + 3))
+        frames.require_group(str(number)).attrs.put({"number": number})
+    newest = range(len(made))[-groups.REMEMBERED :]
+    assert all(frames.require_group(str(number)) is made[number] for number in newest)
+    assert len(frames._groups) == groups.REMEMBERED
+    store.close()
+    read = zarr.open_group(str(tmp_path / "frames"), mode="r")
+    assert sorted(map(int, read)) == list(range(len(made)))
+    for number, group in ((int(name), group) for name, group in read.groups()):
+        assert group["x"][:].tolist() == [number, number + 1, number + 2]
+        assert dict(group.attrs) == {"number": number}
+
+
 def test_what_cannot_be_written_is_said_and_ends_the_writing():
     written = []
 

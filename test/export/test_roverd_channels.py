@@ -3,6 +3,8 @@
 
 import json
 import lzma
+import os
+import resource
 import shutil
 from contextlib import nullcontext
 
@@ -75,6 +77,18 @@ def test_channels_that_cannot_be_read_are_named(tmp_path):
     assert reader.count("cube") == 1
     with pytest.raises(DatasetError, match="cube: entry 0 does not have 8 bytes"):
         reader.frame("cube", 0)
+
+
+def test_a_channel_that_memory_has_no_place_for_is_named(tmp_path):
+    """A terabyte of holes, in a process that may have half of that."""
+    reader = sensor(tmp_path / "a", u=("raw", "u1", [], 1 << 40))
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 39 if hard < 0 else min(1 << 39, hard), hard))
+    try:
+        with pytest.raises(DatasetError, match=r"u: cannot be read: .*Cannot allocate memory"):
+            reader.raw("u")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 # ---- clouds --------------------------------------------------------------------------------------
@@ -166,6 +180,31 @@ def test_a_file_in_place_of_traces_is_refused(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DatasetError, match=r"file: .*expected a folder"):
         restore(tmp_path / "file", "roverd", tmp_path / "back")
+
+
+def test_a_companion_without_an_entry_is_in_no_sample(foreign, tmp_path):
+    for channel in ("ts", "xyz", "length", "height"):
+        (foreign / "host/lidar_points" / channel).write_bytes(b"")
+    dataset, lines = told(tmp_path / "back", foreign)
+    assert [sample.inputs for sample in dataset] == [{"camera"}]
+    assert lines["host/lidar_points/xyz"].lost == "a dataset has no place for it"
+
+
+def test_a_folder_that_the_system_does_not_list_is_said(tmp_path):
+    """Each name is one, and all together are longer than a path can be."""
+    source = tmp_path / "in"
+    source.mkdir()
+    here = os.open(source, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("x" * 250, dir_fd=here)
+        inner = os.open("x" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    with pytest.raises(DatasetError, match=rf"^{source}: cannot be listed: .*File name too long"):
+        restore(source, "roverd", tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+    shutil.rmtree(source)
 
 
 def test_a_sensor_of_unknown_numbers_is_said_and_the_others_are_taken(foreign, tmp_path):

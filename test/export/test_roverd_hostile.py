@@ -109,6 +109,7 @@ SIDE, FILE, CLOUDS = "_edgefirst", "_edgefirst/members/host/host_001.camera.jpeg
         lambda t: said(t, name="a/b"),
         lambda t: said(t, name="a\0"),
         lambda t: said(t, name=5),
+        lambda t: said(t, layout="tar"),
         lambda t: swapped(t / SIDE / "dataset.json"),
         lambda t: linked(t / SIDE / "samples.jsonl", "/dev/zero"),
         lambda t: linked(t / SIDE / "odd.arrow", "/dev/zero"),
@@ -155,6 +156,8 @@ def test_a_cube_that_does_not_fit_its_description(wrong):
     assert restored(values, said, 5).startswith(b"\x89PNG")
     with pytest.raises(DatasetError, match="does not fit"):
         restored(values, said | wrong, 5)
+    with pytest.raises(DatasetError, match="a cube has no stamp"):
+        restored(values, said, None)  # null in samples.jsonl
 
 
 @pytest.mark.parametrize("length", [np.inf, -np.inf, np.nan])

@@ -130,8 +130,6 @@ def _velocity(tracks: NDArray[np.uint64], times: NDArray[np.int64], places: Floa
     """
     order = np.lexsort((times, tracks))
     found = np.zeros((len(tracks), 2))
-    if not len(order):
-        return found, 0
     track, time = tracks[order], times[order]
     new = np.concatenate([[True], (np.diff(track) != 0) | (np.diff(time) != 0)])
     track, time, place = track[new], time[new], places[order][new]

@@ -166,19 +166,16 @@ def _scenes(records: Reader, side: Mapping[str, Any]) -> Iterator[_Scene]:
             found = np.array(known.get("axes", axes), float), known.get("measured"), tracks
             yield _Scene(clean_text(str(known["name"])), known["frames"], *found)
             continue
-        name = _name(record, number)
+        name = _name(record)
         name = name if name not in taken else f"{name}_{number}"
         taken.add(name)
         yield _Scene(name, None, axes, None, {})
 
 
-def _name(record: np.void, number: int) -> str:
+def _name(record: np.void) -> str:
     """HOST_YYYY_MM_DD_HH_MM_SS."""
     host = str(record["host"]) or "l5kit"
-    try:
-        start = datetime.fromtimestamp(int(record["start_time"]) // 10**9, UTC)
-    except (ValueError, OverflowError, OSError):
-        return safe_name(f"{host}_{number:03d}")
+    start = datetime.fromtimestamp(int(record["start_time"]) // 10**9, UTC)  # int64: years 1677 to 2262
     return safe_name(f"{host}_{start:%Y_%m_%d_%H_%M_%S}")
 
 
@@ -235,8 +232,8 @@ def _boxes(agents: Records, later: float, ground: Floats, axes: Floats) -> Float
         back = inverse(axes)
         turned = agents["yaw"].astype(float) - np.arctan2(forward[1], forward[0])
         along, across = np.abs(np.cos(turned)), np.abs(np.sin(turned))
-    around = length * across + width * along, height, length * along + width * across
-    return np.column_stack([centres @ back[:3, :3].T + back[:3, 3], *around])
+        around = length * across + width * along, height, length * along + width * across
+        return np.column_stack([centres @ back[:3, :3].T + back[:3, 3], *around])
 
 
 def _told(scene: _Scene, agent: np.void, *, scored: bool) -> Row:

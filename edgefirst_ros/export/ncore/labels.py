@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.tables.rings import separated
 from edgefirst_ros.export.drive import OPTICAL, is_class_mask
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
@@ -72,7 +71,7 @@ class Labels:
                 shape = self._shape(mask, size)
                 marks.misplaced += shape is None
             else:
-                rings = _rings(mask) if mask is not None else row.get("polygon")
+                rings = row.get("polygon")
                 shape = filled(rings, size) if rings else None
             if shape is None:
                 continue
@@ -138,11 +137,6 @@ def _fits(png: bytes, size: tuple[int, int]) -> bool:
     """True if this is a mask of classes for a picture of `size`."""
     found = decode_gray(png)
     return found is not None and found.shape == size[::-1] and found.dtype == np.uint8
-
-
-def _rings(flat: Any) -> list[list[float]]:
-    """Rings of a mask of 2025.10 that are whole."""
-    return [ring for ring in separated(flat) if len(ring) >= 6 and len(ring) % 2 == 0]
 
 
 def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[np.bool_]:

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCore: datasets of other tools, of which a part has no home there: told in the report, and there on the way back."""
+
+import io
+import json
+
+import handmade_dataset as made
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from late import late
+from PIL import Image
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import export, restore
+
+data = late("ncore.data", reason="nvidia-ncore is not installed")
+v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
+
+WIDTH, HEIGHT = made.SIZE
+
+
+def placed(parts, *frames):
+    """Give a position and an attitude to these frames alone."""
+    for row in parts.frames:
+        known = row["frame"] in frames
+        row |= {name: value if known else None for name, value in (("latitude", 45.5), ("longitude", -73.6))}
+        row["orientation"] = (0.0, 0.0, 0.0, 1.0) if known else None
+
+
+def dataset_of(folder, change):
+    parts = made.good()
+    change(parts)
+    return Dataset(made.write(folder / "in", parts))
+
+
+def exported(dataset, out):
+    """The lines of the report, by what was exported."""
+    return {line.what: line for line in export(dataset, "ncore", out).report.lines}
+
+
+def loader(folder):
+    (summary,) = folder.glob("*/*.json")
+    return v4.SequenceLoaderV4(v4.SequenceComponentGroupsReader([summary]))
+
+
+def png(values):
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_sample_without_a_position_between_others_is_in_the_camera(tmp_path):
+    dataset = dataset_of(tmp_path, lambda parts: placed(parts, 3, 7))
+    lines = exported(dataset, tmp_path / "out")
+    assert lines["samples without a position between others"].number == 1
+    assert "samples before the first and after the last position" not in lines
+    camera = loader(tmp_path / "out").get_camera_sensor("camera")
+    assert camera.frames_timestamps_us[:, 1].tolist() == [made.stamp_of(frame) // 1000 for frame in made.FRAMES]
+
+
+def test_pictures_of_the_lidar_and_depth_of_8_bits_are_kept_as_they_are(tmp_path):
+    extra = {
+        made.name_of(3, "lidar.png"): png(np.full((4, 4), 500, np.uint16)),
+        made.name_of(3, "depth.png"): png(np.full((HEIGHT, WIDTH), 200, np.uint8)),
+        made.name_of(4, "depth.png"): png(np.full((HEIGHT, WIDTH), 1500, np.uint16)),
+    }
+    dataset = dataset_of(tmp_path, lambda parts: parts.members.update(extra))
+    lines = exported(dataset, tmp_path / "out")
+    assert (lines["lidar.png"].number, lines["lidar.png"].lost) == (1, "has no home in NCore")
+    assert (lines["depth without a place"].number, lines["depth without a place"].lost) == (1, "no 16-bit grayscale")
+    assert lines["depth"].number == 1
+    (source,) = loader(tmp_path / "out").query_camera_labels("camera", data.LabelType.DEPTH_Z_M)
+    (stamp,) = source.label_timestamps_us.tolist()
+    assert stamp == made.stamp_of(4) // 1000
+    assert np.allclose(source.get_label(stamp).get_data(), 1.5)  # m
+    restore(tmp_path / "out", "ncore", tmp_path / "back")
+    again = Dataset(tmp_path / "back" / "data.zip")
+    assert {name: again.container.read(name) for name in extra} == extra
+
+
+def clouds_without_places(parts):
+    for frame in made.FRAMES:
+        parts.members[made.name_of(frame, "lidar.pcd")] = made.cloud(frame, 3, 2, "a b c reflect")
+
+
+def test_clouds_without_places_are_kept_as_they_are(tmp_path):
+    dataset = dataset_of(tmp_path, clouds_without_places)
+    lines = exported(dataset, tmp_path / "out")
+    line = lines["lidar.pcd without a place"]
+    assert (line.number, line.lost) == (2, "has no x, y and z")
+    assert "lidar.pcd" not in lines
+    assert loader(tmp_path / "out").lidar_ids == []
+    restore(tmp_path / "out", "ncore", tmp_path / "back")
+    again = Dataset(tmp_path / "back" / "data.zip").container
+    assert again.read(made.name_of(4, "lidar.pcd")) == made.cloud(4, 3, 2, "a b c reflect")
+
+
+BOX = [1, -2, 10, 2, 1.5, 4]
+
+
+def boxed(parts):
+    """Give a box in space to the first annotation."""
+    parts.annotation_schema = parts.annotation_schema.append(pa.field("box3d", pa.list_(pa.float32(), 6)))
+    parts.annotations[0]["box3d"] = BOX
+
+
+def test_boxes_have_their_place_where_no_cloud_of_their_sensor_has_one(tmp_path):
+    """The lidar sits 2 m above the vehicle's origin. Of the box: x right, y down, z forward; of NCore: x forward."""
+
+    def change(parts):
+        clouds_without_places(parts)
+        boxed(parts)
+
+    assert exported(dataset_of(tmp_path, change), tmp_path / "out")["boxes"].number == 1
+    opened = loader(tmp_path / "out")
+    (seen,) = opened.get_cuboid_track_observations()
+    assert (seen.reference_frame_id, seen.bbox3.centroid, seen.bbox3.dim) == ("lidar", (10, -1, 2), (4, 2, 1.5))
+    stamps = np.array([opened.sequence_timestamp_interval_us.start])
+    assert opened.pose_graph.evaluate_poses("lidar", "rig", stamps)[0][:3, 3].tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_boxes_that_are_not_finite_are_counted(tmp_path, value):
+    dataset = dataset_of(tmp_path, boxed)
+    boxes = [BOX, [*BOX[:5], value], [value, *BOX[1:]], *[None] * (len(dataset.annotations) - 3)]
+    column = pl.Series(boxes, dtype=pl.Array(pl.Float32, 6))
+    dataset.annotations = dataset.annotations.with_columns(box3d=column)
+    lines = exported(dataset, tmp_path / "out")
+    assert (lines["boxes"].number, lines["boxes not finite"].number) == (1, 2)
+    (seen,) = loader(tmp_path / "out").get_cuboid_track_observations()
+    assert seen.bbox3.centroid == (10, -1, 2)
+
+
+def test_sequences_that_would_have_one_folder_are_refused(tmp_path):
+    """A colon is none of a folder's name on every system, and becomes an underscore."""
+
+    def twice(parts):
+        whole, parts.members = parts.members, {}
+        rows, parts.frames, parts.annotations = parts.frames, [], []
+        for name in ("host:x", "host_x"):
+            parts.members |= {member.replace(made.SEQUENCE, name): data for member, data in whole.items()}
+            parts.frames += [row | {"name": name} for row in rows]
+        known = {key: json.loads(parts.frames_metadata[key]) for key in ("camera_info", "static_transforms")}
+        facts = {"sources": [0], "time_base": {"base": "header", "topics": {}}, "counts": {}, **known}
+        parts.frames_metadata["sequences"] = json.dumps(dict.fromkeys(("host:x", "host_x"), facts))
+
+    with pytest.raises(DatasetError, match=r"'host_x' and another sequence have the same folder name"):
+        export(dataset_of(tmp_path, twice), "ncore", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
