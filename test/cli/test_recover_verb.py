@@ -73,6 +73,7 @@ def test_what_is_lost_is_named_by_its_place(call, damaged):
     assert (found["samples kept"], found["members kept"]) == (4, 11)
     assert found["bytes without a whole member"] == lost["bytes"]
     assert f"note: {paths.arrow} is kept as it is\n" in done.stdout
+    assert (found["frames rows rebuilt"], found["samples whose annotations may be lost"]) == (0, 0)
 
 
 def test_places_beyond_those_listed_are_counted(unfinished, capsys):

@@ -108,6 +108,8 @@ class _Recoverer:
         self._kept = FrameSet()
         """Samples of the journal of frames that stay."""
         self._damaged: list[str] = []
+        self._foreign_tables: dict[Path, DatasetError | None] = {}
+        """Tables of another tool, and why one cannot be read."""
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
         paths, report = self._paths, self._report
@@ -119,6 +121,7 @@ class _Recoverer:
             return report
         if not self._foreign and not report.dry_run:
             refuse_existing(paths, overwrite=overwrite)
+        self._read_foreign_tables()
         with ExitStack() as stack:
             folder = stack.enter_context(_temporary(paths)) if report.dry_run else paths.folder_partial
             annotations, frames = (
@@ -167,8 +170,10 @@ class _Recoverer:
         for sequence, count in rebuilt.per_sequence.items():
             self._used[sequence, REFERENCE] += count
         report.samples += rebuilt.samples
-        report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
-        report.annotations_lost = rebuilt.annotations
+        if not self._stays(self._paths.frames):
+            report.rows_rebuilt, report.unstamped = rebuilt.samples, rebuilt.unstamped
+        if not self._stays(self._paths.arrow):
+            report.annotations_lost = rebuilt.annotations
 
     def _lose(self, lost: Lost) -> None:
         self._report.note(lost)
@@ -255,19 +260,31 @@ class _Recoverer:
                 path.unlink(missing_ok=True)  # before the folder that holds them is put in place
         place(paths)
 
+    def _read_foreign_tables(self) -> None:
+        """Read the tables of another tool, before anything is changed. Raises TooLargeError."""
+        for table in (self._paths.arrow, self._paths.frames):
+            if self._foreign and os.path.exists(table):
+                self._foreign_tables[table] = None
+                try:
+                    for _ in TableFile(table, self._limits).batches():
+                        pass
+                except TooLargeError:
+                    raise
+                except DatasetError as error:
+                    self._foreign_tables[table] = error
+
+    def _stays(self, table: Path) -> bool:
+        """True for a table of another tool that can be read."""
+        return table in self._foreign_tables and self._foreign_tables[table] is None
+
     def _is_kept(self, table: Path) -> bool:
-        """True if a table of another tool can stay as it is; one that cannot be read is put aside."""
-        if not self._foreign or not os.path.exists(table):
-            return False
-        try:
-            for _ in TableFile(table, self._limits).batches():
-                pass
-        except TooLargeError:
-            raise
-        except DatasetError as error:
+        """True if a table of another tool stays as it is; one that cannot be read is put aside."""
+        error = self._foreign_tables.get(table)
+        if error is not None:
             with reporting(table, "rename"):
                 os.rename(table, table.with_name(f"{table.name}.unreadable"))
             self._report.notes.append(f"{error}; it is kept as {table.name}.unreadable")
+        if not self._stays(table):
             return False
         self._report.notes.append(f"{table} is kept as it is")
         return True

@@ -94,7 +94,10 @@ def masks(array: pa.Array) -> tuple[pa.Array, int]:
 
 
 def label_indices(array: pa.Array, label: pa.Array, labels: list[str]) -> tuple[pa.Array, int]:
-    """Give labels that are listed once the index that they have in the list; a null stays null."""
+    """Give labels that are listed once the index that they have in the list; a null stays null.
+
+    A value whose place is larger than the type of the column can hold stays as it is.
+    """
     times = Counter(labels)
     places = {name: index for index, name in enumerate(labels) if times[name] == 1}
     text = decoded(label) if pa.types.is_dictionary(label.type) else label
@@ -102,7 +105,7 @@ def label_indices(array: pa.Array, label: pa.Array, labels: list[str]) -> tuple[
     wanted = np.array([*places.values(), -1], np.int64)[pc.fill_null(known, -1).to_numpy(zero_copy_only=False)]
     found: NDArray[Any] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
     valid = is_valid(array)
-    wrong = valid & (wanted >= 0) & (found != wanted.astype(found.dtype))
+    wrong = valid & (wanted >= 0) & (wanted <= np.iinfo(found.dtype).max) & (found != wanted.astype(found.dtype))
     if not wrong.any():
         return array, 0
     return pa.array(np.where(wrong, wanted.astype(found.dtype), found), array.type, mask=~valid), int(wrong.sum())

@@ -23,10 +23,12 @@ from unfinished_datasets import (
 )
 
 from edgefirst_ros.dataset import DatasetWriter
+from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import DatasetError
 
 SAMPLES = [sample(frame) for frame in range(6)]
 COMMITS = {1, 3}
@@ -211,3 +213,60 @@ def test_a_batch_that_is_there_twice(tmp_path, journal):
     assert sorted(table(paths.frames)["frame"]) == list(range(6))
     assert len(table(paths.arrow)) == sum(max(1, frame % 3) for frame in range(6))
     assert validate(paths.container).ok
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_damaged_member_that_the_disk_was_never_said_to_have_is_looked_at(known, tmp_path, layout):
+    """The commit is there, but nothing of it was synced: a writer goes on behind the commit before."""
+    paths = leave(tmp_path / "out", SAMPLES, layout=layout, commits=COMMITS)
+    if layout == "directory":
+        file = paths.members_partial / name_of(3, "camera.jpeg")
+        overwrite(file, 0, bytes(file.stat().st_size))
+    else:
+        (end,) = (end for name, _, end in known if name == name_of(3, "camera.jpeg"))
+        overwrite(paths.members_partial, end - 100, bytes(100))
+    assert rewound(paths) == 2
+    continued(paths)
+    assert members(paths)[name_of(3, "camera.jpeg")] == picture(3)
+
+
+def test_of_a_member_that_is_there_twice_the_first_stays(known, tmp_path):
+    paths = leave(tmp_path / "out", SAMPLES)
+    name, start, end = known[4]
+    data = paths.members_partial.read_bytes()
+    paths.members_partial.write_bytes(data + data[start:end])
+    report = recover(paths.container)
+    size = len(data)
+    assert [(lost.start, lost.end, lost.name, lost.why) for lost in report.lost] == [
+        (size, size + end - start, name, "is there twice")
+    ]
+    assert list(members(paths)) == [name for name, _, _ in known]
+
+
+def test_rows_are_given_up_to_any_number(tmp_path):
+    """Of a batch of the journal, and of the log behind it."""
+    journals = Journals(leave(tmp_path, SAMPLES, commits={3}))
+    for rows in range(8):
+        assert [frame for batch in journals.frames(rows) for frame in batch["frame"].to_pylist()] == [*range(6)][:rows]
+
+
+@pytest.mark.parametrize("use", ["members", "complete", "hand_over"])
+def test_what_was_let_go_is_not_used_again(tmp_path, use):
+    paths = leave(tmp_path, SAMPLES)
+    before = paths.members_partial.read_bytes()
+    dataset = UnfinishedDataset(paths)
+    dataset.close()
+    calls = {
+        "members": lambda: dataset.members(verify=True),
+        "complete": lambda: dataset.complete([]),
+        "hand_over": dataset.hand_over,
+    }
+    with pytest.raises(DatasetError, match=r"drive\.zip\.partial: is closed; expected it to be open"):
+        calls[use]()
+    assert paths.members_partial.read_bytes() == before
+    assert recover(paths.container).samples == 6
+
+
+def test_a_name_that_no_file_can_have_is_refused():
+    with pytest.raises(DatasetError, match=r"'a\\x00b' is not a valid path"):
+        recover("a\0b")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from edgefirst_ros.dataset.validate.repair import masks
+from edgefirst_ros.dataset.validate.repair import masks, timings
 
 
 def chunk(kind, body):
@@ -82,3 +82,20 @@ def test_many_masks():
     found, count = masks(array)
     assert count == sum(value == b"x" for value in array.to_pylist())
     assert found.to_pylist() == [None if value == b"x" else value for value in array.to_pylist()]
+
+
+def test_durations_without_a_sign_are_left_beside_negative_ones():
+    kind = pa.struct([("load", pa.uint32()), ("decode", pa.int16()), ("inference", pa.int64())])
+    rows = [
+        {"load": 2**32 - 1, "decode": -1, "inference": 5},
+        None,
+        {"load": None, "decode": 3, "inference": -(2**63)},
+    ]
+    found, count = timings(pa.array(rows, kind))
+    assert found.type == kind
+    assert count == 2
+    assert found.to_pylist() == [
+        {"load": 2**32 - 1, "decode": None, "inference": 5},
+        None,
+        {"load": None, "decode": 3, "inference": None},
+    ]

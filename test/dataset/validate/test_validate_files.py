@@ -12,6 +12,8 @@ import pytest
 from handmade_dataset import stamp_of
 from spoilers import LIDAR, RADAR, found
 
+from edgefirst_ros.dataset.validate import validate
+
 
 def patch(path: Path, at: int, data: bytes) -> None:
     with path.open("r+b") as file:
@@ -169,3 +171,26 @@ def test_planted_defect_in_the_files(tmp_path, code, spoil, expected):
     spoil(path)
     assert code in expected
     assert found(path) == expected
+
+
+@pytest.mark.parametrize("wrong", ["", "size", "packed size"])
+def test_sizes_of_64_bits_stand_behind_the_local_header(tmp_path, wrong):
+    """As zipfile writes them for what may become large."""
+    path = made.write(tmp_path, made.good())
+
+    def large(new, parts):
+        for info, data in parts:
+            with new.open(info, "w", force_zip64=True) as member:
+                member.write(data)
+
+    rewrite(path, large)
+    data = path.read_bytes()
+    local = entry(path, LIDAR)
+    extra = local.header_offset + 30 + len(LIDAR)
+    assert data[extra : extra + 20] == struct.pack("<2H2Q", 1, 16, local.file_size, local.file_size)
+    assert struct.unpack_from("<2I", data, local.header_offset + 18) == (0xFFFFFFFF,) * 2
+    if wrong:
+        patch(path, extra + (4 if wrong == "size" else 12), struct.pack("<Q", 1 << 40))
+    findings = [(one.place, one.message) for one in validate(path, strict=True).findings if one.rule == "HDR001"]
+    told = f"{wrong} is {1 << 40} in the local header, {local.file_size} in the directory"
+    assert findings == ([(LIDAR, told)] if wrong else [])

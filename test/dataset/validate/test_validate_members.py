@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule about members, the table of frames and what they agree in finds the defect planted for it alone."""
 
+import io
 import json
 import math
 
 import handmade_dataset as made
 import pytest
 from handmade_dataset import SEQUENCE, name_of, stamp_of
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from spoilers import (
     CAMERA,
     CUBE,
@@ -33,6 +36,16 @@ from spoilers import (
     plant,
     rename,
 )
+
+
+def described(**texts: str) -> bytes:
+    """The picture of a cube with other texts."""
+    info, out = PngInfo(), io.BytesIO()
+    for key, text in texts.items():
+        info.add_text(key, text)
+    Image.open(io.BytesIO(made.cube_png(3))).save(out, "PNG", pnginfo=info)
+    return out.getvalue()
+
 
 SPOILT = {
     "STR002": [(lambda p: (p.members.clear(), no_annotations(p), no_frames(p)), {"STR002", "STR004", "STR005"})],
@@ -92,6 +105,10 @@ SPOILT = {
         (member(CUBE, made.cube_png(3, shape=[5, 2, 2, 6], layout=[6, 1, 5, 9])), {"CUB002"}),
         (member(CUBE, made.cube_png(3, layout=[6, 2, 5, 1])), {"CUB002"}),
         (member(CUBE, made.cube_png(3, is_complex=None)), {"CUB002"}),
+        (member(CUBE, made.cube_png(3, layout=[6, 1, 5])), {"CUB002"}),
+        (member(CUBE, made.cube_png(3, shape=[2, 5, 4, 3])), {"CUB002"}),
+        (member(CUBE, lambda: described(**{"edgefirst:layout": "[6, 1, 5, 2"})), {"CUB002"}),
+        (member(CUBE, lambda: described(**{"edgefirst:scales": "[1.0]"})), {"CUB002", "CUB003"}),
     ],
     "CUB003": [(member(CUBE, made.cube_png(3, timestamp=stamp_of(3))), {"CUB003"})],
     "PCD001": [

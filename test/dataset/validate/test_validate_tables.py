@@ -20,6 +20,8 @@ from spoilers import (
     second_sequence,
 )
 
+from edgefirst_ros.dataset.validate import validate
+
 SPOILT = {
     "TAB001": [
         (lambda p: p.annotation_metadata.pop("schema_version"), {"TAB001", "TAB002"}),
@@ -132,3 +134,40 @@ def test_planted_defect(tmp_path, code, spoil, expected):
 )
 def test_values_at_the_limits_are_good(tmp_path, spoil):
     assert plant(tmp_path, spoil) == set()
+
+
+def test_a_table_without_names_has_no_rows_of_samples(tmp_path):
+    def spoil(parts):
+        parts.annotation_schema = parts.annotation_schema.remove(parts.annotation_schema.get_field_index("name"))
+
+    assert "TAB003" in plant(tmp_path, spoil)
+
+
+def test_labels_that_are_no_json_name_no_index(tmp_path):
+    """Neither of both: an index that no row has is unknown then."""
+    spoil = both(
+        further("neg_label_indices", pa.large_list(pa.uint32()), [9], 3),
+        metadata("labels", "[" * 100_000),
+        metadata("category_metadata", "{"),
+    )
+    assert plant(tmp_path, spoil) == {"TAB005", "TAB023"}
+
+
+def test_broken_rings_of_2025_10_are_found_between_the_others(tmp_path):
+    """Of one column with NaN between rings; each ring is counted for itself."""
+    nan, ring = math.nan, [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
+    names = ("name", "frame", "label", "group", "mask", "box2d", "size")
+    found = [field for field in made.ANNOTATIONS if field.name in names]
+    parts = made.good()
+    parts.annotation_schema = pa.schema(
+        [field.with_type(pa.large_list(pa.float32())) if field.name == "mask" else field for field in found]
+    )
+    parts.annotation_metadata = {}
+    masks = [[*ring, nan, *ring], [*ring, nan, *ring[:5], nan, nan, *ring[:4]], [nan, *ring, nan]]
+    for row, mask in zip(parts.annotations, masks, strict=False):
+        row["mask"] = mask
+    report = validate(made.write(tmp_path, parts), strict=True)
+    assert report.counts == {"TAB007": 2}
+    assert [finding.message for finding in report.findings] == [
+        f"a ring of {size} values, or not all of them finite" for size in (5, 4)
+    ]
