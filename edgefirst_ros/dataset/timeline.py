@@ -127,11 +127,6 @@ class Timeline:
         """Number of times a clock was set or stood still within a sequence."""
         return len(self.blocks) - len({block.sequence for block in self.blocks})
 
-    @property
-    def breaks(self) -> list[float]:
-        """Seconds of drive at which another sequence or segment begins."""
-        return [float(self.seconds[block.start]) for block in self.blocks[1:]]
-
     def messages(self, sensor: str) -> list[Floats]:
         """Seconds of drive of the different messages of a sensor or the model, by block, rising."""
         one = self.companions[sensor]

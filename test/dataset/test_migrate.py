@@ -10,6 +10,7 @@ import subprocess
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from annotation_tables import rows_of, same, store, table
 from PIL import Image
@@ -244,3 +245,29 @@ def test_command(command, tmp_path):
     assert run(path, "-o", tmp_path / "c.txt").returncode == 2
     assert run(path).returncode == 2
     assert run(path, "-o", tmp_path / "d.arrow", "--pixels", "--normalised").returncode == 2
+
+
+def test_logits_have_no_outline_and_are_counted(tmp_path):
+    mask = png((SQUARE * 255).astype(np.uint8))
+    path = start(tmp_path, [row(mask=mask, box2d=BOX)] * 2, mask_interpretation="logits")
+    report = migrate(path, tmp_path / "b.arrow", "2025.10")
+    assert report.lost["mask: logits have no threshold that makes an outline"] == 2
+    assert report.exit_code == 3
+    assert [one.get("polygon") for one in rows_of(report.out)] == [None, None]
+
+
+def test_metadata_that_json_has_another_use_for_are_counted(tmp_path):
+    report = migrate(start(tmp_path, [row(label="a")], samples="7", site="north"), tmp_path / "b.json")
+    assert report.lost == {"metadata samples: JSON has its samples there": 1}
+    document = json.loads(report.out.read_text())
+    assert document["site"] == "north"
+    assert [sample["name"] for sample in document["samples"]] == ["s"]
+
+
+def test_a_type_that_the_target_cannot_store_leaves_no_file(tmp_path):
+    """Parquet has no such intervals."""
+    every = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
+    path = store(tmp_path / "a.arrow", pa.table({"name": ["s"], "every": every}))
+    with pytest.raises(DatasetError, match=r"b\.parquet: cannot be written: "):
+        migrate(path, tmp_path / "b.parquet")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.arrow"]

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from edgefirst_ros.dataset.names import (
     DatasetPaths,
     Member,
     check_name,
+    find,
     host_of,
     locate,
     member_name,
@@ -236,3 +239,22 @@ def test_locate_tells_of_an_unfinished_one(tmp_path):
     (tmp_path / "d.zip.partial").touch()
     with pytest.raises(DatasetError, match=r"d\.zip.*unfinished"):
         locate(tmp_path / "d.zip")
+
+
+def test_a_folder_that_is_gone_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(DatasetError, match=r"drive: cannot be accessed: .*No such file or directory"):
+        find("drive")
+
+
+def test_a_folder_that_may_not_be_searched_is_not_taken_for_an_empty_one(tmp_path, monkeypatch):
+    def refused(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    with pytest.raises(DatasetError, match=r"/d: no dataset here; looked for"):
+        locate(tmp_path / "d")
+    monkeypatch.setattr(os, "lstat", refused)
+    with pytest.raises(DatasetError, match=r"/d: cannot be accessed: Permission denied"):
+        locate(tmp_path / "d")

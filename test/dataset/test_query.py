@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import DatasetError, UsageError
 
 ROWS = [  # frame, label, group, score
     (3, "car", "train", 0.9),
@@ -103,3 +103,23 @@ def test_places(dataset):
             dataset[wrong]
     with pytest.raises(TypeError):
         dataset["3"]
+
+
+def test_frame_numbers_that_no_reader_takes_are_an_error(tmp_path):
+    path = made.write(tmp_path, made.good())
+    rows = pl.DataFrame(
+        {"name": [made.SEQUENCE], "frame": [2**63], "label": ["car"]}, schema_overrides={"frame": pl.UInt64}
+    )
+    rows.write_ipc(tmp_path / "data.arrow")
+    with pytest.raises(DatasetError, match=r"data\.arrow: columns name and frame cannot be read: "):
+        Dataset(path).samples(label="car")
+
+
+def test_without_a_table_of_frames_no_model_looked_and_nothing_repeats(tmp_path):
+    path = made.write(tmp_path, made.good())
+    (tmp_path / "data.frames.arrow").unlink()
+    dataset = Dataset(path)
+    assert [sample.frame for sample in dataset.samples(model=True)] == []
+    assert [sample.frame for sample in dataset.samples(model=False)] == [3, 4, 7]
+    assert [sample.frame for sample in dataset.samples(repeats=False)] == [3, 4, 7]
+    assert dataset.repeats == {}

@@ -375,3 +375,13 @@ def test_path_that_no_file_system_takes(tmp_path):
     for name in ("x" * 300, "a\0b", f"{'y' * 300}/data.zip"):
         with pytest.raises(DatasetError):
             Dataset(tmp_path / name)
+
+
+def test_facts_of_sequences_in_the_wrong_table_are_an_error(tmp_path):
+    """Metadata of the annotations are told with those of the frames, whose form alone is checked when they are read."""
+    parts = made.good()
+    parts.annotation_metadata["sequences"] = "7"
+    dataset = Dataset(made.write(tmp_path, parts))
+    for ask in (dataset.calibration, dataset.sequence_facts):
+        with pytest.raises(DatasetError, match=r"data\.frames\.arrow: the metadata sequences cannot be read"):
+            ask(SEQUENCE)

@@ -185,3 +185,32 @@ def test_samples_without_a_stamp_cannot_be_cut_by_time(desk):
     assert sorted(map(len, groups(desk / "monday", desk / "tuesday").values())) == [1, 1]
     counts = GroupCounts.of([Dataset(desk / "monday").paths])
     assert [tally[SAMPLES] for tally in counts.groups.values()] == [20]
+
+
+def test_tables_without_members_are_no_dataset(desk):
+    (desk / "monday.zip").unlink()
+    before = files(desk)
+    with pytest.raises(DatasetError, match=r"monday\.zip: not there; the tables alone are not a dataset"):
+        split([desk / "monday"], BLOCKS)
+    assert files(desk) == before
+
+
+@pytest.mark.parametrize("table", ["monday.arrow", "monday.frames.arrow"])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda rows: rows.rename({"name": "drive"}), "has no column 'name'"),
+        (lambda rows: rows.with_columns(pl.lit(None, pl.String).alias("name")), "column 'name' is null in a row"),
+        (
+            lambda rows: rows.with_columns(pl.lit("7 s").alias("timestamp")),
+            "columns name, .*timestamp.* cannot be read",
+        ),
+    ],
+)
+def test_tables_that_name_no_samples_are_refused(desk, table, change, told):
+    change(pl.read_ipc(desk / table)).write_ipc(desk / "new")
+    os.replace(desk / "new", desk / table)
+    before = files(desk)
+    with pytest.raises(DatasetError, match=rf"{table}: {told}"):
+        split([desk / "monday"], BLOCKS)
+    assert files(desk) == before

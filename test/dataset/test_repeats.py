@@ -9,8 +9,9 @@ import pytest
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.repeats import count_repeats
+from edgefirst_ros.dataset.repeats import count_repeats, repeats_of
 from edgefirst_ros.dataset.storage.sizes import count_members
 from edgefirst_ros.errors import DatasetError
 
@@ -115,3 +116,14 @@ def test_the_summary_and_info_say_the_same(command, recording, tmp_path):
     (line,) = (line for line in said if "repeat the sample before" in line)
     assert line.startswith(f"{len(repeated)} members repeat the sample before: 0.0 MB")
     assert line in told.splitlines()
+
+
+def test_a_sample_without_a_row_repeats_nothing_and_is_repeated_by_none():
+    keys = [Key("a", frame) for frame in range(5)]
+    rows = {key: row for row, key in enumerate(keys) if key.frame != 2}
+    stamps = {"lidar.pcd": [10, 10, 10, 10, 10], "radar.pcd": [1, 2, 2, 3, None]}
+    lidar = frozenset({"lidar.pcd"})
+    assert repeats_of(stamps, keys, rows) == {Key("a", 1): lidar, Key("a", 4): lidar}
+    assert repeats_of(stamps, keys, {key: row for row, key in enumerate(keys)}) == {
+        Key("a", 1): lidar, Key("a", 2): lidar | {"radar.pcd"}, Key("a", 3): lidar, Key("a", 4): lidar
+    }  # fmt: skip

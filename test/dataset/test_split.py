@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups by their shares: properties that hold for whatever there is to be shared out."""
 
+import hashlib
 import os
 import random
 import subprocess
@@ -129,3 +130,21 @@ def test_groups_are_the_same_in_every_process():
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
         outputs.add(done.stdout)
     assert len(outputs) == 1
+
+
+def test_units_of_which_nothing_is_known_are_given_out_too():
+    """No group stays empty where there are as many units as groups."""
+    groups = assign({"a": {}, "b": {SAMPLES: 0}, "c": {}}, SHARES[1])
+    assert sorted(groups) == ["a", "b", "c"]
+    assert sorted(groups.values()) == ["test", "train", "val"]
+
+
+def test_what_rounding_leaves_of_the_shares_goes_to_the_last_group():
+    """The place of a name is its SHA-256; one behind all shares is nobody's else."""
+    names = [f"drive {number}" for number in range(200)]
+    places = {name: int(hashlib.sha256(name.encode()).hexdigest()[:16], 16) / 2**64 for name in names}
+    shares = {"train": 0.5, "val": 0.25}
+    assert {name for name in names if stable_group(name, shares) == "train"} == {
+        n for n, at in places.items() if at < 0.5
+    }
+    assert {stable_group(name, shares) for name, at in places.items() if at >= 0.75} == {"val"}

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import edgefirst_client
@@ -14,6 +15,7 @@ import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample, locate
 from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage import archive
 from edgefirst_ros.dataset.tables.journal import read_journal
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -328,3 +330,48 @@ def test_an_output_whose_path_is_no_utf8_is_refused_before_anything_is_written(t
     with pytest.raises(UsageError, match=r"\\udcff' is not a valid path in UTF-8"):
         DatasetWriter(out, "drive")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_writer_that_has_ended_takes_nothing_more(tmp_path):
+    writer = DatasetWriter(tmp_path, "drive")
+    writer.write(sample(0))
+    writer.finish({})
+    before = everything(tmp_path)
+    for use in (lambda: writer.write(sample(1)), lambda: writer.finish({})):
+        with pytest.raises(DatasetError, match=r"drive\.zip: its writer is finished, expected it to be open"):
+            use()
+    writer.abort()
+    assert (writer.state.value, everything(tmp_path)) == ("finished", before)
+
+
+def continued(out, frames=3):
+    """A writer that goes on with a dataset of some committed samples."""
+    with DatasetWriter(out, "drive") as writer:
+        for frame in range(frames):
+            writer.write(sample(frame))
+        writer.flush()
+    return DatasetWriter(out, "drive", unfinished=UnfinishedDataset(writer.paths))
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (replace(sample(1), timestamp=7), rf"sample 2 has timestamp {STAMP + 33_000_000}, now it is 7"),
+        (sample(2), "sample 2 has frame 1, now it is 2"),
+        (replace(sample(1), frame_row={"radar_cube_timestamp": 9}), f"has radar_cube_timestamp {STAMP}, now it is 9"),
+    ],
+)
+def test_only_the_same_samples_are_continued(tmp_path, other, told):
+    with continued(tmp_path) as writer:
+        writer.write(sample(0))
+        with pytest.raises(DatasetError, match=rf"drive\.zip\.partial: .*{told}: it was made from another recording"):
+            writer.write(other)
+    assert recover(tmp_path / "drive").samples == 3
+
+
+def test_a_dataset_that_is_continued_does_not_become_shorter(tmp_path):
+    with continued(tmp_path) as writer:
+        writer.write(sample(0))
+        with pytest.raises(DatasetError, match=r"drive\.zip\.partial: has 3 samples, now there are 1: .*--overwrite"):
+            writer.finish({})
+    assert recover(tmp_path / "drive").samples == 3

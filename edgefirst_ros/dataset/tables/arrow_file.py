@@ -141,12 +141,9 @@ class TableFile:
         try:
             schema = pa.schema([self.schema.field(name) for name in names])
             table = pa.Table.from_batches([batch.select(names) for batch in batches], schema)
-            frame = pl.from_arrow(table.unify_dictionaries())
+            return pl.DataFrame(pl.from_arrow(table.unify_dictionaries()))
         except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
             raise DatasetError(f"{self.path}: cannot be read as a table: {error}") from error
-        if not isinstance(frame, pl.DataFrame):
-            raise DatasetError(f"{self.path}: is not a table")
-        return frame
 
     def _stored(self) -> Iterator[Any]:
         if self._parquet:

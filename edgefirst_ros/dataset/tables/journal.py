@@ -20,7 +20,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
 from edgefirst_ros.dataset.tables.ipc_sizes import count_stream
-from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
@@ -63,12 +63,6 @@ class Journal:
         self._fd = create_anew(path)
         self._sink = _Sink()
         self._stream = pa.ipc.new_stream(self._sink, columns)
-        try:
-            with reporting(path, "create"):
-                self._save()
-        except StorageError:
-            self.abandon()
-            raise
 
     def check(self, row: Row) -> None:
         """Raise DatasetError for a row that breaks a rule of the format, before anything of its sample is written.

@@ -54,3 +54,28 @@ def test_frames_are_the_table_in_parts(tmp_path, monkeypatch):
     parts = [part.rows() for part in table.frames(["label", "frame"])]
     assert [len(part) for part in parts] == [10, 11, 15, 9]
     assert [row for part in parts for row in part] == table.frame(["label", "frame"]).rows()
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    """Within another column too, where polars would meet them much later."""
+    pair = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
+    one = pa.array(["drive"])
+    for number, (arrays, names, told) in enumerate(
+        [([one, one], ["name"] * 2, "name"), ([one, pair], ["name", "at"], "x")]
+    ):
+        path = tmp_path / f"{number}.arrow"
+        table = pa.Table.from_arrays(arrays, names)
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        with pytest.raises(DatasetError, match=rf"{number}\.arrow: .*two columns are named '{told}'"):
+            TableFile(path)
+
+
+def test_a_column_that_polars_has_no_type_for_is_an_error(tmp_path):
+    path = tmp_path / "t.arrow"
+    table = pa.table({"name": ["drive"], "every": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(DatasetError, match=r"t\.arrow: cannot be read as a table: "):
+        TableFile(path).frame()
+    assert TableFile(path).frame(["name"]).rows() == [("drive",)]

@@ -275,3 +275,26 @@ def test_damaged_files_end_in_an_error(tmp_path_factory, place, noise, suffix):
         migrate(bad, folder / "damaged.json", overwrite=True)
     except DatasetError as error:
         assert "bad" in str(error) or "damaged" in str(error)  # noqa: PT017  (most damage is one, not all)
+
+
+def test_a_column_under_its_old_and_its_new_name_is_refused(tmp_path):
+    path = store(tmp_path / "a.arrow", pa.table({"name": ["a"], "object_reference": ["1"], "object_id": ["2"]}))
+    with pytest.raises(DatasetError, match=r"columns 'object_reference' and 'object_id' both hold object_id"):
+        read_annotations(path)
+
+
+def test_columns_that_hold_nothing_are_null_whatever_they_should_hold(tmp_path):
+    path = store(tmp_path / "a.arrow", pa.table({"name": ["a"], "box2d": pa.nulls(1), "label": pa.nulls(1)}))
+    annotations = read_annotations(path)
+    assert pa.Table.from_batches(annotations.batches()).to_pylist() == [{"name": "a", "label": None, "box2d": None}]
+    assert not annotations.tally.lost
+
+
+def test_numbers_that_are_stored_once_for_many_rows_are_carried_as_numbers(tmp_path):
+    """A dictionary of integers, in a column that no version knows."""
+    index = pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 1]), pa.array([70, 90]))
+    path = store(tmp_path / "a.arrow", pa.table({"name": ["a"] * 4, "gain": index}))
+    migrate(path, tmp_path / "b.parquet")
+    found = pq.read_table(tmp_path / "b.parquet")["gain"]
+    assert found.type == pa.int64()
+    assert found.to_pylist() == [90, 70, None, 90]

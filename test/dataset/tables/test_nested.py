@@ -8,7 +8,7 @@ import pytest
 from annotation_tables import rows_of, store, table
 
 from edgefirst_ros import migrate
-from edgefirst_ros.dataset.tables.forms import nested, read_annotations, write
+from edgefirst_ros.dataset.tables.forms import flatten, nested, read_annotations, write
 from edgefirst_ros.errors import DatasetError
 
 # Source: EdgeFirst Dataset Format, "JSON Format (Nested)"
@@ -218,3 +218,50 @@ def test_a_point_that_is_no_pair_spoils_its_ring(tmp_path):
     rows, annotations = read(tmp_path, [{"name": "a", "annotations": [{"polygon": rings}]}])
     assert rows[0]["polygon"] == [[0, 0, 1, 0, 1, 1]]
     assert sum(annotations.tally.lost.values()) == 1
+
+
+def test_two_polygons_of_one_annotation_are_refused(tmp_path):
+    ring = [[0, 0], [1, 0], [1, 1]]
+    good = {"mask": {"polygon": [ring]}}
+    with pytest.raises(DatasetError, match=r"a\.json: sample 1 \(from 0\) has an annotation with two polygons"):
+        read(
+            tmp_path, [{"name": "a", "annotations": [good]}, {"name": "b", "annotations": [good | {"polygon": [ring]}]}]
+        )
+
+
+def test_keys_in_a_place_where_they_mean_nothing_are_counted(tmp_path):
+    rows, annotations = read(
+        tmp_path,
+        [{"name": "a", "box2d": {"x": 0}, "label": "car", "annotations": [{"label_name": "car", "size": [1, 2]}]}],
+    )
+    assert rows == [{"name": "a", "frame": None, "label": "car"}]
+    assert dict(annotations.tally.lost) == {
+        f"{key}: in a place where it means nothing": 1 for key in ("box2d", "label", "size")
+    }
+
+
+def test_more_annotations_than_are_collected_at_a_time(tmp_path):
+    """Of one sample, and of many: each row keeps its sample, and each key that nobody knows its row."""
+    count = flatten.ROWS + 3
+    of_one = {"name": "a", "frame_number": 1, "annotations": [{"label_index": n, "depth": n} for n in range(count)]}
+    rows, annotations = read(tmp_path, [of_one, {"name": "b", "frame_number": 2, "annotations": [{"depth": -1}]}])
+    assert [(row["name"], row["frame"], row["label_index"], row["depth"]) for row in rows] == [
+        *(("a", 1, n, n) for n in range(count)),
+        ("b", 2, None, -1),
+    ]
+    assert not annotations.tally.lost
+
+
+def test_a_value_that_goes_on_and_on_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(nested, "LARGEST", 1000)
+    monkeypatch.setattr(nested, "CHUNK", 100)
+    assert read(tmp_path, [{"name": "a" * 700}])[0] == [{"name": "a" * 700, "frame": None}]
+    with pytest.raises(DatasetError, match=r"a\.json: .*a value of more than 1000 characters after 1 samples"):
+        read(tmp_path, [{"name": "a"}, {"name": "b" * 5000}])
+
+
+def test_an_object_that_names_no_version_is_2026_04_and_it_is_said(tmp_path):
+    rows, annotations = read(tmp_path, {"samples": [{"name": "a"}]})
+    assert rows == [{"name": "a", "frame": None}]
+    assert annotations.version == "2026.04"
+    assert [*annotations.tally.notes] == ["there is no schema_version; an object with samples is 2026.04"]
