@@ -56,6 +56,8 @@ OUTER = {
     "upath": ("export/ncore/",),
     "zarr": ("export/ncore/stores.py",),
     "l5kit": (),
+    # Its CRC-32 leaves the upper halves of AVX registers in use, and libavcodec's SSE takes up to twice as long then.
+    "isal": ("sensors/grayscale.py",),
 }
 """Libraries -> the only places that may import them."""
 

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
@@ -115,7 +115,7 @@ def check_png(png: Buffer) -> tuple[int, int]:
 
 def png_parts(kind: bytes, body: Buffer) -> tuple[Buffer, ...]:
     """Return one PNG chunk: length and kind, body, CRC."""
-    crc = isal_zlib.crc32(body, isal_zlib.crc32(kind))
+    crc = zlib_ng.crc32(body, zlib_ng.crc32(kind))
     return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
 
 
@@ -143,7 +143,7 @@ def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
             raise MessageError(UNDECODABLE, f"PNG ends within {kind!r}")
         if (position == 8) != (kind == b"IHDR") or (kind == b"IHDR" and length != 13):
             raise MessageError(UNDECODABLE, f"{kind!r} of {length} bytes at {position} of a PNG")
-        if isal_zlib.crc32(data[position + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
+        if zlib_ng.crc32(data[position + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
             raise MessageError(UNDECODABLE, f"wrong CRC in {kind!r}")
         yield kind, data[position + 8 : end]
         position = end + 4

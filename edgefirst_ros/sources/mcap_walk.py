@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from isal import isal_zlib
 from mcap.opcode import Opcode
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.messages import Message
@@ -180,7 +180,7 @@ class McapWalk:
         chunk = Chunk(body, max(packed, 0), head.unpacked, head.compression, whole, Contents())
         try:
             unpacked = unpack(file, chunk, self._largest)
-            if whole and head.crc and isal_zlib.crc32(unpacked) != head.crc:
+            if whole and head.crc and zlib_ng.crc32(unpacked) != head.crc:
                 raise ValueError("wrong CRC")
         except ValueError as error:
             self._damaged(position, f"a chunk that cannot be read, none of its messages is used: {error}")

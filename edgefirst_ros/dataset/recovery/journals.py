@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, safe_name
@@ -141,7 +141,7 @@ def _companions(columns: Collection[str]) -> list[str]:
 def _order_of(batch: pa.RecordBatch, order: int) -> int:
     """Return the checksum of the samples before, `order`, continued by those of a batch of either journal."""
     for name, frame in dict.fromkeys(keys_of(batch)):
-        order = isal_zlib.crc32(f"{name}/{frame}".encode(), order)
+        order = zlib_ng.crc32(f"{name}/{frame}".encode(), order)
     return order
 
 

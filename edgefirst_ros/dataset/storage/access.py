@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol, cast
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.storage.byte_stream import ByteStream
@@ -158,7 +158,7 @@ class Archive:
             data = _unpacked(self.packed(entry), entry)
         except (DatasetError, zlib.error) as error:
             raise DatasetError(f"{place}: {error}") from error
-        crc = isal_zlib.crc32(data)
+        crc = zlib_ng.crc32(data)
         if crc != entry.CRC:
             raise DatasetError(f"{place}: CRC is {crc:08x}, must be {entry.CRC:08x}")
         return data

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import parse_member
 from edgefirst_ros.dataset.storage.lock import byte_views, claim_file, give_back, reopen_file, reporting, write_at
@@ -121,7 +121,7 @@ class ArchiveWriter:
         views, size = byte_views(buffers)
         crc = 0
         for view in views:
-            crc = isal_zlib.crc32(view, crc)
+            crc = zlib_ng.crc32(view, crc)
         entry = new_entry(name, self._offset, size, crc, time_ns, buffers)
         record = central_record(entry)
         with reporting(self.path, f"write {name}"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import KIND_OF, KINDS, Member, member_name, parse_member, safe_name
 from edgefirst_ros.dataset.storage.lock import reporting
@@ -212,7 +212,7 @@ class _Checks:
                     return False
                 place += read
                 for part in _parts(view[:read], inflate):
-                    crc, size = isal_zlib.crc32(part, crc), size + len(part)
+                    crc, size = zlib_ng.crc32(part, crc), size + len(part)
         except zlib.error:
             return False
         return crc == entry.crc and size == entry.size

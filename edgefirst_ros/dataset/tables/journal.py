@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.storage.budget import Budget
@@ -275,7 +275,7 @@ class _Bounded(io.FileIO):
 
 def _checksum(batch: pa.RecordBatch, checkpoint: bytes) -> int:
     """Return a checksum: a power cut leaves blocks of zeros, which Arrow takes for values."""
-    return isal_zlib.crc32(checkpoint, isal_zlib.crc32(batch.serialize()))
+    return zlib_ng.crc32(checkpoint, zlib_ng.crc32(batch.serialize()))
 
 
 def _place(row: Row) -> str:

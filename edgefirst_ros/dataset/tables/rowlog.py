@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
 
@@ -53,7 +53,7 @@ class RowLog:
         if self._fd < 0:
             return
         text = json.dumps([samples, rows, frame, list(annotations)], default=_plain).encode()
-        line = b"%08x %b\n" % (isal_zlib.crc32(text), text)
+        line = b"%08x %b\n" % (zlib_ng.crc32(text), text)
         with reporting(self.path, "write"):
             self._bytes = write_at(self._fd, [memoryview(line)], self._bytes)
 
@@ -86,7 +86,7 @@ def read_log(path: Path) -> list[Logged]:
     for line in io.BytesIO(data):  # one after the other: there may be as many as bytes
         checksum, _, text = line.removesuffix(b"\n").partition(b" ")
         try:
-            if int(checksum, 16) != isal_zlib.crc32(text):
+            if int(checksum, 16) != zlib_ng.crc32(text):
                 break
             samples, rows, frame, annotations = json.loads(text)
             found.append(Logged(int(samples), int(rows), dict(frame), [_with_mask(dict(row)) for row in annotations]))

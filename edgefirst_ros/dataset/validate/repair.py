@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from isal import isal_zlib
 from numpy.typing import NDArray
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.forms.variants import brought_to, decoded
@@ -132,6 +132,6 @@ def _is_usual(png: bytes) -> bool:
         and 0 < width <= MAX_SIDE
         and 0 < height <= MAX_SIDE
         and length == end - HEAD.size
-        and isal_zlib.crc32(png[12:29]) == crc
-        and isal_zlib.crc32(memoryview(png)[37:end]) == int.from_bytes(png[end : end + 4], "big")
+        and zlib_ng.crc32(png[12:29]) == crc
+        and zlib_ng.crc32(memoryview(png)[37:end]) == int.from_bytes(png[end : end + 4], "big")
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
@@ -107,7 +107,7 @@ class Preparation:
                     made = depth(data)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
-            members.append(Member(kind, name, data, isal_zlib.crc32(data), made))
+            members.append(Member(kind, name, data, zlib_ng.crc32(data), made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
         return Ready(rows, members, marks)
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.dataset.storage.budget import Budget
@@ -150,7 +150,7 @@ def _again(
                 data = homes[n].read(home, key)
                 budget.take(unpacked=len(data) + rest)
                 data += bytes(rest)
-            if isal_zlib.crc32(data) != crc:
+            if zlib_ng.crc32(data) != crc:
                 raise DatasetError(f"{source}: {member!r} is not what was exported; was a component changed since?")
             write(member, data, stamp)
             progress("restoring from NCore", done, len(entries))

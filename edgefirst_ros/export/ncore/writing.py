@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
@@ -290,7 +290,7 @@ class _Sequence:
             for name in dict.fromkeys(self._container.names):
                 if name not in there:
                     data = self._container.read(name)
-                    self._note(name, isal_zlib.crc32(data), int(drive.stamps[0]), "blob", self._blob(data))
+                    self._note(name, zlib_ng.crc32(data), int(drive.stamps[0]), "blob", self._blob(data))
                     self._tally["other files"] += 1
         index["members"] = self._members
         self._origin.store_index(index)

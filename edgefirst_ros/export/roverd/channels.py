@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import ArrayLike, NDArray
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.storage.lock import byte_views, write_at
 from edgefirst_ros.dataset.storage.opening import open_file
@@ -113,7 +113,7 @@ def stored(data: NDArray[Any]) -> list[bytes | memoryview]:
 
 
 def _crc(data: bytes | memoryview) -> bytes:
-    return struct.pack("<I", isal_zlib.crc32(data))
+    return struct.pack("<I", zlib_ng.crc32(data))
 
 
 def _padded(data: bytes) -> bytes:

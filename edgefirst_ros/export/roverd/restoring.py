@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, member_name
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
@@ -134,7 +134,7 @@ class _Own:
         else:
             path = self._side / FILES / name
             data = read_file(path, min(size, MEMBER))
-        if (len(data), isal_zlib.crc32(data)) != (size, crc):
+        if (len(data), zlib_ng.crc32(data)) != (size, crc):
             where = f"{self._source / sequence / sensor}, entry {entry}" if sensor else f"{self._side / FILES / name}"
             raise DatasetError(
                 f"{where}: {name} is not what it was when it was exported: the trace was changed since, or other "

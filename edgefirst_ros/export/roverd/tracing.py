@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isal import isal_zlib
+from zlib_ng import zlib_ng
 
 import edgefirst_ros
 from edgefirst_ros.dataset.inputs import Key
@@ -171,7 +171,7 @@ class _Trace:
         for kind in self._drive.dataset.members(sample.key):
             data = sample.read(kind)
             ready = self._streams[kind].ready(data) if kind in fresh else None
-            found.append(Found(kind, data, isal_zlib.crc32(data), ready))
+            found.append(Found(kind, data, zlib_ng.crc32(data), ready))
         if sample.key in self._masks:
             mask: bytes = self._drive.dataset.annotation_rows[0]["mask"][self._masks[sample.key]]
             found.append(Found(SEMANTIC, mask, 0, self._segments.ready(mask)))
