@@ -28,7 +28,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.cube import encode_cube
+from edgefirst_ros.sensors.cube import BLOCK, encode_cube
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.video_message import codec_of
 from edgefirst_ros.streams import CUBE, VIDEO
@@ -86,7 +86,10 @@ def cube(values: Any) -> bytes:
     """The IDAT chunk's data of (rows, columns) int16."""
     height, width = values.shape
     lines = np.zeros((height, 2 * width + 1), np.uint8)
-    lines[:, 1:] = (values.view("<u2") ^ 0x8000).astype(">u2").view(np.uint8)
+    step = max(1, BLOCK // (2 * width))
+    for first in range(0, height, step):
+        flipped = values[first : first + step].view("<u2") ^ 0x8000
+        lines[first : first + step, 1:] = flipped.astype(">u2").view(np.uint8)
     packer = zlib_ng.compressobj(1, zlib_ng.DEFLATED, 15, 9, zlib_ng.Z_RLE)
     packed: bytes = packer.compress(lines) + packer.flush()
     zlib_ng.crc32(packed)

@@ -22,7 +22,7 @@ from edgefirst_ros.errors import DatasetError, MessageError, text_of
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.grayscale import unpacked
 from edgefirst_ros.sensors.picture_file import png_chunks
-from edgefirst_ros.sensors.png import encode_png, filtered
+from edgefirst_ros.sensors.png import NONE, encode_png
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import RadarCube
@@ -32,6 +32,8 @@ ORDER = (SEQUENCE, RANGE, RX, DOPPLER)
 """Layout codes of RadarCube in the order of the picture: rows are (sequence, range), columns (rx, doppler)."""
 MAX_VALUES = 1 << 26
 """Pictures of more values are not read as a cube (the largest of the device has 819,200)."""
+BLOCK = 1 << 16
+"""Bytes of values that are made ready at once."""
 DEFLATE_LIMIT = 1040
 """Deflate makes at most 1032 bytes of one; a picture that claims more pixels than its data can hold is refused."""
 
@@ -118,9 +120,6 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
         values = np.ascontiguousarray(moved.transpose([layout.index(code) for code in present] + [len(layout)]))
     height = sizes.get(SEQUENCE, 1) * sizes.get(RANGE, 1)
     width = values.size // height
-    # PNG wants the high byte first, and int16 + 32768 as uint16 is a flip of the top bit. On real cubes no filter packs
-    # 6 % smaller than SUB, and faster.
-    pixels = (values.view("<u2") ^ 0x8000).astype(">u2").reshape(height, width)
     texts = {
         "layout": list(layout),
         "shape": list(shape),
@@ -129,7 +128,23 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
         "timestamp": timestamp,
     }
     described = [(f"edgefirst:{key}", json.dumps(value)) for key, value in texts.items()]
-    return encode_png(filtered(pixels.view(np.uint8)), width, 16, texts=described)
+    return encode_png(_lines(values.reshape(height, width)), width, 16, texts=described)
+
+
+def _lines(values: NDArray[np.int16]) -> NDArray[np.uint8]:
+    """Return the lines of a picture of (height, width) values: a filter byte, then int16 + 32768, high byte first.
+
+    As uint16 that is a flip of the top bit. In blocks that stay in the cache it takes a fifth of the time. On real
+    cubes no filter packs 6 % smaller than SUB, and faster.
+    """
+    height, width = values.shape
+    lines = np.empty((height, 1 + 2 * width), np.uint8)
+    lines[:, 0] = NONE
+    step = max(1, BLOCK // (2 * width))
+    for first in range(0, height, step):
+        flipped = values[first : first + step].view("<u2") ^ 0x8000
+        lines[first : first + step, 1:] = flipped.astype(">u2").view(np.uint8)
+    return lines
 
 
 def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:

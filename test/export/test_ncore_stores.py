@@ -102,17 +102,21 @@ def test_a_tar_store_has_the_bytes_that_the_library_writes(tmp_path):
             theirs[key] = data
     begun = stores.IndexedTarStore(tmp_path / "ours.zarr.itar", mode="w")
     begun[entries[0][0]] = entries[0][1]  # the library has written to it before
-    ours = groups.Store(*groups.into_tar(begun))
+    tar = groups.Tar(begun)
+    ours = groups.Store(tar.put, tar.close)
     for key, data in entries[1:]:
         ours[key] = data
     ours.close()
-    assert (tmp_path / "ours.zarr.itar").read_bytes() == (tmp_path / "theirs.zarr.itar").read_bytes()
+    made = (tmp_path / "ours.zarr.itar").read_bytes()
+    assert made == (tmp_path / "theirs.zarr.itar").read_bytes()
+    assert tar.md5() == hashlib.md5(made).hexdigest()
     read = stores.IndexedTarStore(tmp_path / "ours.zarr.itar", mode="r")
     assert {key: read[key] for key in read} == dict(entries)
 
 
 def test_an_entry_is_put_once(tmp_path):
-    ours = groups.Store(*groups.into_tar(stores.IndexedTarStore(tmp_path / "twice.zarr.itar", mode="w")))
+    tar = groups.Tar(stores.IndexedTarStore(tmp_path / "twice.zarr.itar", mode="w"))
+    ours = groups.Store(tar.put, tar.close)
     ours["0.0"] = b"first"
     ours["0.0"] = b"second"
     with pytest.raises(ValueError, match=r"0\.0 is there already"):
@@ -121,8 +125,8 @@ def test_an_entry_is_put_once(tmp_path):
 
 
 def test_a_tar_file_ends_at_the_entry_before_the_one_that_the_disk_refuses(tmp_path, monkeypatch):
-    begun = stores.IndexedTarStore(tmp_path / "full.zarr.itar", mode="w")
-    ours = groups.Store(*groups.into_tar(begun))
+    tar = groups.Tar(stores.IndexedTarStore(tmp_path / "full.zarr.itar", mode="w"))
+    ours = groups.Store(tar.put, tar.close)
     ours["first"] = bytes(groups.BATCH)
     ours["second"] = b"small"
 

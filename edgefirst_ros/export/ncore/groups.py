@@ -9,6 +9,7 @@ Source: Zarr storage specification version 2.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import lzma
@@ -17,13 +18,14 @@ import tarfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import write_at
+from edgefirst_ros.dataset.storage.syncing import WriteBehind
 from edgefirst_ros.export.ncore.library import library
 
 REMEMBERED = 64
@@ -58,15 +60,18 @@ def groups_writer() -> Any:
             group = super().get_base_group(component_group_name)
             if not isinstance(group, Group):
                 begun, name = group.store, component_group_name or ""
-                plain = hasattr(begun, "dir_path")
-                store = Store(into_folder(begun.path), begun.close) if plain else Store(*into_tar(begun))
+                if hasattr(begun, "dir_path"):
+                    store = Store(into_folder(begun.path), begun.close)
+                else:
+                    tar = Tar(begun)
+                    store = Store(tar.put, tar.close, tar.md5)
                 store.update({key: begun[key] for key in begun})
                 group = Group(store)
                 self._stores_rootgroups[name] = group, self._stores_rootgroups[name][1]
             return group
 
-        def finished(self, look: Callable[[Any], T]) -> list[T]:
-            """Complete the stores, side by side; what `look` gives for the path of each."""
+        def finished(self, look: Callable[[Any, str | None], T]) -> list[T]:
+            """Complete the stores, side by side; what `look` gives for the path of each and its MD5, if it is known."""
             stores: dict[str, tuple[Group, Any]] = self._stores_rootgroups
             self._stores_rootgroups = {}
             try:
@@ -75,8 +80,9 @@ def groups_writer() -> Any:
                 self._stores_rootgroups = stores
 
             def complete(begun: tuple[Group, Any]) -> T:
-                begun[0].store.complete()
-                return look(begun[1])
+                store = begun[0].store
+                store.complete()
+                return look(begun[1], store.md5())
 
             with ThreadPoolExecutor(len(stores)) as pool:
                 return list(pool.map(complete, stores.values()))
@@ -108,15 +114,25 @@ def into_folder(root: str) -> Put:
     return put
 
 
-def into_tar(begun: Any) -> tuple[Put, Callable[[], None]]:
-    """Return functions that append keys to an IndexedTarStore of the library, and that close it.
+class Tar:
+    """Appends keys to an IndexedTarStore of the library, and takes the MD5 of its file meanwhile.
 
     The file is the same, byte by byte: the library copies data in pieces of 16 KB and remembers every entry twice.
-    """
-    tar, file, records = begun.tar_file, begun.tar_file_object, begun.index.records
-    file.flush()
 
-    def put(entries: Sequence[tuple[str, bytes]]) -> None:
+    Owns: one thread at a time puts, and closes.
+    """
+
+    def __init__(self, begun: Any) -> None:
+        self._begun, self._tar = begun, begun.tar_file
+        file = begun.tar_file_object
+        file.flush()
+        self._fd, self._path = file.fileno(), str(begun.itar_upath.path)
+        self._digest = hashlib.md5(os.pread(self._fd, self._tar.offset, 0), usedforsecurity=False)
+        self._behind = WriteBehind(self._fd)
+
+    def put(self, entries: Sequence[tuple[str, bytes]]) -> None:
+        """Write entries. Raises ValueError for a key that is there."""
+        tar, records = self._tar, self._begun.index.records
         views, at = [], tar.offset
         for key, data in entries:
             if key in records:
@@ -126,24 +142,34 @@ def into_tar(begun: Any) -> tuple[Put, Callable[[], None]]:
             head = info.tobuf(tar.format, tar.encoding, tar.errors)
             rest = bytes(-len(data) % tarfile.BLOCKSIZE)
             views += [memoryview(head), memoryview(data), memoryview(rest)]
-            records[key] = begun.TarRecord(at + len(head), len(data))
+            records[key] = self._begun.TarRecord(at + len(head), len(data))
             at += len(head) + len(data) + len(rest)
-        tar.offset = write_at(file.fileno(), views, tar.offset)
+        tar.offset = write_at(self._fd, views, tar.offset)
+        for view in views:
+            self._digest.update(view)
+        self._behind.reached(tar.offset)
 
-    def close() -> None:
-        file.seek(tar.offset)
-        begun.close()
+    def close(self) -> None:
+        """Complete the file."""
+        end = self._tar.offset
+        self._begun.tar_file_object.seek(end)
+        self._begun.close()
+        with open(self._path, "rb") as file:
+            file.seek(end)
+            self._digest.update(file.read())
 
-    return put, close
+    def md5(self) -> str:
+        """MD5 of the complete file, as hexadecimal digits."""
+        return self._digest.hexdigest()
 
 
 class Store(dict[str, bytes]):
     """A store that is written, once for each key; what is remembered of it is the metadata."""
 
-    def __init__(self, put: Put, close: Callable[[], None]) -> None:
-        """`put` and `close` are those of the store itself; a thread puts in order."""
+    def __init__(self, put: Put, close: Callable[[], None], md5: Callable[[], str | None] = lambda: None) -> None:
+        """`put`, `close`, and `md5` of the closed store where it is known, are the store's; a thread puts in order."""
         super().__init__()
-        self._put, self._close = put, close
+        self._put, self._close, self.md5 = put, close, md5
         self._pool = ThreadPoolExecutor(1)
         self._batch: list[tuple[str, Callable[[], bytes]]] = []
         self._size = 0
@@ -255,19 +281,10 @@ class Group:
             return self.require_group(group).create_dataset(name, data, chunks, compressor)
         values = np.asarray(data)
         pieces = tuple(max(1, size) for size in chunks or values.shape)
-        codec = _default() if compressor == "default" else compressor
+        codec = _default() if isinstance(compressor, str) else compressor  # a codec compares slowly
         path = f"{self._path}{name}/"
-        described = {
-            "chunks": pieces,
-            "compressor": codec.get_config() if codec is not None else None,
-            "dtype": values.dtype.str,
-            "fill_value": None,
-            "filters": None,
-            "order": "C",
-            "shape": values.shape,
-            "zarr_format": 2,
-        }
-        self.store[f"{path}.zarray"] = _json(described)
+        packed = tuple(codec.get_config().items()) if codec is not None else None
+        self.store[f"{path}.zarray"] = _described(values.shape, pieces, values.dtype.str, packed)
         counts = [-(-size // piece) for size, piece in zip(values.shape, pieces, strict=True)]
         for place in itertools.product(*map(range, counts)):
             self.store.pack(path + (".".join(map(str, place)) or "0"), _chunk(values, place, pieces), codec)
@@ -293,5 +310,27 @@ def _default() -> Any:
     return Blosc(cname="lz4", clevel=5, shuffle=Blosc.SHUFFLE)
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _described(
+    shape: tuple[int, ...], chunks: tuple[int, ...], dtype: str, compressor: tuple[tuple[str, Any], ...] | None
+) -> bytes:
+    """Return the metadata of an array; those of many frames are the same."""
+    return _json(
+        {
+            "chunks": chunks,
+            "compressor": dict(compressor) if compressor is not None else None,
+            "dtype": dtype,
+            "fill_value": None,
+            "filters": None,
+            "order": "C",
+            "shape": shape,
+            "zarr_format": 2,
+        }
+    )
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
+
 def _json(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, ensure_ascii=True, allow_nan=False).encode()
+    return _ENCODER.encode(values).encode()

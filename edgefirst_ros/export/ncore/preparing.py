@@ -71,6 +71,8 @@ class Preparation:
     def __init__(self, drive: Drive, labels: Labels, start: int, stop: int) -> None:
         self._drive, self._labels = drive, labels
         self._start, self._stop = start, stop
+        table, self._places = drive.dataset.annotation_rows
+        self._annotations = table.select(drive.dataset.annotation_columns)
         self.size: tuple[int, int] | None = None
         """(width, height) of the pictures, as soon as it is known."""
 
@@ -95,7 +97,7 @@ class Preparation:
     def make(self, task: Task) -> Ready:
         """Read a sample, and make of it what goes into the stores. Raises DatasetError. Threads may share this."""
         dataset = self._drive.dataset
-        rows = task.sample.annotations.select(dataset.annotation_columns).to_dicts()
+        rows = self._annotations.slice(*self._places.get(task.sample.key, (0, 0))).to_dicts()
         members = []
         for kind, name in dataset.members(task.sample.key).items():
             data = dataset.container.read(name)

@@ -20,6 +20,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.storage.lock import byte_views, write_at
 from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.storage.syncing import WriteBehind
 from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.limits import read_json
@@ -53,6 +54,7 @@ class RawWriter:
         self._size = self._dtype.itemsize * math.prod(shape)
         self._count = 0
         self._file = path.open("xb", buffering=1 << 20)
+        self._behind = WriteBehind(self._file.fileno())
 
     def append(self, values: ArrayLike) -> None:
         """Add an entry; what it lacks at its end is zero."""
@@ -64,6 +66,7 @@ class RawWriter:
         else:
             self._file.write(bytes(missing))
         self._count += 1
+        self._behind.reached(self._count * self._size)
 
     def close(self) -> None:
         """Complete the file."""
@@ -79,12 +82,14 @@ class FramesWriter:
         self.described = {"format": "lzmaf", "type": kind, "shape": list(shape)}
         self._offset = 0
         self._file = path.open("xb", buffering=0)
+        self._behind = WriteBehind(self._file.fileno())
         self._index = path.with_name(path.name + INDEX).open("xb")
         self._index.write(bytes(8))
 
     def append(self, packed: Sequence[bytes | memoryview]) -> None:
         """Add an entry: an .xz as buffers."""
         self._offset = write_at(self._file.fileno(), byte_views(packed)[0], self._offset)
+        self._behind.reached(self._offset)
         self._index.write(struct.pack("<Q", self._offset))
 
     def close(self) -> None:
