@@ -6,7 +6,7 @@
 Plays a recording (by default 20 s of all topics: 1080p30 H.264 at 5 Mb/s, cubes of 1.6 MB at 18 Hz, lidar of 30k points
 at 10 Hz, radar, GPS, IMU, model) into a capture in another process, first over the one, then over the other; Zenoh's
 router is a third process. Latency is from the moment a frame was published to the moment its row can be read from the
-journal on disk: that is, committed. `--repeat`: play the recording so many times, its stamps shifted.
+journal or the log of rows: a kill leaves it then. `--repeat`: play the recording so many times, its stamps shifted.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from pathlib import Path
 import polars as pl
 
 from edgefirst_ros.dataset.tables.journal import read_journal
+from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.messages import header_stamp
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import MASK, VIDEO
@@ -172,10 +173,13 @@ def recording_length(recording):
 
 
 def watch(folder, seen, ended):
-    """Note when each frame's row can first be read."""
+    """Note when each frame's row can first be read: from the journal, or since the last commit from the log of rows."""
     while not ended.is_set():
+        now = time.monotonic()
+        for log in folder.glob("*.rows.journal"):
+            for logged in read_log(log):
+                seen.setdefault(logged.frame["timestamp"], now)
         for journal in folder.glob("*.frames.arrow.journal"):
-            now = time.monotonic()
             for batch in read_journal(journal):
                 for stamp in batch.column("timestamp").to_pylist():
                     seen.setdefault(stamp, now)

@@ -34,4 +34,5 @@ def copying(number: int) -> Iterator[Line]:
         for peer in ("cp", "cp + sync"):
             ratios = [mine.wall / theirs.wall for mine, theirs in zip(found["ours"], found[peer], strict=True)]
             ours, theirs = seconds(median(found["ours"], wall)), f"{peer} {seconds(median(found[peer], wall))}"
-            yield Line(f"{what}, {path.stat().st_size / 1e6:.0f} MB", ours, theirs, ratios, at_most=BAR)
+            name = f"{what}, {path.stat().st_size / 1e6:.0f} MB, against {peer}"
+            yield Line(name, ours, theirs, ratios, at_most=BAR)

@@ -28,14 +28,19 @@ def machine() -> str:
     return f"{processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
-def entry(lines: Sequence[Line], number: int) -> dict[str, Any]:
-    """One run: {what: [median, lowest, highest]} of its ratios, with commit, machine and load.
+def comparisons(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines with a ratio. Raises ValueError where two of them have one name."""
+    kept: dict[str, Line] = {}
+    for line in lines:
+        if line.ratios and not line.unit:
+            if line.what in kept:
+                raise ValueError(f"two lines are called {line.what!r}: the first would be lost")
+            kept[line.what] = line
+    return [*kept.values()]
 
-    Raises ValueError where two lines have one name.
-    """
-    kept = [line for line in lines if line.ratios and not line.unit]
-    if len({line.what for line in kept}) < len(kept):
-        raise ValueError("two lines of one name: the first would be lost")
+
+def entry(lines: Sequence[Line], number: int) -> dict[str, Any]:
+    """One run: {what: [median, lowest, highest]} of its comparisons, with commit, machine and load."""
     asked = ["git", "-C", str(HISTORY.parent), "describe", "--always", "--dirty"]
     commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     return {
@@ -46,7 +51,8 @@ def entry(lines: Sequence[Line], number: int) -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 1),
         "rounds": number,
         "ratios": {
-            line.what: [round(value, 3) for value in (line.ratio, min(line.ratios), max(line.ratios))] for line in kept
+            line.what: [round(value, 3) for value in (line.ratio, min(line.ratios), max(line.ratios))]
+            for line in comparisons(lines)
         },
     }
 
