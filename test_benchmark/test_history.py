@@ -42,7 +42,7 @@ def test_what_became_worse_on_this_kind_of_machine_is_told(history, line):
 
 
 def test_two_lines_of_one_name_are_refused(history, line):
-    with pytest.raises(ValueError, match="two lines are called .a.: the first would be lost"):
+    with pytest.raises(ValueError, match="two lines are called 'a': the first would be lost"):
         history.entry([line("a", ratios=(1.0,)), line("a", ratios=(2.0,))], 1)
 
 
