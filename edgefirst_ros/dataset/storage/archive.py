@@ -21,6 +21,7 @@ from edgefirst_ros.dataset.storage.lock import byte_views, claim_file, give_back
 from edgefirst_ros.dataset.storage.member_index import MemberIndex
 from edgefirst_ros.dataset.storage.scan import Lost, scan, whole_samples
 from edgefirst_ros.dataset.storage.space import StillThere, largest_file
+from edgefirst_ros.dataset.storage.syncing import WriteBehind
 from edgefirst_ros.dataset.storage.zipformat import (
     END_BYTES,
     Entry,
@@ -82,7 +83,7 @@ class ArchiveWriter:
         self._offset = 0
         self._count = 0
         self._begun = (0, 0, 0)
-        self._synced = self._told = 0
+        self._synced = 0
         self._doubtful = False
         with reporting(path, "open" if reopen else "create"):
             self.fd = reopen_file(path) if reopen else claim_file(path)
@@ -97,6 +98,7 @@ class ArchiveWriter:
                     path.unlink(missing_ok=True)
                 raise
         self._there = StillThere(path, self.fd)
+        self._behind = WriteBehind(self.fd, piece=1)
 
     def begin(self) -> None:
         """Mark the beginning of a sample."""
@@ -175,9 +177,7 @@ class ArchiveWriter:
         """
         with reporting(self.path, "write"):
             if not sync:
-                new = self._offset - self._told
-                os.posix_fadvise(self.fd, self._told, new, os.POSIX_FADV_DONTNEED)  # what is dirty is written instead
-                self._told = self._offset
+                self._behind.reached(self._offset)
             else:
                 self._doubtful = True
                 os.fdatasync(self.fd)

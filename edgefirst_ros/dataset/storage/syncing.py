@@ -33,14 +33,13 @@ def sync_disk(fd: int) -> None:
 class WriteBehind:
     """Has the disk begin with what is appended to a file, so that the sync at its end finds little to do."""
 
-    _PIECE = 16 << 20
-    """Bytes that are worth the call."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd, self._told = fd, 0
+    def __init__(self, fd: int, piece: int = 16 << 20) -> None:
+        """`piece`: new bytes that are worth a call."""
+        self._fd, self._piece, self._told = fd, piece, 0
 
     def reached(self, end: int) -> None:
-        """Take note that the file has been written up to `end`; what is dirty begins to be written, and is not kept."""
-        if end - self._told >= self._PIECE:
-            os.posix_fadvise(self._fd, self._told, end - self._told, os.POSIX_FADV_DONTNEED)
+        """Take note that the file has been written up to `end`. Raises OSError."""
+        new = end - self._told
+        if new >= self._piece:
+            os.posix_fadvise(self._fd, self._told, new, os.POSIX_FADV_DONTNEED)  # what is dirty is written instead
             self._told = end

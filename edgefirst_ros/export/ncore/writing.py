@@ -313,13 +313,11 @@ def _equal(one: bytes, other: bytes) -> bool:
 def _told(store: Any, md5: str | None) -> dict[str, Any]:
     """Return the library's summary of a complete store, with its checksum, which the library reads where it is None."""
     reader = library().SequenceComponentGroupsReader([store])
-    if md5 is not None:
-        reader._component_stores = {
-            name: (group, _Known(path)) for name, (group, path) in reader._component_stores.items()
-        }
+    if md5 is None:
+        return dict(reader.get_sequence_meta().to_dict())
+    reader._component_stores = {name: (group, _Known(path)) for name, (group, path) in reader._component_stores.items()}
     found: dict[str, Any] = reader.get_sequence_meta().to_dict()
-    if md5 is not None:
-        found["component_stores"][0]["md5"] = md5
+    found["component_stores"][0]["md5"] = md5
     return found
 
 
