@@ -5,7 +5,6 @@ import ctypes
 import os
 import pickle
 import subprocess
-import threading
 import time
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
+from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
@@ -121,7 +121,7 @@ def aligning(path, settings):
 
     def run(n):
         facts = SequenceFacts("drive", found.roles, found.base, found.calibration, Counts())
-        usage = Usage(facts.counts, facts.roles)
+        usage = Usage(facts.counts, facts.roles, OutsideTolerance(settings))
         frames = FrameBuilder(settings, facts, usage, lambda item: None)
         for message in messages:
             if message.publish_time < START + n * 1_000_000_000:
@@ -197,7 +197,7 @@ def work_of(folder):
         writing(folder, members, jpeg),
         writing(folder, [], jpeg, commit=True),
         lambda n: sum(1 for _ in McapRecording(folder / f"all{n}.mcap").walk()),
-        lambda n: [sha256(folder / f"all{n}.mcap", threading.Event())],
+        lambda n: sha256(folder / f"all{n}.mcap"),
         lambda n: convert(folder / f"all{n}.mcap", folder / f"out{next(outs)}"),
     ]
     return dict(zip(STAGES, work, strict=True))
