@@ -57,6 +57,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: `1 sample`, `2 samples`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def nearest_first(name: str, known: Iterable[str]) -> str:
     """Return known names as one text, those most like `name` first; `none` where there are none."""
     from difflib import SequenceMatcher

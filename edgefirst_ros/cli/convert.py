@@ -14,8 +14,8 @@ from edgefirst_ros import streams
 from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, one_line, repeated, say, table
-from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError
+from edgefirst_ros.cli.text import one_line, repeated, say, table
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.cli.progress import Report

@@ -10,6 +10,7 @@ import typer
 
 from edgefirst_ros.cli.options import texts_of
 from edgefirst_ros.cli.text import say, table
+from edgefirst_ros.errors import counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.group_counts import GroupCounts
@@ -32,4 +33,4 @@ def print_groups(counts: GroupCounts) -> None:
     ]
     table(("group", *counts.groups), rows)
     if counts.without:
-        say(f"without a group: {counts.without} samples")
+        say(f"without a group: {counted(counts.without, 'sample')}")

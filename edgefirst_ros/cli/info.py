@@ -14,7 +14,8 @@ import typer
 
 from edgefirst_ros.cli.instead import explained, is_recording
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.text import counted, repeated, say, table
+from edgefirst_ros.cli.text import repeated, say, table
+from edgefirst_ros.errors import counted
 
 if TYPE_CHECKING:
     import polars as pl

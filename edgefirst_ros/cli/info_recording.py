@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, one_line, say, table
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.cli.text import one_line, say, table
+from edgefirst_ros.errors import EdgeFirstError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.messages import Message

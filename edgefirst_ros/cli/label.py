@@ -12,7 +12,8 @@ import typer
 from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, say
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import counted
 
 SHOWN = 5
 """Names of pictures that are listed."""

@@ -13,7 +13,8 @@ from edgefirst_ros.cli.groups import print_groups, rule_of
 from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET_GROUPING, limits_of
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, say
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.merge import Merged

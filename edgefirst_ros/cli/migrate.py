@@ -12,7 +12,7 @@ import typer
 
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.text import say
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, UsageError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.migrate import Migration
@@ -102,7 +102,7 @@ def _as_json(report: Migration) -> dict[str, Any]:
 
 
 def _print(report: Migration) -> None:
-    say(f"{report.out}: {report.rows} rows, {report.from_version} to {report.to_version}")
+    say(f"{report.out}: {counted(report.rows, 'row')}, {report.from_version} to {report.to_version}")
     for what, values in (("changed", report.changed), ("lost", report.lost)):
         for reason, number in values.items():
             say(f"{what}: {number} x {reason}")

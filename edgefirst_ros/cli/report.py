@@ -11,7 +11,8 @@ import typer
 
 from edgefirst_ros.cli.options import SET, looking_settings
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, say, table
+from edgefirst_ros.cli.text import say, table
+from edgefirst_ros.errors import counted
 
 
 def report(

@@ -12,8 +12,8 @@ import typer
 from edgefirst_ros.cli.groups import print_groups, rule_of
 from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET_GROUPING, limits_of
-from edgefirst_ros.cli.text import counted, say
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import UsageError, counted
 
 
 def split(

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from edgefirst_ros.errors import EdgeFirstError, printable
+from edgefirst_ros.errors import EdgeFirstError, counted, printable
 
 
 def one_line(text: str) -> str:
@@ -34,11 +34,6 @@ def _discard() -> None:
     """Discard what is printed from now on, and what is buffered."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 sample`, `2 samples`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def repeated(members: int, size: int) -> str:

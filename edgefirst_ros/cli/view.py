@@ -12,7 +12,8 @@ import typer
 from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET, looking_settings
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, one_line, say
+from edgefirst_ros.cli.text import one_line, say
+from edgefirst_ros.errors import counted
 
 
 def view(

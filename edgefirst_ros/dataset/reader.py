@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.selection import Samples, select
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Dataset(Sequence[Sample]):
         return partial(Dataset, limits=self.limits), (path,)
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.container.path}: {len(self)} samples>"
+        return f"<Dataset {self.container.path}: {counted(len(self), 'sample')}>"
 
     def __len__(self) -> int:
         """Samples that have at least one member."""

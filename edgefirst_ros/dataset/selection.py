@@ -13,7 +13,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import INPUTS, Key, input_name
 from edgefirst_ros.dataset.query import keys_of, matching, with_frames
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.errors import UsageError, describe_foreign, nearest_first
+from edgefirst_ros.errors import UsageError, counted, describe_foreign, nearest_first
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,7 @@ class Samples(Sequence[Sample]):
         self.dataset, self._keys = dataset, keys
 
     def __repr__(self) -> str:
-        return f"<{len(self._keys)} of the {len(self.dataset)} samples of {self.dataset.container.path}>"
+        return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.container.path}>"
 
     def __len__(self) -> int:
         return len(self._keys)

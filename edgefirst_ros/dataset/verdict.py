@@ -14,6 +14,7 @@ from typing import Any
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.timeline import MODEL, Pace, Timeline
+from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 
 
@@ -118,7 +119,7 @@ def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibrations: Map
 
     `metadata`: those of the frames; `calibrations`: the word of each sequence.
     """
-    found = [Check("samples", Level.GREEN if len(timeline) else Level.RED, f"{len(timeline)} samples")]
+    found = [Check("samples", Level.GREEN if len(timeline) else Level.RED, counted(len(timeline), "sample"))]
     found += losses(metadata)
     found += _calibrations(calibrations)
     found += clock(timeline, metadata)
@@ -137,7 +138,8 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
             none = False
             share = sum(lost.values()) / max(count["seen"], 1)
             what = ", ".join(f"{n} {reason}" for reason, n in lost.items())
-            yield Check("loss", threshold.level(share), f"{share:.2%} of {count['seen']} messages lost: {what}", topic)
+            text = f"{share:.2%} of {counted(count['seen'], 'message')} lost: {what}"
+            yield Check("loss", threshold.level(share), text, topic)
     for source in metadata.get("sources") or ():
         damage = source.get("damage") or ()
         if damage:
@@ -162,9 +164,7 @@ def clock(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
     """Yield whether a clock was set, and topics that took another one."""
     threshold, steps = THRESHOLDS["clock"], timeline.steps
     if steps:
-        yield Check(
-            "clock", threshold.level(steps), f"set, or stood still, {steps} {'time' if steps == 1 else 'times'}"
-        )
+        yield Check("clock", threshold.level(steps), f"set, or stood still, {counted(steps, 'time')}")
     base = metadata.get("time_base") or {}
     others = list(replaced_clocks(base))
     yield from others
@@ -184,9 +184,9 @@ def gaps(timeline: Timeline) -> Iterator[Check]:
     """Yield how regularly samples, sensors and the model came."""
     for name, pace in paces(timeline).items():
         level = gap_level(pace.longest, pace.period) if pace.period is not None else Level.GREEN
-        found = f"longest {pace.longest:.3g} s, at {pace.at:.1f} s"
+        found = f"longest {pace.longest:.3g} s, at {pace.at:z.1f} s"
         if level:
-            found = f"{len(pace.gaps)} {'gap' if len(pace.gaps) == 1 else 'gaps'}, {found}"
+            found = f"{counted(len(pace.gaps), 'gap')}, {found}"
         yield Check("gaps", level, found, name)
 
 

@@ -18,7 +18,7 @@ from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import DurabilityPolicy, QoSProfile
 
-from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.errors import RecordingError, UsageError, counted
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.definitions import Channel
 from edgefirst_ros.streams import TF_MESSAGE
@@ -72,7 +72,7 @@ class Outlets:
                 why = self._open(channel, own_clock=own_clock)
                 if why:
                     counts[channel.topic] = counts.get(channel.topic, 0) + channel.seen
-                    self.skipped[channel.topic] = f"{counts[channel.topic]} messages: {why}"
+                    self.skipped[channel.topic] = f"{counted(counts[channel.topic], 'message')}: {why}"
         if not self._publishers:
             raise RecordingError("nothing can be published; " + "; ".join(f"{t}: {w}" for t, w in self.skipped.items()))
 

@@ -23,7 +23,7 @@ from rclpy.utilities import remove_ros_args
 from rosgraph_msgs.msg import Clock
 
 from edgefirst_ros.config import SECOND, Model, nanoseconds
-from edgefirst_ros.errors import RecordingError, UsageError, printable
+from edgefirst_ros.errors import RecordingError, UsageError, counted, printable
 from edgefirst_ros.nodes.clouds import MISSING, cloud_maker
 from edgefirst_ros.nodes.outlets import Outlets
 from edgefirst_ros.nodes.parameters import check, declare, read
@@ -214,7 +214,8 @@ class _Player:
         took = time.monotonic() - began
         self._doing = f"stopped by {self._stopped()}" if self._stopped() else "played to the end"
         self._log.info(
-            f"{self._doing}: {self._outlets.published} messages of {len(self._outlets.names)} topics in {took:.1f} s; "
+            f"{self._doing}: {counted(self._outlets.published, 'message')} of "
+            f"{counted(len(self._outlets.names), 'topic')} in {took:.1f} s; "
             f"{self._lateness.late} were late by over {LATE // 1_000_000} ms, the worst by "
             f"{self._lateness.worst / 1e6:.1f} ms"
         )
@@ -274,7 +275,7 @@ class _Player:
         if outlets.lacking:
             words += f", {len(outlets.lacking)} topics cannot be published"
         if late.late:
-            words += f", {late.late} messages late, the worst by {late.worst / 1e6:.0f} ms"
+            words += f", {counted(late.late, 'message')} late, the worst by {late.worst / 1e6:.0f} ms"
         values: dict[str, Any] = {
             "recording": self._settings.recording,
             "read": f"{self._recording.position} of {self._recording.size}",

@@ -19,7 +19,7 @@ from rclpy.signals import SignalHandlerOptions
 from rclpy.utilities import remove_ros_args
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, printable
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 
@@ -81,7 +81,7 @@ class _Report:
         """Publish and log the outcome."""
         log = self._node.get_logger()
         speed = outcome.duration / max(outcome.seconds, 1e-9)
-        text = f"{outcome.samples} samples in {outcome.paths.container}"
+        text = f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}"
         log.info(printable(f"{text}; {outcome.seconds:.1f} s, {speed:.1f} times real time"))
         for topic, count in sorted(outcome.counts.topics.items()):
             reasons = "".join(f", {n} {reason}" for reason, n in sorted(count.dropped.items()))

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, printable
 from edgefirst_ros.nodes.reports import Reports
 from edgefirst_ros.nodes.systemd import ServiceManager
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
@@ -174,7 +174,8 @@ class _Service:
         told = running.state.value
         if running.state is SessionState.CAPTURING:
             facts = running.status()
-            told = f"{facts['state']}: {facts.get('samples', 0)} samples, {len(facts['finished'])} datasets finished"
+            finished = counted(len(facts["finished"]), "dataset")
+            told = f"{facts['state']}: {counted(facts.get('samples', 0), 'sample')}, {finished} finished"
         self._manager.tell(f"STATUS={told}")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.config import SECOND
-from edgefirst_ros.errors import RecordingError, printable
+from edgefirst_ros.errors import RecordingError, counted, printable
 from edgefirst_ros.messages import Message, known_name
 from edgefirst_ros.nodes.playback import LATE, NAP, Lateness, Pace, Timeline, ahead
 from edgefirst_ros.pipeline.dataset_messages import DatasetRecording, open_playable, times_of
@@ -71,7 +71,8 @@ class _Player:
         """Return how many messages were published and how late, in words."""
         late = self._lateness
         return (
-            f"{self._published} messages of {len(self._publishers)} topics published; {late.late} were late by over "
+            f"{counted(self._published, 'message')} of "
+            f"{counted(len(self._publishers), 'topic')} published; {late.late} were late by over "
             f"{LATE // 1_000_000} ms, the worst by {late.worst / 1e6:.1f} ms"
         )
 

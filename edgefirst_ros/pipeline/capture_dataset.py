@@ -14,7 +14,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.counts import BY_STAMPS, ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
-from edgefirst_ros.errors import describe_error
+from edgefirst_ros.errors import counted, describe_error
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.pretrigger import Arrival
@@ -134,7 +134,7 @@ class CaptureDataset:
         if paths is None:
             return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
         notes = self._output.facts.calibration.notes
-        text = "; ".join([f"dataset {paths.container} is complete: {self.samples} samples", *notes])
+        text = "; ".join([f"dataset {paths.container} is complete: {counted(self.samples, 'sample')}", *notes])
         return Completed(text, lossy, refused, container=str(paths.container))
 
     def _finish(self) -> DatasetPaths | None:

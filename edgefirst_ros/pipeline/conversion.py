@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import DatasetWriter
-from edgefirst_ros.errors import RecordingError, StorageError, UsageError
+from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.options import Options
@@ -228,7 +228,8 @@ class _Run:
             return None
         found = take_over(self._paths, self._facts.describe())
         self._earlier = found.journals.description.get("sources")
-        self._notes += [f"continues after {found.journals.points[-1].samples} samples of an interrupted conversion"]
+        done = counted(found.journals.points[-1].samples, "sample")
+        self._notes += [f"continues after {done} of an interrupted conversion"]
         return found
 
     def _convert(self, found: FirstPass, sequence: str) -> None:
@@ -298,7 +299,7 @@ class _Run:
         for topic, count in self._facts.counts.topics.items():
             reasons = ", ".join(f"{reason}: {n}" for reason, n in count.dropped.items())
             if reasons:
-                lines.append(f"{topic}: {count.seen} messages; {reasons}")
+                lines.append(f"{topic}: {counted(count.seen, 'message')}; {reasons}")
         return "\n".join([*lines, *self._notes])
 
 

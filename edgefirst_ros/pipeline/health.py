@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.verdict import (
     replaced_clocks,
     skew_of,
 )
-from edgefirst_ros.errors import StorageError
+from edgefirst_ros.errors import StorageError, counted
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import TopicState
@@ -136,9 +136,9 @@ class Health:
         if state.mixed:
             faults.append(state.mixed)
         if state.lost:
-            faults.append(f"{state.lost} messages lost on the way")
+            faults.append(f"{counted(state.lost, 'message')} lost on the way")
         if state.guessed:
-            faults.append(f"about {state.guessed} messages lost on the way, by gaps of their stamps")
+            faults.append(f"about {counted(state.guessed, 'message')} lost on the way, by gaps of their stamps")
         faults += [
             f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS and _tells(number, state)
         ]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.dataset.verdict import THRESHOLDS, Check
-from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.report.labels import boxes_of
 from edgefirst_ros.report.look import Unreadable, evenly
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector
@@ -60,7 +60,8 @@ class Alignment:
             text = f"{self.met} of {self.boxes} boxes have a target in them"
             found.append(Check("alignment", threshold.level(missed), text, "radar"))
         if self.clouds:
-            text = f"{float(np.mean(self.shares)):.1%} of the points of {self.clouds} clouds are in the picture"
+            share = float(np.mean(self.shares))
+            text = f"{share:.1%} of the points of {counted(self.clouds, 'cloud')} are in the picture"
             found.append(Check("alignment", threshold.level(self.empty / self.clouds), text, "lidar"))
         return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from edgefirst_ros.dataset.inputs import INPUT_OF, member_of
 from edgefirst_ros.dataset.timeline import MODEL, Pace
 from edgefirst_ros.dataset.verdict import Check, checks_of, paces, tolerance, worst
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.export.geodesy import ecef, world_to_ecef
 from edgefirst_ros.report.subject import Floats, Subject
 from edgefirst_ros.report.tables import Told
@@ -23,7 +23,7 @@ def quick(subject: Told) -> dict[str, Any]:
     words = subject.words
     checks = checks_of(subject.timeline, subject.metadata, words)
     if not len(subject.timeline) and subject.samples:
-        checks[0] = Check("samples", worst(()), f"{subject.samples} samples; there is no table of frames")
+        checks[0] = Check("samples", worst(()), f"{counted(subject.samples, 'sample')}; there is no table of frames")
     return {
         "name": subject.name,
         "path": str(subject.path),

@@ -8,6 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 
+from edgefirst_ros.errors import counted
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.source import in_span, type_wanted
 
@@ -37,7 +38,8 @@ class Inbox:
     def notes(self) -> list[str]:
         """Notes of messages that readers did not fetch in time."""
         with self._changed:
-            return [f"{topic}: {n} messages left out, not fetched in time" for topic, n in sorted(self._missed.items())]
+            missed = sorted(self._missed.items())
+            return [f"{topic}: {counted(n, 'message')} left out, not fetched in time" for topic, n in missed]
 
     def put(self, message: Message, now: int, lost: int, guessed: int = 0) -> None:
         """Hand on a message that came at `now`, ns of time.monotonic_ns(); `lost` of its topic were lost before it.

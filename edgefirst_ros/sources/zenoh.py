@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.errors import counted
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
@@ -232,5 +233,5 @@ def _described(key: str, announced: Announced | None, lane: Lane | None) -> tupl
 
 
 def _foreign(lane: Lane) -> str:
-    others = ", ".join(f"{n} messages of {encoding}" for encoding, n in sorted(lane.foreign.items()))
+    others = ", ".join(f"{counted(n, 'message')} of {encoding}" for encoding, n in sorted(lane.foreign.items()))
     return f"left out: {others}; its first message was of {lane.encoding}"

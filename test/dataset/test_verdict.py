@@ -56,6 +56,17 @@ def test_gaps_by_their_length(missing, level, longest):
     assert f"longest {longest:.3g} s, at 0.9 s" in found[1]
 
 
+def test_a_gap_just_before_the_first_sample_begins_at_zero():
+    there = [-20, *[None] * 9, *range(1000, 5000, 100)]
+    found = levels(frames(range(0, 5000, 100), lidar=there))["gaps", "lidar.points"]
+    assert found == (Level.AMBER, "1 gap, longest 1.02 s, at 0.0 s")
+
+
+def test_one_sample_is_said_of_one():
+    assert levels(frames([0]))["samples", ""] == (Level.GREEN, "1 sample")
+    assert levels(frames([0, 100]))["samples", ""] == (Level.GREEN, "2 samples")
+
+
 def test_what_is_missing_at_the_end_is_a_gap():
     looked = [t if t < 1000 else None for t in range(0, 5000, 100)]
     assert levels(frames(range(0, 5000, 100), model=looked))["gaps", "model"] == (

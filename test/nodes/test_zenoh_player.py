@@ -71,7 +71,7 @@ def test_all_messages_come_once_as_the_device_sends_them(ear, drive, capsys):
     assert play(path, ear.address, rate=100.0) == 0
     until(lambda: len(ear.came) == len(sent))
     assert ear.came == [("rt/imu", encoding_of(IMU), data) for data in sent]
-    assert f"{len(sent)} messages of 1 topics published" in capsys.readouterr().err
+    assert f"{len(sent)} messages of 1 topic published" in capsys.readouterr().err
 
 
 def test_a_loop_begins_anew_until_a_signal_comes(ear, drive):
@@ -97,7 +97,7 @@ def test_a_signal_ends_the_wait_for_somebody_who_listens(ear, drive, monkeypatch
     nap = lambda _: os.kill(os.getpid(), signal.SIGHUP)  # noqa: E731
     monkeypatch.setattr(zenoh_player, "time", SimpleNamespace(monotonic_ns=time.monotonic_ns, sleep=nap))
     assert play(drive[0], ear.address) == 0
-    assert capsys.readouterr().err.startswith("edgefirst-ros play: 0 messages of 1 topics published")
+    assert capsys.readouterr().err.startswith("edgefirst-ros play: 0 messages of 1 topic published")
 
 
 def test_a_recording_without_a_message_cannot_be_played(tmp_path):

@@ -103,7 +103,7 @@ def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) 
         ({"mixed": "also published as x/Y"}, "also published as x/Y"),
         (
             {"mixed": "other types", "lost": 1, "guessed": 1},
-            "other types; 1 messages lost on the way; about 1 messages lost on the way, by gaps of their stamps",
+            "other types; 1 message lost on the way; about 1 message lost on the way, by gaps of their stamps",
         ),
     ],
 )

@@ -60,8 +60,8 @@ def test_topics_that_cannot_be_played_for_different_reasons(start: Callable[...,
     arguments = "-p", f"recording:={path}", "-p", "wait_for_subscribers:=0"
     node = start("-m", "edgefirst_ros", "play", "--ros-args", *arguments)
     assert node.wait() == 0, node.log
-    assert "/tf is not published, 1 messages: no package no_such_msgs here" in node.log
-    assert "/text is not published, 1 messages: its encoding is json, not cdr" in node.log
+    assert "/tf is not published, 1 message: no package no_such_msgs here" in node.log
+    assert "/text is not published, 1 message: its encoding is json, not cdr" in node.log
 
 
 def test_a_replay_tells_its_progress_while_ros_time_stands_still(

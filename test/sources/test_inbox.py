@@ -83,7 +83,7 @@ def test_what_a_reader_does_not_fetch_in_time_is_counted_by_topic(made, monkeypa
     one.put(message(4, "/imu", IMU), 0, 0)
     assert one.notes == [
         "/gps: 2 messages left out, not fetched in time",
-        "/imu: 1 messages left out, not fetched in time",
+        "/imu: 1 message left out, not fetched in time",
     ]
     assert next(reader).sequence == 0
     one.put(message(5), 0, 0)  # there is room again

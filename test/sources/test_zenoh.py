@@ -251,8 +251,8 @@ def test_a_topic_of_another_type_is_named_and_not_used(car, ear):
     one.has("/imu", [1, 3])
     one.look()
     (note,) = [note for note in one.live.notes if note.startswith("rt/imu")]
-    assert f"1 messages of {encoding_of(FIX)}" in note
-    assert "1 messages of application/json" in note
+    assert f"1 message of {encoding_of(FIX)}" in note
+    assert "1 message of application/json" in note
 
 
 def test_messages_of_which_nothing_tells_the_type_are_named(car, ear):

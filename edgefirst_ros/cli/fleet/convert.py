@@ -14,8 +14,8 @@ import typer
 from edgefirst_ros.cli.fleet.live import live
 from edgefirst_ros.cli.fleet.options import CLUSTER, SCRATCH, WORKERS
 from edgefirst_ros.cli.options import SET, texts_of
-from edgefirst_ros.cli.text import counted, one_line, say, size_of, table
-from edgefirst_ros.errors import UsageError, printable
+from edgefirst_ros.cli.text import one_line, say, size_of, table
+from edgefirst_ros.errors import UsageError, counted, printable
 
 if TYPE_CHECKING:
     from edgefirst_ros.fleet.converting import Conversion, FleetProgress

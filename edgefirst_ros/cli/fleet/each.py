@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, say, table
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.cli.text import say, table
+from edgefirst_ros.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.fleet.datasets import FleetDataset

@@ -12,7 +12,8 @@ from edgefirst_ros.cli.fleet.options import PLACE, SCRATCH, WHERE
 from edgefirst_ros.cli.groups import print_groups, rule_of
 from edgefirst_ros.cli.options import SET_GROUPING
 from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import counted, say
+from edgefirst_ros.cli.text import say
+from edgefirst_ros.errors import counted
 
 
 def merge(

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from edgefirst_ros.cli.fleet.options import PLACE, WHERE
-from edgefirst_ros.cli.text import counted, one_line, say, table
-from edgefirst_ros.errors import DatasetError, ObjectStoreError
+from edgefirst_ros.cli.text import one_line, say, table
+from edgefirst_ros.errors import DatasetError, ObjectStoreError, counted
 
 LISTED = 20
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.scan import Lost
+from edgefirst_ros.errors import counted
 
 LISTED = 100
 """Ranges without a whole member that are reported one by one."""
@@ -46,13 +47,13 @@ class Recovery:
         """The outcome in one line."""
         if self.complete:
             return "all of it was there"
-        said = f"{self.samples} samples, {self.members} members"
+        said = f"{counted(self.samples, 'sample')}, {counted(self.members, 'member')}"
         if self.lost_stretches:
             said += f"; {self.lost_bytes} bytes in {self.lost_stretches} places hold no whole member"
         if self.rows_rebuilt:
-            said += f"; {self.rows_rebuilt} rows rebuilt"
+            said += f"; {counted(self.rows_rebuilt, 'row')} rebuilt"
         if self.annotations_lost:
-            said += f"; annotations of {self.annotations_lost} samples may be lost"
+            said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
         if self.rows_dropped:
             said += f"; {self.rows_dropped} samples of the journal are not there"
         return "; ".join([said, *self.notes])

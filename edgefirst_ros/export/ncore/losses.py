@@ -7,6 +7,7 @@ from collections import Counter
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.errors import counted
 from edgefirst_ros.export.ncore.library import CUBE, ORIGIN
 from edgefirst_ros.export.ncore.preparing import COMPANIONS
 from edgefirst_ros.export.report import Report
@@ -114,7 +115,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
 def _companion(report: Report, tally: Counter[str], kind: str, where: str) -> None:
     if tally[kind]:
         left = tally[f"{kind} points left"]
-        said = f"{left} points at the origin or not finite" if left else ""
+        said = f"{counted(left, 'point')} at the origin or not finite" if left else ""
         report.add(kind, where, said, tally[kind])
     mark = f"{kind} field "
     for name in sorted(key.removeprefix(mark) for key in tally if key.startswith(mark)):
