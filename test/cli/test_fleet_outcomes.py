@@ -47,7 +47,7 @@ def test_the_first_failures_are_listed_and_the_others_counted(call, failed, tmp_
     done = call("fleet", "status", failed)
     assert done.exit_code == 1
     listed = [line for line in done.stdout.splitlines() if line.startswith(str(tmp_path / "in"))]
-    assert len({line.split()[0] for line in listed}) == 20
+    assert [line.split()[0] for line in listed] == [str(tmp_path / "in" / f"r{n:02}.mcap") for n in range(20)]
     assert {line.split()[1] for line in listed} == {"failed"}
     assert "and 3 recordings more: --json lists all\n" in done.stdout
     told = json.loads(call("fleet", "status", failed, "--json").stdout)

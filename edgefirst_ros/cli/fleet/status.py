@@ -58,11 +58,12 @@ def status(
         for settings, software, verdict, number, samples, size in summed.sort("settings", "software", "verdict").rows()
     ]
     table(("settings", "software", "verdict", "recordings", "samples", "MB"), found)
-    bad = rows.filter(pl.col("verdict") != "ok").select("source", "verdict", pl.coalesce("error", "loss"))
+    bad = rows.filter(pl.col("verdict") != "ok").sort("source")
     if len(bad):
         say("")
-        listed = [(source, verdict, (why or "").split("\n")[0]) for source, verdict, why in bad.head(LISTED).rows()]
-        table(("recording", "verdict", "why"), listed)
+        listed = bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss"))
+        reasons = [(source, verdict, (why or "").split("\n")[0]) for source, verdict, why in listed.rows()]
+        table(("recording", "verdict", "why"), reasons)
         if len(bad) > LISTED:
             say(f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all")
     say("")
