@@ -19,7 +19,7 @@ from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
-from edgefirst_ros.dataset.tables.forms.change import RASTER, Boxes, Change
+from edgefirst_ros.dataset.tables.forms.change import OUTLINED, RASTER, Boxes, Change
 from edgefirst_ros.dataset.tables.forms.flatten import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.forms.write import FORMS, write_rows
@@ -157,7 +157,7 @@ def _count(
     if annotations.separated and to >= RASTER:
         tally.change("mask: NaN-separated polygons to rings in polygon", polygons)
     elif not annotations.separated and to < RASTER:
-        tally.change("polygon: rings to polygons in mask", polygons)
+        tally.change("polygon: rings to polygons in mask", polygons - tally.changed[OUTLINED])
     if (schema.nearest(annotations.version) < RASTER) != (to < RASTER):
         tally.change("iscrowd: number and truth value", filled.get("iscrowd", 0))
     if form != JSON_SUFFIX:

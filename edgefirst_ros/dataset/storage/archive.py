@@ -179,22 +179,27 @@ class ArchiveWriter:
             if not sync:
                 self._behind.reached(self._offset)
             else:
-                self._doubtful = True
+                self._begin_sync()
                 os.fdatasync(self.fd)
                 self._synced, self._doubtful = self._offset, False
             self._there.check()
         return self._offset
 
-    def _prove(self) -> None:
+    def _begin_sync(self) -> None:
         """After a sync that failed the system forgets what the disk did not take: read it back from the disk."""
-        os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        reached = 0
-        for found in scan(self.fd, self._synced):
-            if isinstance(found, Lost):
-                break
-            reached = found.end
-        if reached != self._offset:
-            raise OSError(errno.EIO, "what was written cannot be read back")
+        if self._doubtful:
+            os.posix_fadvise(self.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            chunks = iter(self._central)
+            listed = bytearray(next(chunks))
+            for found in scan(self.fd, self._synced):
+                record = b"" if isinstance(found, Lost) else central_record(found)  # what lies between is not listed
+                while len(listed) < len(record) and (chunk := next(chunks, b"")):
+                    listed += chunk
+                if listed.startswith(record):
+                    del listed[: len(record)]
+            if listed or any(chunks):
+                raise OSError(errno.EIO, "what was written cannot be read back")
+        self._doubtful = True
 
     def hold(self) -> int:
         """Return a descriptor that keeps the lock on the file for as long as it is open."""
@@ -210,8 +215,7 @@ class ArchiveWriter:
         with reporting(self.path, "finish"):
             start = end = self._offset
             os.ftruncate(self.fd, start)
-            if self._doubtful:
-                self._prove()
+            self._begin_sync()
             try:
                 for chunk in self._central:
                     end = write_at(self.fd, [memoryview(chunk)], end)

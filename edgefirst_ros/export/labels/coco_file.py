@@ -96,7 +96,7 @@ class _File:
                 lost["images without an id or file_name"] += 1
                 continue
             own, size = by_image.pop(number, []), _size(image)
-            self._found.pictures.append(ForeignPicture(file, size, partial(self._rows, own, size)))
+            self._found.pictures.append(ForeignPicture(file, len(own), partial(self._rows, own, size)))
         if any(by_image.values()):
             lost["annotations of images that are not listed"] += sum(map(len, by_image.values()))
 

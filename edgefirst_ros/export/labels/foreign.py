@@ -26,8 +26,8 @@ class ForeignPicture:
 
     name: str
     """Name in the labels: with or without folders and suffix."""
-    size: tuple[int, int] | None
-    """Width and height that their pixels count in; None where they are normalised."""
+    annotations: int
+    """How many there are, whole or not."""
     rows: Callable[[tuple[int, int] | None], Iterable[Row]]
     """Annotations, called with the size of the dataset's picture; None where that is not known."""
 

@@ -124,7 +124,7 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
         key = _key(picture.name, keys, single)
         if key is None:
             done.unmatched.append(picture.name)
-            found.lost["annotations of pictures that are not samples"] += sum(1 for _ in picture.rows((1, 1)))
+            found.lost["annotations of pictures that are not samples"] += picture.annotations
         elif key in named:
             found.lost["pictures of a sample that another one is of"] += 1
         else:

@@ -47,7 +47,8 @@ def read_yolo(path: Path) -> ForeignLabels:
     for label in _label_files(file.parent):
         data = read_file(label, min(TEXT, left))
         left -= len(data)
-        found.pictures.append(ForeignPicture(label.stem, None, partial(_rows, data, classes, found)))
+        lines = sum(1 for line in data.splitlines() if line.strip())
+        found.pictures.append(ForeignPicture(label.stem, lines, partial(_rows, data, classes, found)))
     if not found.pictures:
         raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt")
     return found

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from edgefirst_ros.dataset import DatasetWriter, Sample
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.space import Headroom, Reserve, StillThere, free_bytes, largest_file
+from edgefirst_ros.dataset.storage.zipformat import Entry
 from edgefirst_ros.errors import StorageError
 
 MIB = 1 << 20
@@ -233,29 +236,55 @@ def refuse(monkeypatch, name, number, reason):
     monkeypatch.setattr(os, name, call)
 
 
-def test_a_sync_that_failed_is_not_believed(tmp_path, monkeypatch):
+@pytest.mark.parametrize("again", [False, True], ids=["closed", "synced again"])
+@pytest.mark.parametrize("failing", ["fdatasync", "fsync"])
+@pytest.mark.parametrize("damaged", [False, True], ids=["taken", "not taken"])
+def test_a_sync_that_failed_is_not_believed(tmp_path, monkeypatch, damaged, failing, again):
     """The system forgets what a sync could not write: what cannot be read back then makes no whole archive."""
     path = tmp_path / "x.zip"
-    for damaged in (False, True):
-        writer = ArchiveWriter(path)
-        writer.add("a/a_001.radar.pcd", [bytes(5000)], STAMP)
-        writer.flush(sync=True)
-        writer.add("a/a_002.radar.pcd", [bytes(5000)], STAMP)
-        with monkeypatch.context() as patch:
-            refuse(patch, "fdatasync", 1, errno.EIO)
-            with pytest.raises(StorageError, match="Input/output error"):
-                writer.flush(sync=True)
-        if damaged:
-            with path.open("r+b") as file:
-                file.seek(7000)
-                file.write(b"not as it was")
-            with pytest.raises(StorageError, match="cannot be read back"):
-                writer.close()
-            writer.abandon()
-        else:
+    writer = ArchiveWriter(path)
+    writer.add("a/a_001.radar.pcd", [bytes(5000)], STAMP)
+    writer.flush(sync=True)
+    writer.add("a/a_002.radar.pcd", [bytes(5000)], STAMP)
+    with monkeypatch.context() as patch:
+        refuse(patch, failing, 1, errno.EIO)
+        with pytest.raises(StorageError, match="Input/output error"):
+            writer.close() if failing == "fsync" else writer.flush(sync=True)
+    if damaged:
+        with path.open("r+b") as file:
+            file.seek(7000)
+            file.write(b"not as it was")
+    writer.add("a/a_003.radar.pcd", [bytes(5000)], STAMP)
+    for then in [partial(writer.flush, sync=True), writer.close][not again :]:
+        with pytest.raises(StorageError, match="cannot be read back") if damaged else nullcontext():
+            then()
+    writer.abandon()
+    if not damaged:
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            assert archive.namelist() == [f"a/a_00{n}.radar.pcd" for n in (1, 2, 3)]
+
+
+def test_what_lies_between_the_members_of_a_recovered_archive_is_no_loss(tmp_path, monkeypatch):
+    path = tmp_path / "x.zip"
+    writer = ArchiveWriter(path)
+    for number in range(1, 4):
+        writer.add(f"a/a_00{number}.radar.pcd", [bytes([number]) * 5000], STAMP)
+    writer.abandon()
+    with path.open("r+b") as file:
+        file.seek(7000)
+        file.write(b"not as it was")
+    writer = ArchiveWriter(path, reopen=True)
+    kept = [found for found in writer.scan(0) if isinstance(found, Entry) and writer.keep(found)]
+    assert len(kept) == 2
+    with monkeypatch.context() as patch:
+        refuse(patch, "fsync", 1, errno.EIO)
+        with pytest.raises(StorageError, match="Input/output error"):
             writer.close()
-            with zipfile.ZipFile(path) as archive:
-                assert archive.namelist() == ["a/a_001.radar.pcd", "a/a_002.radar.pcd"]
+    writer.close()
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == ["a/a_001.radar.pcd", "a/a_003.radar.pcd"]
 
 
 def test_what_cannot_be_cut_off_now_is_cut_off_at_the_end(tmp_path, monkeypatch):

@@ -95,6 +95,7 @@ def test_none_of_the_pictures_is_an_error_that_shows_both(tmp_path, dataset):
 
 GOOD = image(1, f"{OTHER}_004.jpeg")
 NAN, HUGE = float("nan"), 10**400
+MASK = {"size": [24, 32], "counts": [768]}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,11 @@ NAN, HUGE = float("nan"), 10**400
         ([3, {"id": 5}, {"id": [], "file_name": "x"}], [], ["images without"]),
         ([image(2, f"{OTHER}_004.png")], [], ["pictures of a sample"]),
         ([image(2, "other.png")], [box(2)], ["annotations of pictures"]),
+        (
+            [image(2, "other.png")],
+            [box(2, segmentation={"size": [24, 32], "counts": [768]})],
+            ["annotations of pictures"],
+        ),
         ([], [box(1, segmentation=[[1, 2, 3]])], ["rings that are"]),
         ([], [box(1, segmentation=[[1, 2, 3, 4, 5, NAN]])], ["rings that are"]),
         ([], [box(1, segmentation=[[1e300, 2, 3, 4, 5, 6]])], []),

@@ -25,6 +25,7 @@ CROWD = "2026.10"
 """From this version on `ignore` replaces `iscrowd`, which mirrors it."""
 RASTER = "2026.04"
 """From this version on masks are PNG pictures."""
+OUTLINED = "mask: its outline is kept"
 
 Rows = NDArray[np.bool_]
 
@@ -140,7 +141,7 @@ class Change:
             except DatasetError as error:
                 self._tally.lose(f"mask: {error}", 1)
                 continue
-            self._tally.change("mask: its outline is kept", 1)
+            self._tally.change(OUTLINED, 1)
         outlines = pa.array(found, schema.POLYGON)
         index = np.where(taken, 0, len(masks)) + np.arange(len(masks))
         columns["polygon"] = pa.concat_arrays([polygons, outlines]).take(pa.array(index))
