@@ -16,6 +16,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.roverd.video import VideoWriter
+from edgefirst_ros.sensors.cloud import pcd_header
 
 START, STEP = 10**18, 10**8
 
@@ -105,4 +106,40 @@ def test_a_picture_that_the_disk_changed_is_kept_as_a_file(tmp_path, monkeypatch
     lines = json.loads((tmp_path / "out/export-report.json").read_text())["lines"]
     told = {line["where"]: (line["number"], line["lost"]) for line in lines if line["what"] == "camera.jpeg"}
     assert told["_edgefirst/members/"] == (1, "not read by roverd: could not be made again byte by byte")
+    assert_comes_back(tmp_path / "in", tmp_path / "out", tmp_path / "back")
+
+
+def cloud(value, field="reflect"):
+    record = np.dtype([("x", "<f4"), ("y", "<f4"), ("z", "<f4"), (field, "u1")])
+    points = np.zeros(6, record)
+    points["x"], points[field] = value, 7
+    return pcd_header(record, 3, 2) + points.tobytes()
+
+
+def write_clouds(folder, *clouds):
+    """A dataset of clouds as (offset of the stamp in steps, PCD file), each of a sample of its own."""
+    with DatasetWriter(folder, "odd") as writer:
+        for n, (at, pcd) in enumerate(clouds):
+            members = [("camera.jpeg", [JPEG[n]]), ("lidar.pcd", [pcd])]
+            row = {"lidar_points_timestamp": START + at * STEP}
+            writer.write(Sample("host", n, START + n * STEP, members, frame_row=row))
+        writer.finish({})
+    return folder / "odd.zip"
+
+
+@pytest.mark.parametrize("name", ["fields.json", "extrinsics.json", "meta.json", "length"])
+def test_a_field_with_the_name_of_a_file_beside_the_channels_keeps_its_clouds_as_files(tmp_path, name):
+    path = write_clouds(tmp_path / "in", (0, cloud(1, name)), (1, cloud(2, name)))
+    told = exported(path, tmp_path / "out")["lidar.pcd"]
+    assert (told.number, told.lost) == (2, "not read by roverd: could not be made again byte by byte")
+    assert_comes_back(tmp_path / "in", tmp_path / "out", tmp_path / "back")
+
+
+def test_a_message_of_several_samples_is_kept_as_a_file_for_one_reason(tmp_path):
+    other = cloud(2, "other")
+    path = write_clouds(tmp_path / "in", (0, cloud(1)), (1, other), (1, other), (1, cloud(3, "third")))
+    lines = export(Dataset(path), "roverd", tmp_path / "out").report.lines
+    kept = "not read by roverd: "
+    told = {line.lost.removeprefix(kept): line.number for line in lines if line.lost.startswith(kept)}
+    assert told == {"of another form than the first one": 2, "not later than the one before": 1}
     assert_comes_back(tmp_path / "in", tmp_path / "out", tmp_path / "back")

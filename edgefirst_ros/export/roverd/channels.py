@@ -27,6 +27,9 @@ from edgefirst_ros.export.limits import read_json
 
 STAMPS = "ts"
 META = "meta.json"
+EXTRINSICS = "extrinsics.json"
+FIELDS = "fields.json"
+"""The fields of a point in the order in which the dataset has them."""
 INDEX = "_i"
 """Suffix of the file with the offsets of an `lzmaf` channel."""
 KINDS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"})
@@ -141,8 +144,9 @@ def write_meta(folder: Path, channels: Mapping[str, Mapping[str, Any]], texts: M
 
 
 def write_json(path: Path, value: object) -> None:
-    """A file of JSON; numbers that are not finite become null."""
-    path.write_text(json_text(value) + "\n", encoding="utf-8")
+    """A new file of JSON; numbers that are not finite become null."""
+    with path.open("x", encoding="utf-8") as file:
+        file.write(json_text(value) + "\n")
 
 
 class Reader:

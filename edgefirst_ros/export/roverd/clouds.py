@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.access import Container
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.roverd.channels import INDEX, LARGEST, META, STAMPS, RawWriter, Reader
+from edgefirst_ros.export.roverd.channels import EXTRINSICS, FIELDS, INDEX, LARGEST, META, STAMPS, RawWriter, Reader
 from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header
 
 PLACE = ("x", "y", "z")
 XYZ, LENGTH, HEIGHT = "xyz", "length", "height"
-OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META})
+OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META, FIELDS, EXTRINSICS})
 HEAD = 4096
 """Bytes in which a header of a PCD file usually ends."""
 _NUMBER = {key: re.compile(rb"^%s (\d{1,9})$" % key, re.MULTILINE) for key in (b"WIDTH", b"HEIGHT", b"POINTS")}

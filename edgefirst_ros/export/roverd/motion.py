@@ -13,7 +13,7 @@ import numpy as np
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import BASE, Drive
 from edgefirst_ros.export.geodesy import Floats, rotation
-from edgefirst_ros.export.roverd.channels import STAMPS, RawWriter, write_json, write_meta
+from edgefirst_ros.export.roverd.channels import EXTRINSICS, STAMPS, RawWriter, write_json, write_meta
 from edgefirst_ros.export.roverd.clouds import TEXTS
 
 POSE = "_radar/pose.npz"
@@ -116,4 +116,4 @@ def write_places(drive: Drive, folder: Path) -> None:
         said = {"parent": BASE, "sensor_to_parent": place.tolist()}
         for name in folders:
             if (folder / name).is_dir():
-                write_json(folder / name / "extrinsics.json", said)
+                write_json(folder / name / EXTRINSICS, said)

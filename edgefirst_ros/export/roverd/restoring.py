@@ -24,11 +24,11 @@ from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.limits import read_file, read_json
 from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.report import Report
-from edgefirst_ros.export.roverd.channels import Reader
+from edgefirst_ros.export.roverd.channels import FIELDS, Reader
 from edgefirst_ros.export.roverd.clouds import CloudReader, write_cloud
 from edgefirst_ros.export.roverd.cubes import restored
 from edgefirst_ros.export.roverd.foreign import restore_foreign
-from edgefirst_ros.export.roverd.traces import CUBE, FIELDS, VIDEO
+from edgefirst_ros.export.roverd.traces import CUBE, VIDEO
 from edgefirst_ros.export.roverd.tracing import FILES, FORM, HEAD, LIST, SENSORS, SIDE
 from edgefirst_ros.export.roverd.video import VideoReader
 from edgefirst_ros.limits import Limits

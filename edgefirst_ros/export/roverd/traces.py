@@ -17,15 +17,13 @@ import numpy as np
 
 from edgefirst_ros.dataset.pictures import MAX_PIXELS
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.export.roverd.channels import STAMPS, FramesWriter, RawWriter, stored, write_json, write_meta
+from edgefirst_ros.export.roverd.channels import FIELDS, STAMPS, FramesWriter, RawWriter, stored, write_json, write_meta
 from edgefirst_ros.export.roverd.clouds import TEXTS, CloudWriter, channelled, has_channels, read_cloud
 from edgefirst_ros.export.roverd.cubes import described, read_cube, turned
 from edgefirst_ros.export.roverd.video import VideoWriter, pictures
 from edgefirst_ros.sensors.picture_file import check_jpeg
 
 VIDEO, CUBE, SEGMENT = "video.avi", "cube", "segment"
-FIELDS = "fields.json"
-"""The fields of a point in the order in which the dataset has them."""
 OTHER, STEP, BYTES = (
     "of another form than the first one",
     "not later than the one before",
@@ -55,6 +53,8 @@ class SensorTrace(ABC):
         """{reason: number of members without an entry}."""
         self.form: Any = None
         self._last: tuple[bytes, int | None] = (b"", None)
+        self._refused: tuple[int | None, bytes, str] = (None, b"", "")
+        """Stamp, data and reason of the last member without an entry."""
         self._closing = ExitStack()
 
     @abstractmethod
@@ -79,12 +79,18 @@ class SensorTrace(ABC):
         """
         if self.stamps and stamp == self.stamps[-1] and data == self._last[0]:
             return len(self.stamps) - 1, self._last[1]
-        reason = BYTES if ready is None else STEP if self.stamps and stamp <= self.stamps[-1] else ""
+        if (stamp, data) == self._refused[:2]:
+            reason = self._refused[2]
+        elif stamp == self._refused[0] or (self.stamps and stamp <= self.stamps[-1]):
+            reason = STEP
+        else:
+            reason = BYTES if ready is None else ""
         if ready is not None and not reason:
             if self.form is None:
                 self._begin(ready.form)
             reason = OTHER if ready.form != self.form else ""
         if ready is None or reason:
+            self._refused = stamp, data, reason
             self.kept[reason] += 1
             return None
         self._append(ready)
