@@ -36,14 +36,16 @@ def staged(out: Path) -> Iterator[Path]:
     with reporting(partial, "create"):
         out.parent.mkdir(parents=True, exist_ok=True)
         lock = claim_folder(partial)
+    made = partial
     try:
         yield partial
         with reporting(partial, "write"):
             _sync(partial, lock)
             os.rename(partial, out)
+            made = out
             sync_folder(out.parent)
     except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
         if not isinstance(error, OSError):
             raise
         with reporting(Path(os.fsdecode(error.filename or out)), "be read or written"):

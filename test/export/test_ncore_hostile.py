@@ -182,6 +182,24 @@ def test_a_chunk_is_as_large_as_its_array(tmp_path, said):
         restore(sequence(tmp_path / "in", (), spoil, own=True), "ncore", tmp_path / "out")
 
 
+@pytest.mark.parametrize("separator", [".", "/"])
+def test_the_numbers_of_a_chunk_may_be_a_path(tmp_path, separator):
+    """Zarr storage specification version 2, Arrays: the `dimension_separator` may be a slash."""
+
+    def spoil(group):
+        form = {"shape": (1, 5), "chunks": (1, 5), "dtype": "u1", "dimension_separator": separator}
+        array = group.create_dataset("more", **form)
+        group.chunk_store[f"{array.path}/0{separator}0"] = numcodecs.Blosc().encode(bytes(1 << 27))
+
+    sequence(tmp_path / "in", [png()], spoil)
+    reader = v4.SequenceComponentGroupsReader([library.library().UPath(next((tmp_path / "in").iterdir()))])
+    guard(reader)
+    ((group, _),) = reader._component_stores.values()
+    (array,) = (array for key, array in group["cameras/left"].arrays() if key == "more")
+    with pytest.raises(ValueError, match="another size than it has, or than the array"):
+        array[:]
+
+
 METADATA = ".zmetadata.cbor.xz"
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.ncore import labels
 
 data = late("ncore.data", reason="nvidia-ncore is not installed")
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
@@ -132,6 +133,31 @@ def test_boxes_that_are_not_finite_are_counted(tmp_path, value):
     assert (lines["boxes"].number, lines["boxes not finite"].number) == (1, 2)
     (seen,) = loader(tmp_path / "out").get_cuboid_track_observations()
     assert seen.bbox3.centroid == (10, -1, 2)
+
+
+def test_a_picture_without_a_size_that_is_none_is_named(tmp_path):
+    def change(parts):
+        placed(parts, *made.FRAMES)
+        parts.members[made.name_of(3, "camera.jpeg")] = b"no picture"
+        for row in parts.frames:
+            row["size"] = None
+
+    with pytest.raises(DatasetError, match=f"'{made.SEQUENCE}': frame 3: the picture cannot be read: .*no JPEG"):
+        exported(dataset_of(tmp_path, change), tmp_path / "out")
+
+
+def test_more_instances_than_their_numbers_can_tell_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(labels, "MOST_INSTANCES", 1)
+    whole = np.full((HEIGHT, WIDTH), 255, np.uint8)
+
+    def change(parts):
+        placed(parts, *made.FRAMES)
+        row = {"name": made.SEQUENCE, "frame": 3, "label": "car", "box2d": [0.5, 0.5, 1, 1], "mask": png(whole)}
+        parts.annotations = [row, dict(row)]
+
+    lines = exported(dataset_of(tmp_path, change), tmp_path / "out")
+    assert lines["instances"].number == 1
+    assert lines["masks without a place"].number == 1
 
 
 def test_sequences_that_would_have_one_folder_are_refused(tmp_path):

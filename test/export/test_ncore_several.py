@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCore: folders with sequences of several datasets, and the index that says which is whose."""
 
+import os
 import zipfile
 import zlib
 
@@ -10,7 +11,7 @@ from test_ncore_odd_sequences import sequence
 
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
-from edgefirst_ros.export.ncore import library
+from edgefirst_ros.export.ncore import library, opening
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
@@ -38,6 +39,28 @@ def test_sequences_of_two_datasets_are_refused(tmp_path):
     with pytest.raises(DatasetError, match="in: sequences of several datasets; restore each one for itself"):
         restore(tmp_path / "in", "ncore", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_few_of_many_sequences_are_open_at_a_time(tmp_path, monkeypatch):
+    """Each takes a descriptor a store, of which a process has 1,024, and up to 1 MiB a store."""
+    names = [f"s{number}" for number in range(9)]
+    for number, name in enumerate(names):
+        members = [(at, f"{name}/{name}_{at:03}.camera.jpeg", zlib.crc32(MEMBER), 0, "blob", "1", 0) for at in range(3)]
+        index = {"tables": {"all.arrow": "2"}} if not number else {"tables": {}}
+        exported(tmp_path / "in", name, dataset="all", members=members, **index)
+    monkeypatch.setattr(opening, "OPEN", 2)
+    before, most = len(os.listdir("/proc/self/fd")), 0
+
+    def watch(*_):
+        nonlocal most
+        most = max(most, len(os.listdir("/proc/self/fd")) - before)
+
+    restore(tmp_path / "in", "ncore", tmp_path / "out", progress=watch)
+    assert most < len(names)
+    with zipfile.ZipFile(tmp_path / "out" / "all.zip") as archive:
+        assert archive.namelist() == [f"{name}/{name}_{at:03}.camera.jpeg" for at in range(3) for name in names]
+        assert {archive.read(name) for name in archive.namelist()} == {MEMBER}
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_sequence_of_others_beside_a_dataset_is_told(tmp_path):

@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+from edgefirst_ros.dataset.storage import lock
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError, UsageError
+from edgefirst_ros.export import output
 from edgefirst_ros.export.output import refuse_inside, staged
 
 
@@ -92,6 +94,28 @@ def test_a_system_that_refuses_is_told_with_the_file(tmp_path):
         write(None)
     with pytest.raises(StorageError, match=r"out: cannot be read or written: No space left on device; free"):
         write(errno.ENOSPC)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_output_whose_name_the_disk_does_not_keep_is_taken_back(tmp_path, monkeypatch):
+    def refuse(path):
+        if path == tmp_path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(output, "sync_folder", refuse)
+    with pytest.raises(StorageError, match="Input/output error"), staged(tmp_path / "out") as folder:
+        (folder / "x").write_text("1")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_opened_is_taken_back(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(lock.os, "open", refuse)
+    with pytest.raises(StorageError, match="Too many open files"), staged(tmp_path / "out"):
+        pass
+    monkeypatch.undo()
     assert os.listdir(tmp_path) == []
 
 

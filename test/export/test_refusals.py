@@ -65,8 +65,9 @@ def test_a_cube_is_described_by_its_texts_alone():
     texts = chunk(b"tEXt", b"edgefirst:layout\0[6, 1]") + chunk(b"tEXt", b"Software\0other")
     rest = chunk(b"IDAT", b"") + chunk(b"tEXt", b"edgefirst:late\x001") + chunk(b"IEND", b"")
     assert described(head + texts + rest) == {"layout": [6, 1]}
-    with pytest.raises(DatasetError, match="radar cube cannot be read: Expecting value"):
-        described(head + chunk(b"tEXt", b"edgefirst:layout\0six") + rest)
+    for text, why in ((b"six", "Expecting value"), (b"[1e999]", "not JSON compliant"), (b"[" * 100_000, "recursion")):
+        with pytest.raises(DatasetError, match=f"radar cube cannot be read: .*{why}"):
+            described(head + chunk(b"tEXt", b"edgefirst:layout\0" + text) + rest)
 
 
 def test_rays_are_as_many_as_their_distances():

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import lzma
+import os
 import zipfile
 
 import numpy as np
@@ -15,6 +16,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
+from edgefirst_ros.export.roverd import restoring
 from edgefirst_ros.export.roverd.video import VideoWriter
 from edgefirst_ros.sensors.cloud import pcd_header
 
@@ -143,3 +145,27 @@ def test_a_message_of_several_samples_is_kept_as_a_file_for_one_reason(tmp_path)
     told = {line.lost.removeprefix(kept): line.number for line in lines if line.lost.startswith(kept)}
     assert told == {"of another form than the first one": 2, "not later than the one before": 1}
     assert_comes_back(tmp_path / "in", tmp_path / "out", tmp_path / "back")
+
+
+def test_few_of_many_sequences_are_open_at_a_time(tmp_path, monkeypatch):
+    """Each takes several descriptors, of which a process has 1,024; sequences may take turns."""
+    names = [f"s{number}" for number in range(9)]
+    with DatasetWriter(tmp_path / "in", "odd") as writer:
+        for frame in range(3):
+            for name in names:
+                stamp = START + frame * STEP
+                members = [("camera.jpeg", [JPEG[frame]]), ("lidar.pcd", [cloud(frame)])]
+                writer.write(Sample(name, frame, stamp, members, frame_row={"lidar_points_timestamp": stamp}))
+        writer.finish({})
+    export(Dataset(tmp_path / "in/odd.zip"), "roverd", tmp_path / "out")
+    monkeypatch.setattr(restoring, "OPEN", 2)
+    before, most = len(os.listdir("/proc/self/fd")), 0
+
+    def watch(*_):
+        nonlocal most
+        most = max(most, len(os.listdir("/proc/self/fd")) - before)
+
+    restore(tmp_path / "out", "roverd", tmp_path / "back", progress=watch)
+    assert most < 2 * len(names)
+    for path in (tmp_path / "in").iterdir():
+        assert (tmp_path / "back" / path.name).read_bytes() == path.read_bytes(), path.name

@@ -131,12 +131,16 @@ class Archive:
             os.close(self._fd)
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return `size` bytes of the file from `offset` on. Raises DatasetError if it ends before."""
+        """Return `size` bytes of the file from `offset` on. Raises DatasetError if it ends before, or is not given."""
         if offset < 0 or offset + size > self.file_size:
             raise DatasetError(f"{self.path}: {size} bytes at {offset} reach past its end at {self.file_size}")
         parts, missing = [], size
         while missing:
-            part = os.pread(self._fd, missing, offset + size - missing)
+            try:
+                part = os.pread(self._fd, missing, offset + size - missing)
+            except OSError as error:
+                text = f"{self.path}: {size} bytes at {offset} cannot be read: {error.strerror}"
+                raise DatasetError(text) from error
             if not part:
                 raise DatasetError(f"{self.path}: became shorter while it was read")
             parts.append(part)

@@ -143,7 +143,12 @@ def claim_folder(path: Path) -> int:
             created = True
         except FileExistsError:
             created = False
-        fd = os.open(path, OPEN_FOLDER)
+        try:
+            fd = os.open(path, OPEN_FOLDER)
+        except OSError:
+            if created:
+                os.rmdir(path)
+            raise
         if _is_locked(fd, path):
             if created:
                 return fd

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ KINDS = {"jpeg": "camera.jpeg", "jpg": "camera.jpeg", "png": "camera.png"}
 FIELDS = {new: old for old, new in RADAR_NAMES.items()}
 
 
-def bring(readers: list[Any], out: Path, budget: Budget, report: Report, progress: Progress) -> None:
+def bring(readers: Iterable[Any], out: Path, budget: Budget, report: Report, progress: Progress) -> None:
     """Write a dataset for each camera of each sequence into `out`. Raises DatasetError where there is no camera."""
     tally: Counter[str] = Counter()
     for reader in readers:

@@ -21,6 +21,8 @@ MILLIMETRE = 0.001
 """Scale of a 16-bit depth picture, m."""
 HALF = {"binary": 0, "confidence": 0.5, "sigmoid": 0.5, "logits": 0.5}
 """{mask_interpretation: fraction of the largest value above which a pixel belongs to an instance}."""
+MOST_INSTANCES = 65535
+"""Of one picture: their numbers are 16 bits, and 0 is none."""
 KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "iscrowd", "ignore")
 """Columns that go into the metadata of a camera frame."""
 
@@ -76,6 +78,9 @@ class Labels:
             if shape is None:
                 continue
             number = len(marks.told) + 1
+            if number > MOST_INSTANCES:
+                marks.misplaced += 1
+                continue
             if values is None:
                 values = np.zeros((size[1], size[0]), np.uint16)
             np.copyto(values, number, where=shape)

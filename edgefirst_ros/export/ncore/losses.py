@@ -101,7 +101,11 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
         ("depth without a place", BESIDE, "no 16-bit grayscale"),
         ("instances", "camera_labels segmentation.instance", ""),
         ("masks of classes", "camera_labels segmentation.semantic", ""),
-        ("masks without a place", BESIDE, "not of the size of the picture, or no grayscale PNG"),
+        (
+            "masks without a place",
+            BESIDE,
+            "of another size than the picture, no grayscale PNG, or more than 65,535",
+        ),
         ("boxes", "cuboids/default", ""),
         ("boxes again", BESIDE, "the same message served a sample before"),
         ("boxes outside", BESIDE, "measured before the first or after the last position"),

@@ -131,7 +131,9 @@ def described(png: bytes) -> dict[str, Any]:
                 break
             keyword, _, value = bytes(body).partition(b"\0") if kind == b"tEXt" else (b"", b"", b"")
             if keyword.startswith(b"edgefirst:"):
-                found[keyword.removeprefix(b"edgefirst:").decode()] = json.loads(value, parse_constant=str)
-    except ValueError as error:
+                said = json.loads(value, parse_constant=str)
+                json.dumps(said, allow_nan=False)  # as it is stored: 1e999 is no number there
+                found[keyword.removeprefix(b"edgefirst:").decode()] = said
+    except (ValueError, RecursionError) as error:
         raise DatasetError(f"radar cube cannot be read: {error}") from error
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,14 @@ from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.limits import check_member_name
-from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep, refuse_links
+from edgefirst_ros.export.links import refuse_links
 from edgefirst_ros.export.ncore.foreign import bring
-from edgefirst_ros.export.ncore.library import PIECE, components, library, reading
-from edgefirst_ros.export.ncore.stores import check_size, guard
+from edgefirst_ros.export.ncore.library import PIECE, reading
+from edgefirst_ros.export.ncore.opening import Sequences, find_sequences
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 
-ENDINGS = (".zarr.itar", ".zarr")
 FIRST, LAST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)
 """Times that a ZIP can tell."""
 
@@ -38,62 +37,20 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
     components since. Raises UsageError without the library, DatasetError where nothing can be read, or where a store
     holds a link.
     """
-    found = sequences(source, report)
+    found = find_sequences(source, report)
     stores = [store for stores in found for store in stores]
     size = sum(refuse_links(store.resolve() if store == source else store) for store in stores)
     budget = Budget.of_import(source, size, limits)
-    readers = [_opened(stores) for stores in found]
-    with reading(f"{source}: the NCore sequence"):
-        origins = [reader.open_component_readers(components()[3]).get("default") for reader in readers]
-    indices = [None if origin is None else _checked(source, origin) for origin in origins]
-    if any(index is not None and "tables" in index for index in indices):
-        _again(source, readers, origins, indices, out, budget, report, progress)
-    else:
-        bring(readers, out, budget, report, progress)
-
-
-def sequences(source: Path, report: Report) -> list[list[Path]]:
-    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
-
-    Links to folders on the way are not followed, which is said in the report.
-    """
-    if _is_store(source):
-        base = source.name.partition(".ncore4")[0]
-        found = [p for p in sorted(source.parent.iterdir()) if _is_store(p) and p.name.partition(".ncore4")[0] == base]
-        return [found]
-    folder = source.parent if source.suffix == ".json" else source
-    if not folder.is_dir():
-        raise DatasetError(f"{source}: no NCore sequence here")
-    grouped: dict[tuple[Path, str], list[Path]] = {}
-    for place, folders, files in os.walk(folder):
-        refuse_deep(Path(place), folder)
-        stores = [Path(place, name) for name in (*folders, *files) if _is_store(Path(place, name))]
-        folders[:] = sorted(name for name in folders if Path(place, name) not in stores)
-        for path in (path for name in folders if (path := Path(place, name)).is_symlink()):
-            report.add(str(path.relative_to(folder)), "", NOT_FOLLOWED)
-        for path in sorted(stores):
-            base = path.name.partition(".ncore4")[0]
-            if source.suffix != ".json" or base == source.stem:
-                grouped.setdefault((path.parent, base), []).append(path)
-    if not grouped:
-        raise DatasetError(f"{source}: no NCore sequence here; looked for stores named *.ncore4*.zarr.itar and *.zarr")
-    return list(grouped.values())
-
-
-def _is_store(path: Path) -> bool:
-    return ".ncore4" in path.name and path.name.endswith(ENDINGS) and path.exists()
-
-
-def _opened(stores: list[Path]) -> Any:
-    lib = library()
-    try:
-        for store in stores:
-            check_size(store)
-        reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
-        guard(reader)
-        return reader
-    except Exception as error:  # whatever zarr and the library raise on broken stores
-        raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
+    with closing(Sequences(found)) as sequences:
+        indices = []
+        for number in range(len(sequences)):
+            with reading(f"{source}: the NCore sequence"):
+                origin = sequences[number].origin
+            indices.append(None if origin is None else _checked(source, origin))
+        if any(index is not None and "tables" in index for index in indices):
+            _again(source, sequences, indices, out, budget, report, progress)
+        else:
+            bring((sequences[number].reader for number in range(len(sequences))), out, budget, report, progress)
 
 
 def _checked(source: Path, origin: Any) -> dict[str, Any]:
@@ -120,8 +77,7 @@ def _checked(source: Path, origin: Any) -> dict[str, Any]:
 # ---- as it was ---------------------------------------------------------------------------------------
 def _again(
     source: Path,
-    readers: list[Any],
-    origins: list[Any],
+    sequences: Sequences,
     indices: list[Any],
     out: Path,
     budget: Budget,
@@ -138,16 +94,14 @@ def _again(
     paths.folder.mkdir(parents=True, exist_ok=True)
     for table, key in indices[whole]["tables"].items():
         with reading(f"{source}: {table!r}"):
-            data = origins[whole].get_bytes(key)
+            data = sequences[whole].origin.get_bytes(key)
         budget.take(unpacked=len(data))
         (paths.folder / table).write_bytes(data)
     entries = sorted((tuple(entry), n) for n in known for entry in indices[n]["members"])
-    with reading(f"{source}: the NCore sequence"):
-        homes = {n: _Homes(readers[n], origins[n]) for n in known}
     with _container(paths) as write:
         for done, ((_, member, crc, stamp, home, key, rest), n) in enumerate(entries, 1):
             with reading(f"{source}: {member!r}"):
-                data = homes[n].read(home, key)
+                data = sequences[n].member(home, key)
                 budget.take(unpacked=len(data) + rest)
                 data += bytes(rest)
             if zlib_ng.crc32(data) != crc:
@@ -157,26 +111,9 @@ def _again(
     report.add("members", paths.members.name, number=len(entries))
     for table in indices[whole]["tables"]:
         report.add(table, table)
-    others = [reader.sequence_id for n, reader in enumerate(readers) if n not in known]
+    others = [sequences[n].reader.sequence_id for n in range(len(sequences)) if n not in known]
     if others:
         report.add(", ".join(others), "", "not of this dataset: restore each one for itself", len(others))
-
-
-class _Homes:
-    """Members by where they went."""
-
-    def __init__(self, reader: Any, origin: Any) -> None:
-        self._cameras = reader.open_component_readers(library().CameraSensorComponent.Reader)
-        self._cubes = reader.open_component_readers(components()[1])
-        self._origin = origin
-
-    def read(self, home: str, key: str) -> bytes:
-        """Return the bytes of a member. Raises KeyError."""
-        if home == "camera":
-            return bytes(self._cameras["camera"].get_frame_data(int(key)).get_encoded_image_data())
-        if home == "cube":
-            return bytes(self._cubes["radar"].get_png(int(key)))
-        return bytes(self._origin.get_bytes(key))
 
 
 @contextmanager

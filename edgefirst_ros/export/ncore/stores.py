@@ -66,19 +66,23 @@ def _unpacked(store: Path, data: bytes, most: int) -> bytes:
     return found
 
 
-def guard(reader: Any) -> None:
+def guard(reader: Any) -> list[Any]:
     """Raise an exception where an array of a sequence is packed otherwise than NCore packs, or is too large.
 
-    Afterwards what is read of it raises one where a chunk is not as large as the array says.
+    Afterwards what is read of it raises one where a chunk is not as large as the array says. Returns the stores, for
+    them to be closed.
     """
     import zarr  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+    stores = []
     for group, _ in reader._component_stores.values():
         described = group.store.meta_store  # all metadata, consolidated: zarr looks at no others
         for key in described:
             if key.endswith(".zarray"):
                 _check_array(key, described[key], group.chunk_store)
+        stores.append(group.chunk_store)
         group._chunk_store = zarr.storage.KVStore(_Chunks(group.chunk_store, described))
+    return stores
 
 
 def _check_array(key: str, said: Mapping[str, Any], chunks: Mapping[str, bytes]) -> None:
@@ -109,7 +113,10 @@ class _Chunks(MutableMapping[str, bytes]):
 
     def __getitem__(self, key: str) -> bytes:
         data = self._chunks[key]
-        said = self._described.get(f"{key.rpartition('/')[0]}/.zarray")
+        array, said = key, None
+        while said is None and "/" in array:  # the numbers of a chunk may be a path
+            array = array.rpartition("/")[0]
+            said = self._described.get(f"{array}/.zarray")
         if said is not None and said["compressor"] is not None:
             # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
             told = [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)]

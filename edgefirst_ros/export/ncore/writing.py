@@ -16,7 +16,7 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, MessageError, UsageError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives
 from edgefirst_ros.export.ncore import checks
@@ -204,7 +204,11 @@ class _Sequence:
     def _camera(self, n: int, kind: str, picture: bytes, rows: list[dict[str, Any]]) -> None:
         """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
         row, stamp = self._drive.rows[n], int(self._stamps[n])
-        size = row.get("size") or (check_jpeg if kind == "camera.jpeg" else check_png)(picture)
+        try:
+            size = row.get("size") or (check_jpeg if kind == "camera.jpeg" else check_png)(picture)
+        except MessageError as error:
+            text = f"{self._drive.name!r}: frame {row.get('frame')}: the picture cannot be read: {error}"
+            raise DatasetError(text) from error
         known = self.preparation.size
         if known is None:
             known = self.preparation.size = (int(size[0]), int(size[1]))

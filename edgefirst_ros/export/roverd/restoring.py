@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from edgefirst_ros.progress import Progress
 
 LINE, MEMBER, TABLE = 1 << 20, 1 << 30, 1 << 34
 """Bytes of the largest line, member and table that is read."""
+OPEN = 16
+"""Most sequences of which files are open at a time."""
 
 
 def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
@@ -71,7 +73,8 @@ class _Own:
                 raise DatasetError(f"{self._side / HEAD}: has the tables {self._tables}; known: {known}")
         except (KeyError, TypeError, UsageError) as error:
             raise DatasetError(f"{self._side / HEAD}: cannot be read: {error!r}") from error
-        self._sources: dict[tuple[str, str], _Source] = {}
+        self._sources: OrderedDict[str, dict[str, _Source]] = OrderedDict()
+        """Of the sequences used last what was opened, by kind: each takes descriptors, and memory by its entries."""
 
     def restore(self, report: Report, progress: Progress) -> None:
         paths = self._paths
@@ -125,12 +128,15 @@ class _Own:
         self, name: str, kind: str, sequence: str, size: int, crc: int, sensor: str = "", entry: int = 0, note: int = 0
     ) -> bytes:
         if sensor:
-            key = sequence, kind
-            if key not in self._sources:
+            opened = self._sources.setdefault(sequence, {})
+            self._sources.move_to_end(sequence)
+            if len(self._sources) > OPEN:
+                self._sources.popitem(last=False)
+            if kind not in opened:
                 if SENSORS[kind] != sensor:
                     raise DatasetError(f"{self._side / LIST}: {kind} comes from {sensor!r}")
-                self._sources[key] = _Source(self._source / sequence / sensor, kind)
-            data = self._sources[key].member(entry, note)
+                opened[kind] = _Source(self._source / sequence / sensor, kind)
+            data = opened[kind].member(entry, note)
         else:
             path = self._side / FILES / name
             data = read_file(path, min(size, MEMBER))

@@ -106,6 +106,22 @@ def test_a_file_that_the_disk_does_not_give_is_an_error(tmp_path, monkeypatch):
         folder.read("s/s_001.lidar.pcd")
 
 
+def test_a_member_that_the_disk_does_not_give_is_one_that_is_damaged(tmp_path, monkeypatch):
+    archive = Archive(zipped(tmp_path / "d.zip"))
+    bad, real = archive.entries[0].header_offset, os.pread
+
+    def refuse(fd, size, offset):
+        if offset == bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", refuse)
+    ((entry, why),) = archive.damaged()
+    assert entry.filename == "s/s_001.lidar.pcd"
+    assert why.startswith(f"{tmp_path}/d.zip: 's/s_001.lidar.pcd': ")
+    assert why.endswith(f"30 bytes at {bad} cannot be read: Input/output error")
+
+
 # ---- opening -------------------------------------------------------------------------------------
 def test_a_file_in_place_of_a_folder_is_refused(tmp_path):
     (tmp_path / "d").write_bytes(b"")
