@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edgefirst_ros.counts import PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import KIND_OF
+from edgefirst_ros.dataset.sequences import SEQUENCES
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
+from edgefirst_ros.errors import counted
 
 LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
 
@@ -82,27 +85,19 @@ def companions(subject: Subject) -> Iterator[tuple[str, str]]:
 @rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
 def counts(subject: Subject) -> Iterator[tuple[str, str]]:
     """Which topic gave the samples is told by what it wrote."""
-    text = subject.frames.metadata.get("counts") if subject.frames else None
-    try:
-        found = json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return  # FRM002
+    found = _stated(subject, "counts")
     if found is None:
         return
     if not isinstance(found, dict):
         yield "counts", f"is {found!r}, must be an object by topic"
         return
-    complete, written = False, 0
-    for topic, entry in found.items():
-        fault = _count_fault(entry)
-        if fault:
-            yield f"counts of {topic}", fault
-        else:
-            whole = entry["seen"] == entry["written"] + sum(_dropped(entry))
-            complete = complete or (whole and entry["written"] == len(subject.samples))
-            written += entry["written"] if whole else 0  # recordings may have had cameras of different names
-    if not complete and written < len(subject.samples):
-        yield "counts", f"no topic has written {len(subject.samples)} samples and dropped the rest of what was seen"
+    faults = {topic: fault for topic, entry in found.items() if (fault := _count_fault(entry))}
+    yield from ((f"counts of {topic}", fault) for topic, fault in faults.items())
+    for name, its, samples in _counted(subject, found):
+        whole = [entry["written"] for topic, entry in its.items() if topic not in faults and _is_whole(entry)]
+        if samples not in whole and sum(whole) < samples:
+            of = f"counts of {name!r}" if name else "counts"
+            yield of, f"no topic has written {counted(samples, 'sample')} and dropped the rest of what was seen"
 
 
 @rule("REF007", "error", "annotations have the size that the frames table has")
@@ -131,6 +126,35 @@ def locations(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 RULES = (annotated, listed, one_row, stamps, companions, counts, sizes, locations)
+
+
+def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], int]]:
+    """Return (sequence, counts, samples): a topic that another sequence's samples come from is only seen in this one.
+
+    Of a table that does not tell its sequences apart that is all in one, without a name.
+    """
+    known, samples = _stated(subject, SEQUENCES), Counter(key.name for key in subject.samples)
+    if not isinstance(known, dict) or known.keys() != samples.keys() or not all(map(_is_counted, known.values())):
+        return [("", counts, len(subject.samples))]
+    return [(name, of["counts"], samples[name]) for name, of in known.items()]
+
+
+def _stated(subject: Subject, key: str) -> Any:
+    """Return metadata of the frames table; None where there is none, or (FRM002) no JSON."""
+    text = subject.frames.metadata.get(key) if subject.frames else None
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_counted(of: Any) -> bool:
+    counts = of.get("counts") if isinstance(of, dict) else None
+    return isinstance(counts, dict) and not any(map(_count_fault, counts.values()))
+
+
+def _is_whole(entry: Any) -> bool:
+    return bool(entry["seen"] == entry["written"] + sum(_dropped(entry)))
 
 
 def _dropped(entry: Any) -> list[Any]:
