@@ -8,7 +8,7 @@ from typing import Any
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.merge_labels import Part
-from edgefirst_ros.dataset.sequences import CALIBRATION, SEQUENCES, combined
+from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined
 from edgefirst_ros.errors import DatasetError
 
 ONCE = ("configuration", "software")
@@ -53,7 +53,8 @@ def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
         for part, known in zip(parts, found, strict=True)
     ]
     recovered = [known["recovered"] for known in found if "recovered" in known]
-    return merged | ({"recovered": recovered} if recovered else {})
+    left = [of for known in found if isinstance(known.get(LEFT_OUT), list) for of in known[LEFT_OUT]]
+    return merged | ({"recovered": recovered} if recovered else {}) | ({LEFT_OUT: left} if left else {})
 
 
 def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:

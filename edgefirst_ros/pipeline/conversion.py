@@ -24,12 +24,12 @@ from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.pipeline.resumption import check_sources, finished, take_over
+from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
 from edgefirst_ros.pipeline.sequence_names import cameras_of, default_name, drive_names, sequence_name
 from edgefirst_ros.pipeline.stopwatch import Stopwatch
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.picture_hook import prepare_hook
-from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
+from edgefirst_ros.sources.inputs import recordings_of
 from edgefirst_ros.sync.skews import Skews
 
 if TYPE_CHECKING:
@@ -119,14 +119,18 @@ def convert(
         raise UsageError("resume and overwrite exclude each other: choose one of them")
     check_path(out)
     places = DatasetPaths(Path(os.path.abspath(out)), name, settings.layout)
+    plan = [
+        Planned(recording, [sequence_name(drive, camera) for camera in cameras.values()])
+        for recording, drive in zip(inputs, drives, strict=True)
+    ]
     if resume and places.finished:
-        return _finished(places, [file for recording in inputs for file in recording.files], settings, notes)
+        return _finished(places, plan, settings, notes)
     if not places.unfinished or os.path.lexists(places.container):  # of an unfinished one tables may be in place
         refuse_existing(places, overwrite=overwrite)
-    run = _Run(places, settings, cameras, notes, len(inputs), overwrite, progress or quiet)
+    run = _Run(places, settings, list(cameras), plan, notes, overwrite, progress or quiet, one_of_many=one_of_many)
     with run.stack:
-        for recording, drive in zip(inputs, drives, strict=True):
-            run.recording(recording, drive)
+        for recording in plan:
+            run.recording(recording)
         return run.finish()
 
 
@@ -137,17 +141,21 @@ class _Run:
         self,
         paths: DatasetPaths,
         settings: Settings,
-        cameras: Mapping[str | None, str],
+        references: Sequence[str | None],
+        plan: Sequence[Planned],
         notes: list[str],
-        total: int,
         overwrite: bool,
         progress: Progress,
+        *,
+        one_of_many: bool,
     ) -> None:
         self.stack = ExitStack()
         self._paths = paths
         self._settings = settings
-        self._cameras = cameras
-        self._total = total
+        self._references = references
+        self._plan = plan
+        self._alone = len(plan) == 1
+        self._one_of_many = one_of_many
         self._overwrite = overwrite
         self._progress = progress
         self._watch = Stopwatch()
@@ -162,9 +170,16 @@ class _Run:
         self._loss = False
         self._duration = 0.0
         self._refused: StorageError | None = None
+        self._misused: UsageError | None = None
+        """The first recording that the settings do not fit."""
+        self._labels: set[str] | None = None
+        """Labels of the models of all recordings; None without a model."""
+        if len(references) > 1:
+            notes.append(f"topics count once for each of the {len(references)} cameras of a recording")
 
-    def recording(self, given: RecordingInput, drive: str) -> None:
+    def recording(self, planned: Planned) -> None:
         """Convert one recording, walked once for all its cameras; with several, one that cannot be used is a loss."""
+        given = planned.recording
         if self._refused is not None:
             self._notes.append(f"{given.label}: not converted, the disk takes no more")
             return
@@ -174,29 +189,33 @@ class _Run:
             with self._watch.step("reading"):
                 walked = walk(first, self._settings, report, hashed=True, more=more)
                 found = {
-                    camera: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
-                    for topic, camera in self._cameras.items()
+                    sequence: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
+                    for sequence, topic in zip(planned.sequences, self._references, strict=True)
                 }
-        except RecordingError as error:
-            if self._total == 1:
+        except (RecordingError, UsageError) as error:
+            if self._alone:
                 raise
+            self._misused = self._misused or (error if isinstance(error, UsageError) else None)
             self._notes.append(str(error))
-            self._loss = True
+            self._facts.leave_out(planned.left_out(error))
             return
         for conclusions in found.values():
-            if conclusions.unknown_labels and self._total == 1:
+            if conclusions.unknown_labels and self._alone and not self._one_of_many:
                 raise UsageError(f"{given.label}: {conclusions.unknown_labels}")
+            if conclusions.calibration.labels is not None:
+                self._labels = {*(self._labels or ()), *(conclusions.roles.classes or ())}
         for file in walked.recording.files:
             self._notes += [f"{file.path.name}: {damage}" for damage in file.damage]
             self._loss = self._loss or any(damage.loss for damage in file.damage)
-        for camera, conclusions in found.items():
-            self._note(conclusions, sequence_name(given.label, camera))
-        for camera, conclusions in found.items():
+        for sequence, conclusions in found.items():
+            self._note(conclusions, given.label if len(found) == 1 else sequence)
+        for sequence, conclusions in found.items():
             if self._refused is None:
                 with self._watch.step("converting"):
-                    self._convert(conclusions, sequence_name(drive, camera))
+                    self._convert(conclusions, sequence)
                 self._facts.end()
         self._sources += len(given.files)
+        self._duration += max(conclusions.duration for conclusions in found.values()) / SECOND
 
     def _note(self, found: FirstPass, label: str) -> None:
         self._notes += [f"{label}: {note}" for note in found.roles.notes]
@@ -226,7 +245,7 @@ class _Run:
         """Return what an interrupted run of this conversion left; raises DatasetError if it was another conversion."""
         if not self._paths.unfinished:
             return None
-        found = take_over(self._paths, self._facts.describe())
+        found = take_over(self._paths, self._plan, self._facts.describe())
         self._earlier = found.journals.description.get("sources")
         done = counted(found.journals.points[-1].samples, "sample")
         self._notes += [f"continues after {done} of an interrupted conversion"]
@@ -266,16 +285,21 @@ class _Run:
         self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in counts.examples.items()]
         for sensor, skews in output.skews.items():
             self._skews.setdefault(sensor, Skews()).merge(skews)
-        self._duration += (found.span[1] - found.span[0]) / SECOND
 
     def finish(self) -> Outcome:
         """Complete the dataset."""
         writer = self._writer
+        if writer is None and self._misused is not None:
+            raise self._misused
         if writer is None or not writer.samples:
             raise RecordingError(self._nothing())
         if self._refused is not None:
             self._notes.append(f"ends early: {self._refused}")
         self._notes += self._facts.notes
+        unknown = sorted(self._settings.label_map.keys() - self._labels) if self._labels is not None else []
+        if unknown and not self._alone:
+            self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
+            self._loss = True
         with self._watch.step("completing"):
             paths = writer.finish(self._facts.metadata(), self._facts.labels)
             groups = _count_groups(paths, self._settings, self._notes)
@@ -285,7 +309,7 @@ class _Run:
             self._facts.counts,
             self._facts.time_bases,
             self._notes,
-            self._loss or self._refused is not None or bool(self._facts.counts.lost),
+            self._loss or bool(self._facts.left_out) or self._refused is not None or bool(self._facts.counts.lost),
             self._skews,
             self._duration,
             self._watch.steps,
@@ -303,12 +327,14 @@ class _Run:
         return "\n".join([*lines, *self._notes])
 
 
-def _finished(paths: DatasetPaths, recordings: Sequence[Path], settings: Settings, notes: list[str]) -> Outcome:
+def _finished(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, notes: list[str]) -> Outcome:
     """Return the outcome of a conversion that is finished already; raises DatasetError if it was another one."""
-    samples, counts, time_bases = finished(paths, recordings, settings)
-    notes = [*notes, "it was finished already; nothing was done"]
+    samples, counts, time_bases, left_out = finished(paths, plan, settings)
+    notes = [*notes, *(f"{of['file']}: not converted: {of['why']}" for of in left_out)]
+    notes.append("it was finished already; nothing was done")
     groups = _count_groups(paths, settings, notes)
-    return Outcome(paths, samples, counts, time_bases, notes, bool(counts.lost), {}, 0.0, {}, 0.0, groups)
+    loss = bool(left_out) or bool(counts.lost)
+    return Outcome(paths, samples, counts, time_bases, notes, loss, {}, 0.0, {}, 0.0, groups)
 
 
 def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> GroupCounts | None:

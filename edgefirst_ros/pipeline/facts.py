@@ -11,7 +11,7 @@ from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
-from edgefirst_ros.dataset.sequences import combined
+from edgefirst_ros.dataset.sequences import LEFT_OUT, combined
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.picture_size import Size, scaled_info
@@ -109,18 +109,24 @@ class DatasetFacts:
         self._sources: list[Mapping[str, Any]] = []
         self._sequences: dict[str, dict[str, Any]] = {}
         self._labels: list[str] | None = None
+        self.left_out: list[Mapping[str, Any]] = []
+        """Recordings that could not be converted: {"file", "size", "why"}."""
+
+    def leave_out(self, recording: Mapping[str, Any]) -> None:
+        """Note a recording that cannot be converted."""
+        self.left_out.append(recording)
 
     def begin(self, facts: SequenceFacts) -> bool:
-        """Begin the next sequence; True if its model has other labels, which are merged into one list.
+        """Begin the next sequence; True if its model's labels have other indices in the one list of all labels.
 
         The table of annotations has one list of labels.
         """
         known, own = self._labels, facts.calibration.labels
-        united = known is not None and own is not None and own != known
-        if known is not None and own is not None and united:
-            facts.calibration.labels = known + [label for label in own if label not in known]
         self._current = facts
-        return united
+        if known is None or own is None:
+            return False
+        facts.calibration.labels = known + [label for label in own if label not in known]
+        return known[: len(own)] != own
 
     def end(self) -> None:
         """End the current sequence."""
@@ -163,6 +169,7 @@ class DatasetFacts:
             **combined(sequences)[0],
             "counts": counts.plain(),
             "sequences": sequences,
+            **({LEFT_OUT: self.left_out} if self.left_out else {}),
         }
 
     def describe(self) -> dict[str, Any]:

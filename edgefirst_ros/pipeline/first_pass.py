@@ -91,6 +91,8 @@ class FirstPass:
     """True if a step other than 1 in the reference topic's sequence numbers means a loss."""
     span: tuple[int, int]
     """First and last `log_time`, ns."""
+    duration: int
+    """ns from the first stamp of the reference to the last, without the steps of its clock."""
     unreadable: dict[str, int]
     """Undecodable messages of topics that are read in the first pass alone."""
     cut: Cut | None
@@ -231,6 +233,7 @@ class Walked:
             len(segments.spans),
             sequence.numbered(),
             (walk.first or 0, walk.last),
+            sum(last - first for first, last in segments.spans),
             walk.unreadable,
             cut,
             unknown,

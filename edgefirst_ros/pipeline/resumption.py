@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,46 @@ from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.state import tidy
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+from edgefirst_ros.dataset.sequences import LEFT_OUT
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.pipeline.facts import making
 from edgefirst_ros.sources.container import open_recording
 from edgefirst_ros.sources.digest import sha256
+from edgefirst_ros.sources.inputs import RecordingInput
+
+_LONGEST = 300
+"""Most characters of why a recording is left out."""
 
 
-def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset:
+@dataclass(frozen=True)
+class Planned:
+    """A recording to be converted, and the sequences that it gives, one a camera."""
+
+    recording: RecordingInput
+    sequences: Sequence[str]
+
+    def left_out(self, error: EdgeFirstError) -> dict[str, Any]:
+        """Return metadata about it where it cannot be converted: nothing that differs between machines."""
+        why = str(error).split("\n")[0]
+        for path in (self.recording.path, *self.recording.files):
+            why = why.replace(os.fspath(path), path.name)
+        return {**self._seen(), "why": why[:_LONGEST]}
+
+    def was_left_out(self, known: Any) -> bool:
+        """True if it is in such metadata, and as it was then."""
+        seen = self._seen().items()
+        return any(isinstance(of, dict) and seen <= of.items() for of in (known if isinstance(known, list) else ()))
+
+    def _seen(self) -> dict[str, Any]:
+        try:
+            size = sum(path.stat().st_size for path in self.recording.files)
+        except OSError:
+            size = None
+        return {"file": self.recording.label.encode("utf-8", "replace").decode(), "size": size}
+
+
+def take_over(paths: DatasetPaths, plan: Sequence[Planned], mine: Mapping[str, Any]) -> UnfinishedDataset:
     """Open the unfinished dataset of an interrupted conversion; `mine` is the metadata of the one that continues it.
 
     Raises DatasetError if it was another one, or a living writer is at work on it; nothing is changed then.
@@ -29,6 +62,7 @@ def take_over(paths: DatasetPaths, mine: Mapping[str, Any]) -> UnfinishedDataset
     unfinished = UnfinishedDataset(paths)
     known = unfinished.journals.description
     what = (_other_making(known, mine) or _other_sources(known.get("sources"), mine["sources"])) if known else ""
+    what = what or (_other_sequences(known, plan, finished=False) if known else "")
     if what:
         unfinished.close()
         raise _not_continued(paths, what)
@@ -43,20 +77,24 @@ def check_sources(paths: DatasetPaths, known: Any, first: int, mine: Sequence[Ma
 
 
 def finished(
-    paths: DatasetPaths, recordings: Sequence[Path], settings: Settings
-) -> tuple[int, Counts, dict[str, dict[str, Any]]]:
-    """Return samples, counts and time bases of a finished conversion; raises DatasetError if it was another one.
+    paths: DatasetPaths, plan: Sequence[Planned], settings: Settings
+) -> tuple[int, Counts, dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Return samples, counts, time bases and what was left out of a finished conversion.
 
-    The recordings are hashed, unless something else tells already that they are others. What a kill behind its last
-    step left beside the dataset is removed. Raises RecordingError where a recording cannot be read.
+    Raises DatasetError if it was another one. The recordings are hashed, unless something else tells already that they
+    are others. What a kill behind its last step left beside the dataset is removed. Raises RecordingError where a
+    recording cannot be read.
     """
     table = TableFile(paths.frames, settings.limits)
     known = frames_metadata(paths.frames, table.metadata)
     sources: Any = known.get("sources")
+    left: Any = known.get(LEFT_OUT, [])
+    recordings = [file for planned in plan if not planned.was_left_out(left) for file in planned.recording.files]
     what = "it was interrupted, and completed by recover" if "recovered" in known else ""
     what = what or _other_making(known, making(settings)) or _other_sources(sources, map(_file, recordings))
     if not what and len(sources) != len(recordings):
         what = f"it was made from {len(sources)} files, now there are {len(recordings)}"
+    what = what or _other_sequences(known, plan, finished=True)
     what = what or _other_sources(sources, ({"sha256": sha256(path), **_file(path)} for path in recordings))
     if what:
         raise DatasetError(
@@ -64,7 +102,7 @@ def finished(
         )
     tidy(paths)
     base = known["time_base"]
-    return table.rows, Counts.of(known["counts"]), base.get("sequences") or {paths.name: base}
+    return table.rows, Counts.of(known["counts"]), base.get("sequences") or {paths.name: base}, left
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -90,6 +128,18 @@ def _other_making(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     own = mine["configuration"]
     differing = [key for key in {**settings, **own} if key != "jobs" and settings.get(key) != own.get(key)]
     return f"it has other settings ({', '.join(differing)})" if differing else ""
+
+
+def _other_sequences(known: Mapping[str, Any], plan: Sequence[Planned], *, finished: bool) -> str:
+    """Return in words which sequence has another name, or is not there; empty if all are those of the plan."""
+    there, left = list(known.get("sequences") or ()), known.get(LEFT_OUT)
+    mine = [name for planned in plan if not planned.was_left_out(left) for name in planned.sequences]
+    for name, own in zip(there, mine, strict=False):
+        if name != own:
+            return f"it has the sequence {name!r} where this one has {own!r}"
+    if len(there) > len(mine) or (finished and len(there) < len(mine)):
+        return f"it has {counted(len(there), 'sequence')}, this one has {len(mine)}"
+    return ""
 
 
 def _other_sources(known: Any, mine: Iterable[Mapping[str, Any]]) -> str:

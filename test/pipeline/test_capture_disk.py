@@ -21,6 +21,7 @@ from disk_runs import may_mount
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.space import free_bytes
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
@@ -153,17 +154,24 @@ def scenario(name, path, out):
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     if name == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))
+    split = threading.Event()
+    plain = ArchiveWriter.begin
+
+    def begin(writer):
+        """From the first sample behind the split on the first dataset takes no byte more."""
+        if writer.path.name == "one.zip.partial" and split.is_set():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (writer.path.stat().st_size, hard))
+        plain(writer)
+
+    ArchiveWriter.begin = begin
     feed = Feed(Path(path), out, sequence="one", min_free_bytes=3_000_000 if name == "kept free" else 0)
     for step in range(100 if name == "split" else 120):
         if name == "split" and step == 80:  # what is left takes less than the limit that is set then
             feed.until(lambda facts: facts["samples"] > 30)
+            split.set()
             feed.capture.split()
         feed.play(step / 30, (step + 1) / 30)
-        if name == "split" and feed.capture.status().get("sequence") != "one" and step > 80:
-            size = (Path(out) / "one.zip.partial").stat().st_size
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-            name = "split and limited"
-    told = "could not be completed" if name.startswith("split") else ""
+    told = "could not be completed" if name == "split" else ""
     facts = feed.until(lambda facts: facts["failure"] and told in facts["failure"])
     facts["free"] = free_bytes(Path(out))
     deadline = time.monotonic() + PATIENCE  # the other dataset is completed behind the one that is told of
