@@ -21,6 +21,10 @@ def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameter, 3 finished with loss,
     128 and more: stopped by a signal.
     """
+    from edgefirst_ros.config import Settings
+    from edgefirst_ros.config_file import setting_fields
+
     given = sys.argv[2:] if arguments is None else arguments
     texts = {"-o": "out", "--out": "out", "--name": "name"}
-    run_node("replay", as_ros_arguments(given, texts, lambda recordings: {"recordings": recordings}))
+    lists = [name for name, field in setting_fields(Settings).items() if field.type is list]
+    run_node("replay", as_ros_arguments(given, texts, lambda recordings: {"recordings": recordings}, lists))

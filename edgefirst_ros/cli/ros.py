@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NoReturn
 
 import typer
@@ -21,12 +21,15 @@ ROS_ARGUMENTS = typer.Argument(
 
 
 def as_ros_arguments(
-    arguments: Sequence[str], texts: Mapping[str, str], given: Callable[[list[str]], Mapping[str, str | list[str]]]
+    arguments: Sequence[str],
+    texts: Mapping[str, str],
+    given: Callable[[list[str]], Mapping[str, str | list[str]]],
+    lists: Container[str] = (),
 ) -> list[str]:
     """Return plain arguments as ROS arguments: those before --ros-args become parameters after it.
 
-    --NAME VALUE is the parameter NAME, --NAME alone true; `texts`: other names for parameters that are text. `given`
-    makes parameters of what is no option. Raises UsageError.
+    --NAME VALUE is the parameter NAME, --NAME alone true; `texts`: other names for parameters that are text; `lists`:
+    parameters that may be given with commas. `given` makes parameters of what is no option. Raises UsageError.
     """
     at = arguments.index("--ros-args") if "--ros-args" in arguments else len(arguments)
     plain, rest, positional, found = list(arguments[:at]), list(arguments[at:]), list[str](), dict[str, str]()
@@ -41,10 +44,10 @@ def as_ros_arguments(
             raise UsageError(f"unknown option {name}; give REC, --NAME VALUE, or parameters after --ros-args")
         if not equals:
             value = plain.pop(0) if plain and (name in texts or not plain[0].startswith("--")) else "true"
-        found[known] = json.dumps(value, ensure_ascii=False) if name in texts else value
+        made: str | list[str] = value.split(",") if known in lists and not value.startswith("[") else value
+        found[known] = value if made is value and name not in texts else json.dumps(made, ensure_ascii=False)
     if positional:
-        made = given(positional)
-        found = {key: json.dumps(value, ensure_ascii=False) for key, value in made.items()} | found
+        found = {key: json.dumps(value, ensure_ascii=False) for key, value in given(positional).items()} | found
     if not found:
         return rest
     parameters = [part for name, value in found.items() for part in ("-p", f"{name}:={value}")]

@@ -85,8 +85,10 @@ def is_recording(path: Path) -> bool:
         if is_rosbag2(path):
             return True
         if os.path.isfile(path):
+            if path.suffix == SUFFIX:  # also one that may not be read: it is refused as a recording then
+                return True
             with path.open("rb") as file:
-                return path.suffix == SUFFIX or file.read(len(MAGIC)) == MAGIC
+                return file.read(len(MAGIC)) == MAGIC
     return False
 
 

@@ -99,7 +99,8 @@ def open_raw(path: Path, kind: Callable[[Path], Raw]) -> Raw:
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
         return kind(path)
     except (OSError, ValueError) as error:
-        raise RecordingError(f"{path}: cannot be opened: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise RecordingError(f"{path}: cannot be opened: {why}") from error
 
 
 def chunk_head(data: bytes) -> ChunkHead | None:

@@ -37,6 +37,11 @@ def given(monkeypatch):
             ["a.mcap", "--out", "o", "--split-block", "2.0"],
             ["--ros-args", "-p", 'recordings:=["a.mcap"]', "-p", 'out:="o"', "-p", "split_block:=2.0"],
         ),
+        (
+            replay.replay,
+            ["--require", "radar.cube,model", "--sensors=['camera']"],
+            ["--ros-args", "-p", 'require:=["radar.cube", "model"]', "-p", "sensors:=['camera']"],
+        ),
     ],
 )
 def test_plain_arguments_become_parameters(given, verb, arguments, node):

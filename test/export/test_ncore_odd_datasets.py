@@ -108,6 +108,20 @@ def boxed(parts):
     parts.annotations[0]["box3d"] = BOX
 
 
+def test_a_message_outside_of_several_samples_is_counted_once(tmp_path):
+    def change(parts):
+        placed(parts, *made.FRAMES)
+        names = [made.name_of(frame, "lidar.pcd") for frame in made.FRAMES]
+        cloud = next(parts.members[name] for name in names if name in parts.members)
+        parts.members |= dict.fromkeys(names, cloud)
+        for row, at in zip(parts.frames, (0, made.STEP * 1000, made.STEP * 1000), strict=True):
+            row |= {"lidar_points_timestamp": parts.frames[0]["timestamp"] + at, "lidar_points_skew": 0}
+
+    found = export(dataset_of(tmp_path, change), "ncore", tmp_path / "out").report.lines
+    told = {line.what: line.number for line in found if line.what in ("lidar.pcd", "lidar.pcd outside")}
+    assert told == {"lidar.pcd": 1, "lidar.pcd outside": 1}
+
+
 def test_boxes_have_their_place_where_no_cloud_of_their_sensor_has_one(tmp_path):
     """The lidar sits 2 m above the vehicle's origin. Of the box: x right, y down, z forward; of NCore: x forward."""
 

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes of a report name what could not be read, the same in every run."""
 
+import errno
+import os
+from pathlib import Path
+
 import handmade_dataset as made
 import numpy as np
 import pytest
 
+from edgefirst_ros.errors import RecordingError
 from edgefirst_ros.report.look import speeds
 from edgefirst_ros.report.run import report
 
@@ -55,3 +60,19 @@ def test_the_speed_of_a_target_is_known_by_its_name(name):
     points[name] = 1.5, -2
     assert speeds(points).tolist() == [1.5, -2]
     assert np.isnan(speeds(points[["x"]])).all()
+
+
+def test_a_recording_that_may_not_be_read_is_said_to_be_one(tmp_path, monkeypatch):
+    path = tmp_path / "drive.mcap"
+    path.write_bytes(b"\x89MCAP0\r\n")
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    def refuse(*_):
+        raise refused
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("edgefirst_ros.sources.digest.HashedFile.__init__", refuse)
+    monkeypatch.setattr("io.FileIO", refuse)
+    with pytest.raises(RecordingError) as caught:
+        report([path], tmp_path / "page.html")
+    assert str(caught.value) == f"{path}: cannot be opened: Permission denied"

@@ -104,7 +104,7 @@ class _Sequence:
         )
         self.preparation = Preparation(drive, self._labels, self._start, self._stop)
         self._sensors: dict[str, Any] = {}
-        self._last: dict[str, tuple[int, bytes, tuple[str, str]]] = {}
+        self._last: dict[tuple[str, bool], tuple[int, bytes, tuple[str, str]]] = {}
         self._cubes: list[int] = []
         self._members: list[tuple[Any, ...]] = []
         self._blobs = 0
@@ -231,9 +231,10 @@ class _Sequence:
     def _companion(self, task: Task, member: Member) -> tuple[str, str]:
         """Store what a companion measured, once for all samples that have it; returns where its bytes are."""
         kind, data = member.kind, member.data
-        at, fits, last = task.stamps[kind], kind in task.fits, self._last.get(kind)
-        if last is not None and last[0] == at and _equal(last[1], data):
-            return last[2]
+        at, fits = task.stamps[kind], kind in task.fits
+        for last in (self._last.get((kind, True)), self._last.get((kind, False))):
+            if last is not None and last[0] == at and _equal(last[1], data):
+                return last[2]
         where = ("", "")
         if not fits:
             self._tally[f"{kind} outside"] += 1
@@ -248,8 +249,7 @@ class _Sequence:
         else:
             self._points(kind, member.made, at)
         where = where if where[0] else ("blob", self._blob(data))
-        if fits or last is None:
-            self._last[kind] = (at, data, where)
+        self._last[kind, fits] = (at, data, where)
         return where
 
     def _points(self, kind: str, found: Rays, at: int) -> None:
