@@ -82,7 +82,9 @@ def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
         if not os.path.lexists(path):
             continue
         if not overwrite:
-            raise DatasetError(f"{path} exists; use --overwrite to replace it")
+            beside = f", and {paths.members_partial} beside it is unfinished" if paths.unfinished else ""
+            both = "both; a finished one is as good for --resume where nothing unfinished lies beside it"
+            raise DatasetError(f"{path} exists{beside}; use --overwrite to replace {both if beside else 'it'}")
         if os.path.isdir(path) and paths.layout == "zip":
             raise DatasetError(f"{path} is a folder and cannot be replaced by a file; remove it")
         with reporting(path, "look it up"):

@@ -7,6 +7,7 @@ from bags import messages, together, write
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SMALL = {
@@ -136,3 +137,20 @@ def test_a_recording_of_two_cameras_takes_its_time_once(drives, unclear, tmp_pat
     assert outcome.duration == pytest.approx(0.9, abs=0.01)
     assert "topics count once for each of the 2 cameras of a recording" in outcome.notes
     assert validate(outcome.paths.container).ok
+
+
+def test_what_an_interrupted_replacement_left_is_named(drives, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    convert(drives[0], tmp_path / "out", name="d")
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "flush_age", property(lambda _: 1e9))  # every sample is committed at once
+        patch.setattr(DatasetWriter, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            convert(drives[1], tmp_path / "out", name="d", overwrite=True)
+    assert DatasetPaths(tmp_path / "out", "d").unfinished
+    for resume in (True, False):
+        with pytest.raises(DatasetError, match=r"d\.zip exists, and .*/d\.zip\.partial beside it is unfinished; use"):
+            convert(drives[0], tmp_path / "out", name="d", resume=resume)
+    assert convert(drives[1], tmp_path / "out", name="d", overwrite=True).samples == 10

@@ -115,8 +115,9 @@ def _logged(
         numbers = [sample.frame for sample in samples if sample.frame is not None]
         samples = [sample for sample in samples if sample.frame == frame]
         if not samples:
-            span = f"there are {min(numbers)} to {max(numbers)}" if numbers else "there are none with a number"
-            raise UsageError(f"--frame: {subject.path} has no frame {frame}; {span}")
+            near = sorted({*numbers}, key=lambda number: abs(number - frame))[:MOST_LISTED]
+            there = f"there are {', '.join(map(str, sorted(near)))} near it" if near else "there are none with a number"
+            raise UsageError(f"--frame: {subject.path} has no frame {frame}; {there}")
     target.parent.mkdir(parents=True, exist_ok=True)
     recording = rr.RecordingStream("edgefirst_ros", recording_id=subject.name)
     video = None
