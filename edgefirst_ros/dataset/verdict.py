@@ -130,7 +130,7 @@ def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibrations: Map
 
 
 def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield what was lost of each topic, and the damage of recordings."""
+    """Yield what was lost of each topic, and the damage of recordings in which something can have been."""
     counts, threshold, none = metadata.get("counts") or {}, THRESHOLDS["loss"], True
     for topic, count in counts.items():
         lost = {reason: n for reason, n in count["dropped"].items() if reason in LOSS and n}
@@ -141,10 +141,10 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
             text = f"{share:.2%} of {counted(count['seen'], 'message')} lost: {what}"
             yield Check("loss", threshold.level(share), text, topic)
     for source in metadata.get("sources") or ():
-        damage = source.get("damage") or ()
-        if damage:
+        damaged = sum(damage.get("loss") is not False for damage in source.get("damage") or ())
+        if damaged:
             none = False
-            yield Check("loss", Level.AMBER, f"{len(damage)} damaged places", str(source.get("file")))
+            yield Check("loss", Level.AMBER, counted(damaged, "damaged place"), str(source.get("file")))
     if none:
         yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not say what was lost")
 

@@ -45,6 +45,12 @@ class Damage:
     def __str__(self) -> str:
         return f"at byte {self.offset}: {self.what}"
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Entry of `damage` in the dataset's metadata `sources`: {"offset", "what"}, and "loss" where it is none."""
+        plain: dict[str, Any] = {"offset": self.offset, "what": self.what}
+        return plain if self.loss else {**plain, "loss": False}
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
@@ -62,7 +68,7 @@ class RecordedFile:
         """Entry of the dataset's metadata `sources`: {"file", "size", "sha256"}, and "damage" if there is any."""
         plain: dict[str, Any] = {"file": self.path.name, "size": self.size, "sha256": self.sha256}
         if self.damage:
-            plain["damage"] = [{"offset": damage.offset, "what": damage.what} for damage in self.damage]
+            plain["damage"] = [damage.plain for damage in self.damage]
         return plain
 
 

@@ -125,13 +125,28 @@ def test_losses_skew_and_calibration():
     found = levels(timeline, metadata, {"a": "identity"})
     assert found["loss", "/camera"] == (Level.RED, "1.00% of 1000 messages lost: 10 undecodable")
     assert found["loss", "/lidar"][0] is Level.AMBER
-    assert found["loss", "x.mcap"][0] is Level.AMBER
+    assert found["loss", "x.mcap"] == (Level.AMBER, "1 damaged place")
     assert ("loss", "/imu") not in found
     assert found["skew", "lidar.points"] == (Level.AMBER, "95 % within 80.0 ms of 100 ms")
     assert found["calibration", ""][0] is Level.AMBER
     assert levels(timeline, {"configuration": {"streams": {"lidar.points": {"tolerance": 0.2}}}})[
         "skew", "lidar.points"
     ] == (Level.GREEN, "95 % within 80.0 ms of 200 ms")
+
+
+@pytest.mark.parametrize(
+    ("harmless", "lost", "said"),
+    [
+        (0, 2, {"x.mcap": (Level.AMBER, "2 damaged places")}),
+        (2, 1, {"x.mcap": (Level.AMBER, "1 damaged place")}),
+        (1, 0, {"": (Level.GREEN, "nothing lost")}),
+    ],
+)
+def test_damage_in_which_nothing_can_have_been_is_no_loss(harmless, lost, said):
+    damage = [{"offset": 8, "what": "cut", "loss": False}] * harmless + [{"offset": 1, "what": "cut"}] * lost
+    metadata = {"counts": {"/a": {"seen": 1, "written": 1, "dropped": {}}}}
+    found = levels(frames([0]), {**metadata, "sources": [{"file": "x.mcap", "damage": damage}]})
+    assert {place: one for (key, place), one in found.items() if key == "loss"} == said
 
 
 def test_no_samples_are_red():

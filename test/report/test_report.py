@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 
 import edgefirst_ros
 from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.report.run import report
 from edgefirst_ros.synthetic import Recipe, write_recording
 
@@ -159,6 +160,23 @@ def test_damaged_pictures_are_a_loss(tmp_path):
     (found,) = checks(facts, "loss")
     assert found["level"] == "red"  # 1 of 90 is more than 1 %
     assert found["place"] == "/camera/jpeg"
+
+
+@pytest.mark.parametrize("zeros", [0, 65536])
+def test_a_recording_without_its_end_lost_nothing(tmp_path, zeros):
+    path = planted(tmp_path, "endless", codec="jpeg", topics={"camera"}, without_end=True)
+    with path.open("ab") as file:
+        file.write(bytes(zeros))
+    done = edgefirst_ros.convert(path, tmp_path)
+    assert not done.loss
+    for source in (path, done.paths.container):
+        facts = report([source], tmp_path / "x.html", samples=0, overwrite=True).facts[0]
+        (found,) = checks(facts, "loss")
+        assert (found["level"], found["found"]) == ("green", "nothing lost")
+        ((damage,),) = [one["damage"] for one in facts["bytes"]["sources"]]
+        assert damage["offset"] == path.stat().st_size - zeros
+        assert damage["what"]
+    assert [one.found for one in validate(done.paths.container).drive if one.key == "loss"] == ["nothing lost"]
 
 
 def test_a_placeholder_is_projected_only_when_asked_for(tmp_path, drive):
