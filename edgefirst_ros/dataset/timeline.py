@@ -64,18 +64,29 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """Time from one message to the next one of its sequence."""
+
+    sequence: str
+    start: float
+    """s since the first sample of the sequence, what lies between steps of its clock left out."""
+    drive: float
+    """The same as s of drive."""
+    length: float
+    """s."""
+
+
+@dataclass(frozen=True)
 class Pace:
     """Regularity of messages."""
 
     messages: int
     period: float | None
     """Usual interval, s; None of fewer than three messages."""
-    longest: float
-    """Longest interval, s; that from the start to the first message, and from the last to the end, count too."""
-    at: float
-    """Begin of the longest interval, s of drive."""
-    gaps: tuple[tuple[float, float], ...]
-    """(s of drive, s) of all intervals of `widest` and more, in order."""
+    longest: Interval
+    """Longest interval; those from the start to the first message, and from the last to the end, count too."""
+    gaps: tuple[Interval, ...]
+    """All intervals of `widest` and more, in order."""
 
 
 class Timeline:
@@ -160,12 +171,17 @@ class Timeline:
         begin = np.concatenate(begins) if begins else np.zeros(0)
         length = np.concatenate(lengths) if lengths else np.zeros(0)
         if not len(length):
-            return Pace(number, period, 0.0, 0.0, ())
+            return Pace(number, period, Interval(self.names[0] if self.names else "", 0.0, 0.0, 0.0), ())
+        starts = {block.sequence: float(self.seconds[block.start]) for block in reversed(self.blocks)}
+        blocks = np.repeat(np.arange(len(self.blocks)), list(map(len, lengths)))
+
+        def interval(n: int) -> Interval:
+            sequence, drive = self.blocks[blocks[n]].sequence, float(begin[n])
+            return Interval(sequence, drive - starts[sequence], drive, float(length[n]))
+
         least = max(widest[0] * (period or 0.0), widest[1])
         wide = np.flatnonzero(length >= least * (1 - 1e-9))
-        gaps = tuple((float(begin[n]), float(length[n])) for n in wide)
-        worst = int(length.argmax())
-        return Pace(number, period, float(length[worst]), float(begin[worst]), gaps)
+        return Pace(number, period, interval(int(length.argmax())), tuple(map(interval, wide.tolist())))
 
     def _run(self) -> tuple[Floats, list[int], list[float]]:
         """Seconds of drive of each sample, and of each block its first stamp and where it begins."""

@@ -183,23 +183,27 @@ def replaced_clocks(base: Mapping[str, Any]) -> Iterator[Check]:
 def gaps(timeline: Timeline) -> Iterator[Check]:
     """Yield how regularly samples, sensors and the model came."""
     for name, pace in paces(timeline).items():
-        level = gap_level(pace.longest, pace.period) if pace.period is not None else Level.GREEN
-        found = f"longest {pace.longest:.3g} s, at {pace.at:z.1f} s"
+        longest = pace.longest
+        level = gap_level(longest.length, pace.period) if pace.period is not None else Level.GREEN
+        found = f"longest {longest.length:.3g} s, at {longest.start:z.1f} s"
+        if len(timeline.names) > 1:
+            found += f" of {longest.sequence}"
         if level:
             found = f"{counted(len(pace.gaps), 'gap')}, {found}"
         yield Check("gaps", level, found, name)
 
 
 def paces(timeline: Timeline) -> dict[str, Pace]:
-    """Return how regularly samples, sensors and the model came, by name."""
+    """Return how regularly samples, sensors and the model came, by name.
+
+    A sequence that lacks one altogether has no gap of it: `coverage` tells that.
+    """
     if not len(timeline):
         return {}
     found = {"samples": timeline.pace(timeline.samples(), wide_gap(), edges=())}
     for name in timeline.companions:
         messages = timeline.messages(name)
-        edges = set(timeline.names)
-        if name == MODEL:  # not every drive has one
-            edges = {block.sequence for block, one in zip(timeline.blocks, messages, strict=True) if len(one)}
+        edges = {block.sequence for block, one in zip(timeline.blocks, messages, strict=True) if len(one)}
         found[name] = timeline.pace(messages, wide_gap(), edges)
     return found
 

@@ -36,7 +36,7 @@ def quick(subject: Told) -> dict[str, Any]:
             name: {"samples": number, "calibration": words[name]} for name, number in subject.by_sequence.items()
         },
         "topics": topics(subject),
-        "time": {"paces": {name: _pace(pace) for name, pace in paces(subject.timeline).items()}},
+        "time": {"paces": {name: _pace(subject, pace) for name, pace in paces(subject.timeline).items()}},
         "skew": skew(subject),
         "notes": subject.notes,
     }
@@ -157,14 +157,16 @@ def inputs(subject: Subject) -> dict[str, int]:
     return dict(sorted(counted.items()))
 
 
-def _pace(pace: Pace) -> dict[str, Any]:
+def _pace(subject: Told, pace: Pace) -> dict[str, Any]:
+    longest, several = pace.longest, len(subject.timeline.names) > 1
     return {
         "messages": pace.messages,
         "hz": round(1 / pace.period, 3) if pace.period else None,
-        "longest_s": round(pace.longest, 4),
-        "at_s": round(pace.at, 3),
+        "longest_s": round(longest.length, 4),
+        "at_s": round(longest.drive, 3),
+        **({"sequence": longest.sequence, "at_s_of_sequence": round(longest.start, 3)} if several else {}),
         "gaps": len(pace.gaps),
-        "missing_s": round(sum(length for _, length in pace.gaps), 3),
+        "missing_s": round(sum(gap.length for gap in pace.gaps), 3),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.timeline import MODEL
+from edgefirst_ros.dataset.timeline import MODEL, Interval
 from edgefirst_ros.dataset.verdict import DARK, GLARING, wide_gap
 from edgefirst_ros.report.look import Exposure
 from edgefirst_ros.report.series import CELLS, Floats, least_span, rate_cells, rounded, thinned, with_breaks
@@ -294,15 +294,17 @@ def brightness(look: Exposure) -> Figure | None:
     )
 
 
-def gap_rows(subject: Subject, most: int = 20) -> list[tuple[str, float, float]]:
-    """(name, s of drive, s) of the longest gaps."""
+def gap_rows(subject: Subject, most: int = 20) -> list[tuple[str, Interval]]:
+    """Return the longest gaps with their names."""
     from edgefirst_ros.dataset.verdict import paces
 
-    found = [(name, at, length) for name, pace in paces(subject.timeline).items() for at, length in pace.gaps]
+    found = [(name, gap) for name, pace in paces(subject.timeline).items() for gap in pace.gaps]
     if subject.recorded is not None:
         for topic, one in subject.recorded.items():
             steps = np.diff(one.times)
             if len(steps) > 1 and topic not in dict.fromkeys(name for name, *_ in found):
                 least = max(wide_gap()[0] * float(np.median(steps)), wide_gap()[1])
-                found += [(topic, float(one.times[n]), float(steps[n])) for n in np.flatnonzero(steps >= least)]
-    return sorted(found, key=lambda gap: -gap[2])[:most]
+                for n in np.flatnonzero(steps >= least):
+                    begin = float(one.times[n])
+                    found.append((topic, Interval(subject.name, begin, begin, float(steps[n]))))
+    return sorted(found, key=lambda row: -row[1].length)[:most]

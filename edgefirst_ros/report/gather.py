@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgefirst_ros.dataset.timeline import Interval
 from edgefirst_ros.dataset.verdict import checks_of
 from edgefirst_ros.report import facts, figures, more_figures
 from edgefirst_ros.report.alignment import alignment
@@ -26,8 +27,8 @@ class Gathered:
     figures: dict[str, list[Figure]] = field(default_factory=dict)
     """{section: figures}."""
     sheet: list[Shown] = field(default_factory=list)
-    gaps: list[tuple[str, float, float]] = field(default_factory=list)
-    """(name, s of drive, s)."""
+    gaps: list[tuple[str, Interval]] = field(default_factory=list)
+    """The longest gaps with their names."""
 
 
 def gather(subject: Subject, samples: int) -> Gathered:

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset.timeline import Timeline
-from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, checks_of, gap_level, worst
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, checks_of, gap_level, paces, worst
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -79,7 +79,7 @@ def test_a_drive_without_a_model_is_no_gap_of_another_drive():
     stamps = [*range(0, 5000, 100), *range(0, 5000, 100), *range(9000, 14000, 100)]
     looked = [None] * 50 + [*range(0, 5000, 100)] + [None] * 50
     found = frames(stamps, names=["a"] * 50 + ["b"] * 100, segments=[0] * 100 + [1] * 50, model=looked)
-    assert levels(found)["gaps", "model"] == (Level.RED, "1 gap, longest 4.9 s, at 10.0 s")
+    assert levels(found)["gaps", "model"] == (Level.RED, "1 gap, longest 4.9 s, at 5.0 s of b")
     found = frames(stamps[:100], names=["a"] * 50 + ["b"] * 50, model=looked[:100])
     assert levels(found)["gaps", "model"][0] is Level.GREEN
 
@@ -105,10 +105,33 @@ def test_sequences_and_steps_of_the_clock_are_no_gaps():
 
 
 def test_a_sequence_may_lack_a_sensor_that_another_has():
-    stamps = list(range(0, 2000, 100))
-    found = frames(stamps, names=["a"] * 10 + ["b"] * 10, lidar=[*stamps[:10], *[None] * 10])
+    """How many samples lack it is said once, as coverage, and not again as a gap."""
+    stamps = list(range(0, 20_000, 100))
+    found = frames(stamps, names=["a"] * 100 + ["b"] * 100, lidar=[*stamps[:100], *[None] * 100])
     assert levels(found)["coverage", "lidar.points"] == (Level.RED, "in 50.0% of the samples")
-    assert levels(found)["gaps", "lidar.points"][0] is Level.AMBER  # 0.9 s of b without
+    assert levels(found)["gaps", "lidar.points"][0] is Level.GREEN
+
+
+def test_a_sensor_that_stops_within_a_sequence_is_a_gap_there():
+    """So it is where it is missing from one step of the clock to the next."""
+    stamps = list(range(0, 6000, 100))
+    names, lidar = ["a"] * 20 + ["b"] * 40, [*stamps[:20], *[None] * 5, *stamps[25:30], *[None] * 30]
+    gap = Level.RED, "2 gaps, longest 3 s, at 0.9 s of b"
+    assert levels(frames(stamps, names=names, lidar=lidar))["gaps", "lidar.points"] == gap
+    found = frames(stamps, names=names, lidar=lidar, segments=[0] * 30 + [1] * 30)
+    assert levels(found)["gaps", "lidar.points"] == (Level.RED, "2 gaps, longest 2.9 s, at 1.0 s of b")
+
+
+def test_a_gap_of_several_sequences_is_told_by_the_time_in_its_own():
+    """Messages before the first sample, and sequences of one sample, do not move it to another one."""
+    stamps = [*range(0, 1000, 100), 9000, *range(20_000, 21_000, 100)]
+    lidar = [*stamps[:10], None, 19_980, *[None] * 7, *stamps[19:]]
+    found = frames(stamps, names=["a"] * 10 + ["b"] + ["c"] * 10, lidar=lidar)
+    pace = paces(found)["lidar.points"]
+    assert levels(found)["gaps", "lidar.points"] == (Level.AMBER, "1 gap, longest 0.82 s, at 0.0 s of c")
+    assert pace.gaps == (pace.longest,)
+    assert (pace.longest.sequence, pace.longest.start) == ("c", pytest.approx(-0.02))
+    assert pace.longest.drive == pytest.approx(0.98)
 
 
 def test_losses_skew_and_calibration():

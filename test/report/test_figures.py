@@ -120,7 +120,7 @@ def test_the_longest_gaps_of_a_recording_come_first(path):
     lost = np.concatenate([regular[:20], regular[60:]])  # from 1.9 s to 6.0 s
     twice = np.concatenate([regular[:10], regular[40:70], regular[90:]])  # from 0.9 s to 4.0 s, 6.9 s to 9.0 s
     found = gap_rows(subject(path, {"/a": still(twice), "/b": still(lost), "/c": still(regular)}))
-    assert [(name, round(at, 3), round(length, 3)) for name, at, length in found] == [
+    assert [(name, round(gap.drive, 3), round(gap.length, 3)) for name, gap in found] == [
         ("/b", 1.9, 4.1),
         ("/a", 0.9, 3.1),
         ("/a", 6.9, 2.1),

@@ -146,6 +146,23 @@ def test_a_lost_stretch_of_lidar_is_amber(tmp_path):
         assert "longest gaps" in (tmp_path / "x.html").read_text()
 
 
+def test_a_gap_of_several_sequences_is_told_by_its_own(tmp_path):
+    lost = planted(tmp_path, "lost", codec="jpeg", drop={"lidar/points": range(10, 20)})
+    without = planted(tmp_path, "without", codec="jpeg", topics={"camera"})
+    dataset = edgefirst_ros.convert([without, lost], tmp_path / "out", name="both").paths.container
+    facts = report([dataset], tmp_path / "x.html", samples=0).facts[0]
+    (found,) = [one for one in checks(facts, "gaps") if one["level"] != "green"]
+    assert re.fullmatch(r"1 gap, longest 1.1 s, at (0.9|1.0) s of lost", found["found"])
+    assert (found["place"], found["level"]) == ("lidar.points", "amber")
+    pace = facts["time"]["paces"]["lidar.points"]
+    assert (round(pace["at_s"]), pace["sequence"], round(pace["at_s_of_sequence"])) == (4, "lost", 1)  # end to end
+    (longest,) = re.findall(r"longest gaps.*?<tbody>(.*?)</tbody>", (tmp_path / "x.html").read_text(), re.DOTALL)
+    assert re.search(
+        rf"<td>lidar.points</td><td class=\"n\">{pace['at_s']:.2f}</td><td>(0.9|1.0)\d s of lost</td>", longest
+    )
+    assert len(re.findall("<tr>", longest)) == 1
+
+
 def test_a_clock_that_is_set_is_amber(tmp_path):
     path = planted(tmp_path, "step", codec="jpeg", topics={"camera"}, clock_steps=[(1.5, -3_000_000_000)])
     facts = report([path], tmp_path / "x.html", samples=0).facts[0]
