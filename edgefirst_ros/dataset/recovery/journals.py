@@ -82,7 +82,7 @@ class Journals:
             ends[rows] = order
         samples = order = 0
         for batch, checkpoint in self._frames_journal():
-            self.companions = _companions(batch.schema.names)
+            self.companions = companions_of(batch.schema.names)
             order, samples = _order_of(batch, order), samples + batch.num_rows
             if checkpoint is None:
                 continue
@@ -116,7 +116,7 @@ class Journals:
         try:
             for stored, checkpoint in read_checkpoints(path) if is_plain_file(path) else ():
                 batch = cast_rows(stored, wanted(stored.schema))
-                _check_rows(batch)
+                check_rows(batch)
                 keys = set(keys_of(batch))
                 if any(key in before for key in keys):
                     raise DatasetError("the rows of a sample are in two places")
@@ -131,10 +131,11 @@ class Journals:
 
 def _frames_columns(found: pa.Schema) -> pa.Schema:
     """Return the columns of a journal of frames that has the companions of another one."""
-    return schema.journal_schema(schema.frames_columns(_companions(found.names)))
+    return schema.journal_schema(schema.frames_columns(companions_of(found.names)))
 
 
-def _companions(columns: Collection[str]) -> list[str]:
+def companions_of(columns: Collection[str]) -> list[str]:
+    """Return the companions that have a column among those of a table of frames."""
     return [base for base in schema.COMPANIONS if f"{base}_timestamp" in columns or f"{base}_skew" in columns]
 
 
@@ -145,7 +146,7 @@ def _order_of(batch: pa.RecordBatch, order: int) -> int:
     return order
 
 
-def _check_rows(batch: pa.RecordBatch) -> None:
+def check_rows(batch: pa.RecordBatch) -> None:
     """Raise DatasetError where a row names no sample."""
     if any(batch[name].null_count for name in ("name", "frame", "timestamp")):
         raise DatasetError("a row has no name, frame or timestamp")
@@ -170,7 +171,7 @@ def _logged(rows: Sequence[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatc
             raise DatasetError(f"this version knows no column {name!r}")
     batch = pa.RecordBatch.from_pylist(rows, schema=columns)
     batch.validate(full=True)
-    _check_rows(batch)
+    check_rows(batch)
     return batch
 
 

@@ -165,7 +165,8 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
     """
     if not _is_counted(counts) or not _is_by_part(topics):
         return None
-    written: Counter[str] = Counter()
+    told = {topic for parts in topics.values() for topic in parts.values()}
+    written = Counter(dict.fromkeys(told & counts.keys(), 0))
     for (sequence, part), number in used.items():
         topic = topics.get(sequence, {}).get(part, "")
         written.update({topic: number} if topic else {})

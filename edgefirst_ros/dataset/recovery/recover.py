@@ -18,6 +18,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
+from edgefirst_ros.dataset.recovery.finished_tables import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.members import Found
 from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted_facts
 from edgefirst_ros.dataset.recovery.report import Recovery
@@ -32,7 +33,7 @@ from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
 from edgefirst_ros.dataset.tables.rows import GROUPING
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, TooLargeError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 
@@ -48,9 +49,10 @@ def recover(
 
     Every whole member is kept, what is cut or damaged between them is left out. Members that the disk had for certain
     are taken by their headers, unless `verify`. Rows that the journals do not have are made anew: from names, and from
-    stamps, positions and sizes of the pictures. `dry_run` only reports. Raises DatasetError when there is nothing
-    that could be completed, or a finished dataset would have to be replaced and not `overwrite`; nothing is changed
-    then, nor where a table or ZIP unpacks to more than `limits` let it.
+    stamps, positions and sizes of the pictures. Finished tables of this software keep the rows of samples that are
+    left. `dry_run` only reports. Raises DatasetError when there is nothing that could be completed, or a finished
+    dataset would have to be replaced and not `overwrite`; nothing is changed then, nor where a table or ZIP unpacks to
+    more than `limits` let it.
     """
     paths = locate_any(path)
     if paths.unfinished:
@@ -108,8 +110,8 @@ class _Recoverer:
         self._kept = FrameSet()
         """Samples of the journal of frames that stay."""
         self._damaged: list[str] = []
-        self._foreign_tables: dict[Path, DatasetError | None] = {}
-        """Tables of another tool, and why one cannot be read."""
+        self._finished: FinishedTables | None = None
+        """Those of an archive without journals."""
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
         paths, report = self._paths, self._report
@@ -121,7 +123,10 @@ class _Recoverer:
             return report
         if not self._foreign and not report.dry_run:
             refuse_existing(paths, overwrite=overwrite)
-        self._read_foreign_tables()
+        if self._foreign:
+            self._finished = FinishedTables(paths, self._limits)
+        if self._own is not None:
+            report.told_by = "tables"
         with ExitStack() as stack:
             folder = stack.enter_context(_temporary(paths)) if report.dry_run else paths.folder_partial
             annotations, frames = (
@@ -135,7 +140,8 @@ class _Recoverer:
                 self._nothing()
             self._note_journals()
             if report.members_missing:
-                report.notes.append(f"{report.members_missing} members that the journal has are not there")
+                told = "journal has" if self._own is None else "tables have"
+                report.notes.append(f"{report.members_missing} members that the {told} are not there")
             self._note_merge()
             if not report.dry_run:
                 self._complete(annotations, frames)
@@ -144,7 +150,8 @@ class _Recoverer:
     def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
         """Find the whole members, and rebuild missing rows."""
         journals, report = self._journals, self._report
-        for batch in journals.frames():
+        frames = journals.frames if self._own is None else self._own.batches
+        for batch in frames():
             for key in keys_of(batch):
                 rebuilt.know_frame(*key)
         for batch in journals.annotations():
@@ -157,7 +164,7 @@ class _Recoverer:
                     rebuilt.take(member, found)
             else:
                 self._lose(found)
-        for batch in journals.frames():
+        for batch in frames():
             rows, lost = self._kept_frames(batch)
             report.members_missing += lost
             report.rows_dropped += batch.num_rows - len(rows)
@@ -231,9 +238,11 @@ class _Recoverer:
 
     def _annotations(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
         for batch in self._journals.annotations():
-            there = [key in self._kept or bool(self._dataset.kinds(*key)) for key in keys_of(batch)]
-            yield batch.filter(pa.array(there, pa.bool_()))
+            yield batch.filter(pa.array(map(self._is_there, keys_of(batch)), pa.bool_()))
         yield from read_journal(rebuilt)
+
+    def _is_there(self, sample: tuple[str, int]) -> bool:
+        return sample in self._kept or bool(self._dataset.kinds(*sample))
 
     # ---- the end -------------------------------------------------------------------------
     def _complete(self, annotations: Path, frames: Path) -> None:
@@ -260,54 +269,54 @@ class _Recoverer:
                 path.unlink(missing_ok=True)  # before the folder that holds them is put in place
         place(paths)
 
-    def _read_foreign_tables(self) -> None:
-        """Read the tables of another tool, before anything is changed. Raises TooLargeError."""
-        for table in (self._paths.arrow, self._paths.frames):
-            if self._foreign and os.path.exists(table):
-                self._foreign_tables[table] = None
-                try:
-                    for _ in TableFile(table, self._limits).batches():
-                        pass
-                except TooLargeError:
-                    raise
-                except DatasetError as error:
-                    self._foreign_tables[table] = error
+    @property
+    def _own(self) -> FinishedFrames | None:
+        """The finished table of frames, if this software wrote it."""
+        return self._finished.frames if self._finished is not None else None
 
-    def _stays(self, table: Path) -> bool:
-        """True for a table of another tool that can be read."""
-        return table in self._foreign_tables and self._foreign_tables[table] is None
+    def _stays(self, path: Path) -> bool:
+        """True for a table of an archive without journals that can be read."""
+        return self._finished is not None and path in self._finished.readable
 
-    def _is_kept(self, table: Path) -> bool:
-        """True if a table of another tool stays as it is; one that cannot be read is put aside."""
-        error = self._foreign_tables.get(table)
-        if error is not None:
-            with reporting(table, "rename"):
-                os.rename(table, table.with_name(f"{table.name}.unreadable"))
-            self._report.notes.append(f"{error}; it is kept as {table.name}.unreadable")
-        if not self._stays(table):
+    def _is_kept(self, path: Path) -> bool:
+        """True if a table is not made anew: one of another tool stays as it is, an own one without what is gone.
+
+        One that cannot be read is put aside.
+        """
+        if self._finished is None:
             return False
-        self._report.notes.append(f"{table} is kept as it is")
+        error, table = self._finished.unreadable.get(path), self._finished.readable.get(path)
+        if error is not None:
+            with reporting(path, "rename"):
+                os.rename(path, path.with_name(f"{path.name}.unreadable"))
+            self._report.notes.append(f"{error}; it is kept as {path.name}.unreadable")
+        if table is None:
+            return False
+        trimmed = self._trim_frames() if path == self._paths.frames else self._trim_annotations(table)
+        if not trimmed:
+            self._report.notes.append(f"{path} is kept as it is")
+        return True
+
+    def _trim_annotations(self, annotations: TableFile) -> bool:
+        """Write the annotations without those of samples that are gone; False where there are none."""
+        if self._own is None or not self._report.rows_dropped or not {"name", "frame"} <= {*annotations.schema.names}:
+            return False
+        write_annotations(annotations, self._paths.arrow_partial, self._is_there)
+        return True
+
+    def _trim_frames(self) -> bool:
+        """Write the table of frames without what is gone; False where nothing is."""
+        if self._own is None or not (self._report.rows_dropped or self._report.members_missing):
+            return False
+        changed = {"recovered": self._report.plain({}), **recounted_facts(self._own.description, self._used)}
+        self._own.write(self._paths.frames_partial, self._dataset.kinds, changed)
         return True
 
     def _metadata(self) -> dict[str, Any]:
         known: dict[str, Any] = {key: self._journals.description.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
         known |= recounted_facts(self._journals.description, self._used)
-        report = self._report
-        known["recovered"] = {
-            "members": report.members,
-            "lost_bytes": report.lost_bytes,
-            "lost": [{"offset": lost.start, "name": lost.name, "why": lost.why} for lost in report.lost],
-            "rows_rebuilt": report.rows_rebuilt,
-            "annotations_lost": report.annotations_lost,
-            "rows_dropped": report.rows_dropped,
-            "members_missing": report.members_missing,
-        }
-        if report.kept:
-            known["recovered"]["journals"] = [
-                {"file": path.name, "why": self._journals.not_understood[path], "kept": kept.name}
-                for path, kept in report.kept.items()
-            ]
+        known["recovered"] = self._report.plain(self._journals.not_understood)
         return known
 
 

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.scan import Lost
@@ -35,9 +37,11 @@ class Recovery:
     annotations_lost: int = 0
     """Samples whose annotation rows may be lost."""
     rows_dropped: int = 0
-    """Samples of the journal without any member."""
+    """Samples of the journal, or of the tables, without any member."""
     members_missing: int = 0
     """Missing members of samples that are kept."""
+    told_by: str = "journal"
+    """What has the rows: `journal`, or `tables` of a finished dataset that was cut."""
     kept: dict[Path, Path] = field(default_factory=dict)
     """{journal that is not understood: where it is kept}."""
     notes: list[str] = field(default_factory=list)
@@ -55,7 +59,7 @@ class Recovery:
         if self.annotations_lost:
             said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
         if self.rows_dropped:
-            said += f"; {self.rows_dropped} samples of the journal are not there"
+            said += f"; {self.rows_dropped} samples of the {self.told_by} are not there"
         return "; ".join([said, *self.notes])
 
     def note(self, lost: Lost) -> None:
@@ -64,6 +68,23 @@ class Recovery:
         self.lost_bytes += lost.end - lost.start
         if len(self.lost) < LISTED:
             self.lost.append(lost)
+
+    def plain(self, not_understood: Mapping[Path, str]) -> dict[str, Any]:
+        """Return the metadata `recovered`; `not_understood`: what is wrong with the journals that are kept."""
+        told: dict[str, Any] = {
+            "members": self.members,
+            "lost_bytes": self.lost_bytes,
+            "lost": [{"offset": lost.start, "name": lost.name, "why": lost.why} for lost in self.lost],
+            "rows_rebuilt": self.rows_rebuilt,
+            "annotations_lost": self.annotations_lost,
+            "rows_dropped": self.rows_dropped,
+            "members_missing": self.members_missing,
+        }
+        if self.kept:
+            told["journals"] = [
+                {"file": path.name, "why": not_understood[path], "kept": kept.name} for path, kept in self.kept.items()
+            ]
+        return told
 
     @property
     def exit_code(self) -> int:
