@@ -29,6 +29,14 @@ class Source(_Form):
     damage: list[dict[str, Any]] | None = None
 
 
+class LeftOut(_Form):
+    """One recording that could not be converted."""
+
+    file: str
+    size: Count | None
+    why: str
+
+
 class TimeBase(_Form):
     """Which stamps are used as time, and for which topics others."""
 
@@ -98,3 +106,4 @@ class FramesMetadata(_Form):
     counts: dict[str, TopicCounts] | None = None
     sequences: dict[str, OfSequence] | None = None
     merged: list[dict[str, Any]] | None = None
+    left_out: list[LeftOut] | None = None

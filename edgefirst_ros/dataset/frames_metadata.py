@@ -14,7 +14,7 @@ from typing import Any
 from edgefirst_ros.dataset.schema import FRAMES_METADATA
 from edgefirst_ros.errors import DatasetError
 
-KNOWN = (*FRAMES_METADATA, "sequences", "merged")
+KNOWN = (*FRAMES_METADATA, "sequences", "merged", "left_out")
 """Keys that are checked; others may have any value."""
 DEEPEST = 64
 MOST_SHOWN = 80

@@ -53,7 +53,7 @@ def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
         for part, known in zip(parts, found, strict=True)
     ]
     recovered = [known["recovered"] for known in found if "recovered" in known]
-    left = [of for known in found if isinstance(known.get(LEFT_OUT), list) for of in known[LEFT_OUT]]
+    left = [of for known in found for of in known.get(LEFT_OUT) or ()]
     return merged | ({"recovered": recovered} if recovered else {}) | ({LEFT_OUT: left} if left else {})
 
 

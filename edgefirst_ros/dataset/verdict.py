@@ -13,6 +13,7 @@ from typing import Any
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
+from edgefirst_ros.dataset.sequences import LEFT_OUT
 from edgefirst_ros.dataset.timeline import MODEL, Pace, Timeline
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
@@ -145,6 +146,9 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
         if damaged:
             none = False
             yield Check("loss", Level.AMBER, counted(damaged, "damaged place"), str(source.get("file")))
+    for one in metadata.get(LEFT_OUT) or ():
+        none = False
+        yield Check("loss", Level.AMBER, f"not converted: {one['why']}", one["file"])
     if none:
         yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not say what was lost")
 

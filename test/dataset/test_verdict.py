@@ -175,3 +175,9 @@ def test_damage_in_which_nothing_can_have_been_is_no_loss(harmless, lost, said):
 def test_no_samples_are_red():
     assert levels(Timeline(pl.DataFrame()))["samples", ""][0] is Level.RED
     assert [one.key for one in THRESHOLDS.values()] == list(THRESHOLDS)
+
+
+def test_recordings_that_were_left_out_are_a_loss():
+    left = [{"file": "text.mcap", "size": 9, "why": "text.mcap: begins not with the MCAP magic"}]
+    found = levels(frames([0, 100]), {"counts": {}, "left_out": left})
+    assert found["loss", "text.mcap"] == (Level.AMBER, "not converted: text.mcap: begins not with the MCAP magic")

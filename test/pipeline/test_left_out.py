@@ -5,7 +5,9 @@ import pytest
 from bags import messages, together, write
 
 from edgefirst_ros import Dataset, convert
+from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -64,6 +66,26 @@ def test_one_that_cannot_be_used_is_recorded_and_does_not_end_the_others(drives,
     assert f"{bad.name}: not converted: {left['why']}" in again.notes
     assert (again.exit_code, again.samples) == (3, first.samples)
     assert files(tmp_path / "out") == before
+
+
+def test_it_stays_recorded_where_datasets_are_completed_and_merged(drives, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    bad = tmp_path / "text.mcap"
+    bad.write_text("no recording")
+    convert([bad, drives[0]], tmp_path / "whole", name="d")
+    left = Dataset(tmp_path / "whole/d.zip").metadata["left_out"]
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetWriter, "flush_age", property(lambda _: 1e9))
+        patch.setattr(DatasetWriter, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            convert([bad, drives[0]], tmp_path / "out", name="d")
+    recover(tmp_path / "out/d")
+    assert Dataset(tmp_path / "out/d.zip").metadata["left_out"] == left
+    convert(drives[1], tmp_path / "other", name="o")
+    merge([tmp_path / "out/d.zip", tmp_path / "other/o.zip"], tmp_path / "merged", name="m")
+    assert Dataset(tmp_path / "merged/m.zip").metadata["left_out"] == left
 
 
 def test_one_that_can_be_used_by_now_makes_another_dataset(drives, tmp_path):

@@ -24,6 +24,7 @@ from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted
 from edgefirst_ros.dataset.recovery.report import Recovery
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+from edgefirst_ros.dataset.sequences import LEFT_OUT
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, keys_of
@@ -313,8 +314,10 @@ class _Recoverer:
         return True
 
     def _metadata(self) -> dict[str, Any]:
-        known: dict[str, Any] = {key: self._journals.description.get(key) for key in schema.FRAMES_METADATA}
+        told = self._journals.description
+        known: dict[str, Any] = {key: told.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
+        known |= {LEFT_OUT: told[LEFT_OUT]} if told.get(LEFT_OUT) else {}
         known |= recounted_facts(self._journals.description, self._used)
         known["recovered"] = self._report.plain(self._journals.not_understood)
         return known
