@@ -49,7 +49,8 @@ def convert(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an unfinished dataset, accept a finished one as it is.")
+        bool,
+        typer.Option("--resume", help="Accept a finished dataset as it is; an unfinished one is continued anyway."),
     ] = False,
     with_report: Annotated[
         bool, typer.Option("--report", help="Write an HTML report beside the dataset, as edgefirst-ros report does.")
@@ -64,7 +65,8 @@ def convert(
 
     Writes OUT/NAME.zip, OUT/NAME.arrow and OUT/NAME.frames.arrow.
 
-    Exit codes: 0 all there, 1 nothing usable written, 2 wrong usage, 3 finished with loss (the summary says what).
+    Exit codes: 0 all there, 1 nothing usable written (or, of --upload, sent), 2 wrong usage, 3 finished with loss (the
+    summary says what).
     """
     from edgefirst_ros.config_file import load
     from edgefirst_ros.pipeline.conversion import convert as run
@@ -224,7 +226,8 @@ def print_outcome(outcome: Outcome) -> None:
     table(("samples with", "number", "skew, ms: p50", "p95", "max"), present)
     if by_sensor.get("model"):
         other = outcome.samples - by_sensor["model"]
-        say(f"the model looked at {by_sensor['model']} of the samples, and never at the other {other}")
+        never = f", and never at the other {other}" if other else ""
+        say(f"the model looked at {by_sensor['model']} of the samples{never}")
     if max(by_sensor.values(), default=0) > 1:  # else there is nothing to repeat
         _print_repeats(outcome)
     if outcome.groups is not None:

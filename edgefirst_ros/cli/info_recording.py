@@ -165,7 +165,7 @@ def print_recording(facts: dict[str, Any]) -> None:
         say(f"{damage['file']}: damage at byte {damage['offset']}: {damage['what']}")
     for topic in facts["topics"]:
         if topic["undecodable"]:
-            say(f"{topic['topic']}: {topic['undecodable']} messages cannot be decoded")
+            say(f"{topic['topic']}: cannot be decoded: {counted(topic['undecodable'], 'message')}")
 
 
 def _listed(labels: list[str]) -> str:

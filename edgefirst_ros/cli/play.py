@@ -28,7 +28,7 @@ def play(
 
     play --ros-args -p recording:=REC.mcap [-p rate:=2.0]
 
-    Other parameters: loop, clock, start, duration, topics, wait_for_subscribers, wait_timeout.
+    Other parameters, of ROS 2 alone: clock, start, duration, topics, wait_for_subscribers, wait_timeout.
 
     play REC.mcap --zenoh tcp/127.0.0.1:7447 publishes on Zenoh as the device's services do, and needs no ROS.
 
@@ -39,7 +39,8 @@ def play(
         run_node("player", as_ros_arguments([*plain, *(arguments or ())], {}, _recording))
         return
     if len(arguments or ()) != 1:
-        raise UsageError(f"expected one recording, got {' '.join(arguments or ()) or 'none'}")
+        given = " ".join(arguments or ()) or "none"
+        raise UsageError(f"expected one recording, got {given}; with --zenoh there are --rate and --loop alone")
     pace = 1.0 if rate is None else rate
     if not (math.isfinite(pace) and 0.01 <= pace <= 100):
         raise UsageError(f"--rate: expected a number from 0.01 to 100, got {pace:g}")

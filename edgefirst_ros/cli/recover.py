@@ -23,7 +23,7 @@ def recover(
     context: typer.Context,
     dataset: Annotated[Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME, or any of its files.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be kept and lost.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members of a ZIP.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished dataset of that name.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -72,6 +72,8 @@ def _as_json(report: Recovery) -> dict[str, Any]:
 def _print(report: Recovery) -> None:
     if report.complete:
         say(f"{report.paths.container} is complete")
+        for note in report.notes:
+            say(f"note: {note}")
         return
     say(f"{report.paths.container}{' (dry run: nothing is changed)' if report.dry_run else ''}")
     rows = [
@@ -81,8 +83,8 @@ def _print(report: Recovery) -> None:
         ("frames rows rebuilt", str(report.rows_rebuilt)),
         ("of these with a stamp to 2 s only", str(report.unstamped)),
         ("samples whose annotations may be lost", str(report.annotations_lost)),
-        ("samples of the journal that are missing", str(report.rows_dropped)),
-        ("members of the journal that are missing", str(report.members_missing)),
+        (f"samples of the {report.told_by} that are missing", str(report.rows_dropped)),
+        (f"members of the {report.told_by} that are missing", str(report.members_missing)),
     ]
     table(("what", "number"), rows)
     for lost in report.lost:

@@ -16,7 +16,7 @@ def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None
 
     replay --ros-args -p recordings:="['REC.mcap']" -p out:=OUT
 
-    Other parameters: name, overwrite, and every setting of `convert`. Progress goes to /diagnostics.
+    Other parameters: name, join, overwrite, and every setting of `convert`. Progress goes to /diagnostics.
 
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameter, 3 finished with loss,
     128 and more: stopped by a signal.

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.tables.forms.write import write_rows
 from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
-from edgefirst_ros.errors import DatasetError, UsageError, describe_foreign, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
@@ -141,7 +141,7 @@ def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
     if "mask" in frame.columns and frame["mask"].dtype == pl.Binary:
         given.tally.lose("mask: no PNG file", frame["mask"].bin.starts_with(PNG).to_list().count(False))
     if given.tally.lost:
-        lost = "; ".join(f"{what} ({number} values)" for what, number in given.tally.lost.items())
+        lost = "; ".join(f"{what} ({counted(number, 'value')})" for what, number in given.tally.lost.items())
         raise UsageError(f"annotations that cannot be stored: {lost}")
     given.tally.freeze()
     return given

@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.zipformat import DEFLATED, Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
@@ -249,9 +249,13 @@ def _left_over(part: Part, notes: list[str]) -> int:
     )
     unknown = rows.unique().join(pl.DataFrame(kept, part.keys.schema, orient="row"), on=["name", "frame"], how="anti")
     if without:
-        notes.append(f"{dataset.container.path}: {without} samples have no stamp in the table of frames: left out")
+        notes.append(
+            f"{dataset.container.path}: left out, without a stamp in the table of frames: {counted(without, 'sample')}"
+        )
     if unknown.height > without:
-        notes.append(f"{dataset.container.path}: rows of {unknown.height - without} samples without members: left out")
+        notes.append(
+            f"{dataset.container.path}: left out, rows without members: {counted(unknown.height - without, 'sample')}"
+        )
     return without + unknown.height
 
 

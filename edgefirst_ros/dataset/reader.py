@@ -99,7 +99,7 @@ class Dataset(Sequence[Sample]):
             return with_all_columns(pl.DataFrame(), schema.DEFAULT_VERSION)
         table, broken = without_broken_rings(self._annotation_file.frame())
         if broken:
-            warnings.warn(f"{self._annotation_file.path}: {broken} broken rings are dropped", stacklevel=3)
+            warnings.warn(f"{self._annotation_file.path}: {counted(broken, 'broken ring')} dropped", stacklevel=3)
         version = self._annotation_file.metadata.get("schema_version", schema.UNNAMED_VERSION)
         return with_all_columns(table, schema.nearest(version))
 
@@ -166,7 +166,8 @@ class Dataset(Sequence[Sample]):
     ) -> Samples:
         """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
 
-        Inputs are one or several of "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar", "depth".
+        Inputs are one or several of "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar",
+        "lidar.depth", "lidar.reflectivity", "depth".
         Only those are left away that lack what is asked for: an annotation with `label` (or one of several) and a score
         at least `score`, the `group`, annotations at all (`annotated` True) or their absence (False), a look of the
         model (`model` True; it may have seen nothing) or none (False); with `repeats` False those too that repeat one

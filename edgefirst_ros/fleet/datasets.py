@@ -13,7 +13,7 @@ import polars as pl
 
 from edgefirst_ros.dataset.objects.store import StoredObject, open_store
 from edgefirst_ros.dataset.objects.transfer import download
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, UsageError, counted
 from edgefirst_ros.fleet.catalogue import current
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
@@ -58,7 +58,7 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     rows = states.choose(where, "name", "settings", "members", "samples", sensors, usable.alias("usable"))
     rows = rows.filter("usable").drop("usable").sort("name", "settings")
     if not len(rows):
-        raise DatasetError(f"{layout.root}: none of {number} datasets meets --where {where!r}")
+        raise DatasetError(f"{layout.root}: none of {counted(number, 'dataset')} meets --where {where!r}")
     return [FleetDataset(*row) for row in rows.iter_rows()]
 
 

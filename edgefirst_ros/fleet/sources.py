@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 from edgefirst_ros.dataset.objects.location import Location, is_remote
 from edgefirst_ros.dataset.objects.store import StoredObject, open_store
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import UsageError, counted
 from edgefirst_ros.sources.inputs import METADATA
 
 SUFFIX, MAGIC = ".mcap", b"\x89MCAP"
@@ -120,7 +120,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
         else:
             files.append(stored)
     if hidden:
-        note(f"{text}: {hidden} hidden files (.*{SUFFIX}) are left out")
+        note(f"{text}: left out (.*{SUFFIX}): {counted(hidden, 'hidden file')}")
     if not files and not folders:
         there = f"; there are {', '.join(others)}" if others else "; there is nothing"
         raise UsageError(f"{text}: no recording (*{SUFFIX}) here{there}")

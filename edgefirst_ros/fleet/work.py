@@ -180,6 +180,7 @@ def _loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:
         f"{source['file']}: {told}" if several else told
         for source in sources
         for d in source.get("damage", ())
+        if d.get("loss") is not False
         for told in [f"at byte {d['offset']}: {d['what']}"]
     ]
     return "; ".join([*damage, *parts])[:LONGEST_ERROR] or "see the notes of convert"

@@ -159,7 +159,9 @@ class _Player:
         if timeline is None:
             raise RecordingError(f"{recording.path}: there is no message in it that ROS could publish")
         if timeline.steps:
-            self._log.warning(f"the clock was set {timeline.steps} times during the recording; such pauses are skipped")
+            self._log.warning(
+                f"the clock was set {counted(timeline.steps, 'time')} during the recording; such pauses are skipped"
+            )
         if nanoseconds(self._settings.start) > self._length:
             raise UsageError(
                 f"start: {self._settings.start:g} s lie past the end of the recording, which lasts "

@@ -151,10 +151,10 @@ def inputs(subject: Subject) -> dict[str, int]:
         found = {name: int(one.has.sum()) for name, one in subject.timeline.companions.items() if name != MODEL}
         roles = {place.sample.inputs & {"camera"} for place in subject.places[:1]}
         return ({"camera": subject.samples} if any(roles) else {}) | found
-    counted: Counter[str] = Counter()
+    there: Counter[str] = Counter()
     for place in subject.places:
-        counted.update(place.sample.inputs)
-    return dict(sorted(counted.items()))
+        there.update(place.sample.inputs)
+    return dict(sorted(there.items()))
 
 
 def _pace(subject: Told, pace: Pace) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from PIL import Image
 from edgefirst_ros.dataset.pictures import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.verdict import DARK, GLARING, THRESHOLDS, Check
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, text_of
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import xyz
 from edgefirst_ros.report.series import spread
 from edgefirst_ros.report.subject import Floats, Place, Subject
@@ -68,7 +68,11 @@ class Exposure:
         found = []
         for what, share in (("dark", (self.luma < DARK).mean()), ("glaring", (self.luma > GLARING).mean())):
             if level := THRESHOLDS["exposure"].level(float(share)):
-                found.append(Check("exposure", level, f"{share:.0%} of {len(self.luma)} pictures looked at are {what}"))
+                found.append(
+                    Check(
+                        "exposure", level, f"{share:.0%} of {counted(len(self.luma), 'picture')} looked at are {what}"
+                    )
+                )
         return found or [Check("exposure", THRESHOLDS["exposure"].level(0), f"mean luma {self.luma.mean():.0f} of 255")]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from edgefirst_ros.errors import counted
 from edgefirst_ros.report.figures import COLOURS, DRIVE, VIRIDIS, Figure, axes, text
 from edgefirst_ros.report.labels import COLUMNS, MOST_LABELS, ROWS, box_cells
 from edgefirst_ros.report.look import RadarLook
@@ -53,7 +54,7 @@ def box_places(boxes: Floats) -> list[Figure]:
     """Return figures of the position and size of boxes."""
     if not len(boxes):
         return []
-    counted, edges = np.histogram(100 * np.sqrt(np.clip(boxes[:, 2] * boxes[:, 3], 0, 1)), 40, (0, 100))
+    heights, edges = np.histogram(100 * np.sqrt(np.clip(boxes[:, 2] * boxes[:, 3], 0, 1)), 40, (0, 100))
     return [
         Figure(
             "box-places",
@@ -82,7 +83,7 @@ def box_places(boxes: Floats) -> list[Figure]:
                 {
                     "type": "bar",
                     "x": rounded((edges[:-1] + edges[1:]) / 2, 2),
-                    "y": counted.tolist(),
+                    "y": heights.tolist(),
                     "marker": {"color": COLOURS[0]},
                 }
             ],
@@ -156,7 +157,7 @@ def radar(look: RadarLook) -> list[Figure]:
                 ],
                 axes(DRIVE, "range, m"),
                 height=300,
-                notes=[f"{look.clouds} messages looked at, spread evenly."],
+                notes=[f"{counted(look.clouds, 'message')} looked at, spread evenly."],
             )
         )
     return found
@@ -181,7 +182,7 @@ def lidar(ranges: Floats, clouds: int) -> Figure | None:
     if not len(ranges):
         return None
     limit = float(max(np.percentile(ranges, 99.5), 1.0))
-    counted, edges = np.histogram(ranges, 60, (0, limit))
+    heights, edges = np.histogram(ranges, 60, (0, limit))
     return Figure(
         "lidar-ranges",
         "Lidar points by range",
@@ -190,10 +191,10 @@ def lidar(ranges: Floats, clouds: int) -> Figure | None:
             {
                 "type": "bar",
                 "x": rounded((edges[:-1] + edges[1:]) / 2, 2),
-                "y": rounded(counted / clouds, 1),
+                "y": rounded(heights / clouds, 1),
                 "marker": {"color": COLOURS[2]},
             }
         ],
         axes("range, m", "points a cloud", bargap=0.05),
-        notes=[f"{clouds} clouds looked at, spread evenly."],
+        notes=[f"{counted(clouds, 'cloud')} looked at, spread evenly."],
     )

@@ -66,7 +66,7 @@ def test_a_merge_that_leaves_samples_out_ends_with_loss(call, dataset, tmp_path)
     assert done.exit_code == 3
     assert done.stdout.startswith(f"5 samples in {tmp_path}/all/all.zip\n")
     assert f"{other}: {made.SEQUENCE} is now {made.SEQUENCE}-2\n" in done.stdout
-    assert f"note: {other}: 1 samples have no stamp in the table of frames: left out\n" in done.stdout
+    assert f"note: {other}: left out, without a stamp in the table of frames: 1 sample\n" in done.stdout
     assert done.stdout.endswith("finished with loss: see the notes above\n")
     assert len(Dataset(tmp_path / "all" / "all.zip")) == 5
 
@@ -114,7 +114,7 @@ def test_info_tells_damage_and_messages_that_cannot_be_decoded(call, recording, 
     done = call("info", path)
     assert done.exit_code == 0
     assert "r.mcap: damage at byte " in done.stdout
-    assert "/gps: 2 messages cannot be decoded\n" in done.stdout
+    assert "/gps: cannot be decoded: 2 messages\n" in done.stdout
 
 
 def test_info_tells_clocks_that_are_not_that_of_the_camera(call, recording):

@@ -87,3 +87,10 @@ def test_places_beyond_those_listed_are_counted(unfinished, capsys):
         "lost: 3 more places",
     ]
     assert numbers("\n".join(lines))["bytes without a whole member"] == 412
+
+
+def test_of_a_finished_folder_it_is_said_that_nothing_was_compared(call, tmp_path):
+    paths = finish(tmp_path / "out", SAMPLES, layout="directory")
+    done = call("recover", paths.container, "--verify")
+    note = "note: it is a folder, of which nothing was compared: edgefirst-ros validate looks at it\n"
+    assert (done.exit_code, done.stdout) == (0, f"{paths.container} is complete\n{note}")

@@ -58,3 +58,5 @@ def test_what_fits_nothing_is_refused(given, arguments, what):
         play.play(arguments)
     assert not given
     assert ros.as_ros_arguments(["--ros-args", "x"], {}, dict) == ["--ros-args", "x"]
+    with pytest.raises(UsageError, match="got a --start 1; with --zenoh there are --rate and --loop alone"):
+        play.play(["a", "--start", "1"], endpoint="tcp/127.0.0.1:1")

@@ -228,7 +228,7 @@ def test_broken_rings_of_2025_10_and_of_other_types(tmp_path):
     parts.annotations = [row | {"mask": separated, "polygon": None} for row in parts.annotations[:1]]
     kind = pa.list_(pa.float64())
     parts.annotation_schema = parts.annotation_schema.set(7, pa.field("mask", kind))
-    with pytest.warns(UserWarning, match="1 broken rings"):
+    with pytest.warns(UserWarning, match="1 broken ring dropped"):
         found = Dataset(made.write(tmp_path, parts)).annotations
     assert found["mask"].to_list() == [GOOD]
     assert found.schema["mask"] == pl.List(pl.Float64)

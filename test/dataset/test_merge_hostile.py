@@ -205,7 +205,7 @@ def test_samples_without_a_stamp_in_the_frames_are_left_out_and_counted(tmp_path
         *((made.SEQUENCE, frame) for frame in (3, 4, 7)),
         (second, 7),
     ]
-    assert f"{places[1]}: 2 samples have no stamp in the table of frames: left out" in merged.notes
+    assert f"{places[1]}: left out, without a stamp in the table of frames: 2 samples" in merged.notes
     assert merged.exit_code == 3
 
 

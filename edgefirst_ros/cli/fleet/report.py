@@ -18,7 +18,7 @@ from edgefirst_ros.cli.text import say
 def report(
     place: Annotated[str, PLACE],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", readable=False, help="The table; pages go beside it.")
+        Path | None, typer.Option("-o", "--out", readable=False, help="The table (required); pages go beside it.")
     ] = None,
     where: Annotated[str | None, WHERE] = None,
     scratch: Annotated[str | None, SCRATCH] = None,

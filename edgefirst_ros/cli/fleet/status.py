@@ -25,7 +25,8 @@ def status(
 
     Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
 
-    Exit codes: 0 all recordings are there, 1 none is, or DST has no states, 2 wrong usage, 3 some are not.
+    Exit codes: 0 all recordings are there without loss, 1 none is there, or DST has no states, 2 wrong usage,
+    3 some are not there, or have a loss.
     """
     import polars as pl
 

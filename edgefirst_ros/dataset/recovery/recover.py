@@ -34,7 +34,7 @@ from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
 from edgefirst_ros.dataset.tables.rows import GROUPING
 from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 
@@ -60,6 +60,8 @@ def recover(
         dataset = UnfinishedDataset(paths)
     elif not is_cut(paths, limits):
         report = Recovery(paths, dry_run, complete=True)
+        if paths.layout == "directory":
+            report.notes.append("it is a folder, of which nothing was compared: edgefirst-ros validate looks at it")
         for entry, error in Archive(paths.container, limits).damaged() if verify and paths.layout == "zip" else ():
             report.note(Lost(entry.header_offset, entry.header_offset + entry.compress_size, entry.filename, error))
             report.complete = False
@@ -141,8 +143,8 @@ class _Recoverer:
                 self._nothing()
             self._note_journals()
             if report.members_missing:
-                told = "journal has" if self._own is None else "tables have"
-                report.notes.append(f"{report.members_missing} members that the {told} are not there")
+                members = counted(report.members_missing, "member")
+                report.notes.append(f"not there, and named by the {report.told_by}: {members}")
             self._note_merge()
             if not report.dry_run:
                 self._complete(annotations, frames)

@@ -53,13 +53,15 @@ class Recovery:
             return "all of it was there"
         said = f"{counted(self.samples, 'sample')}, {counted(self.members, 'member')}"
         if self.lost_stretches:
-            said += f"; {self.lost_bytes} bytes in {self.lost_stretches} places hold no whole member"
+            said += (
+                f"; no whole member in {counted(self.lost_bytes, 'byte')} in {counted(self.lost_stretches, 'place')}"
+            )
         if self.rows_rebuilt:
             said += f"; {counted(self.rows_rebuilt, 'row')} rebuilt"
         if self.annotations_lost:
             said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
         if self.rows_dropped:
-            said += f"; {self.rows_dropped} samples of the {self.told_by} are not there"
+            said += f"; not there of the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
         return "; ".join([said, *self.notes])
 
     def note(self, lost: Lost) -> None:

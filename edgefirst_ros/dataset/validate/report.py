@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from edgefirst_ros.dataset.verdict import Check, Level, worst
+from edgefirst_ros.errors import counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.validate.subject import Subject
@@ -123,10 +124,12 @@ class Report:
             if one.level is not Level.GREEN:
                 of = f" of {one.place}" if one.place else ""
                 lines.append(_printable(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
-        checked = ", ".join(f"{count} {what}" for what, count in self.checked.items())
+        checked = ", ".join(counted(count, what.removesuffix("s")) for what, count in self.checked.items())
         verdict = "ok" if self.ok else "not ok"
         lines.append(
-            _printable(f"{self.dataset}: {verdict}, {self.errors} errors, {self.warnings} warnings")
+            _printable(
+                f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}"
+            )
             + (f" ({checked})" if checked else "")
         )
         return "\n".join(lines)

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgefirst_ros.errors import DatasetError, UsageError, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
 from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def label(
     there = annotating(opened.annotations).height
     if there and not (replace or join):
         raise UsageError(
-            f"{opened.paths.arrow}: has {there} annotations already: replace them in the samples that the labels name "
+            f"{opened.paths.arrow}: has {counted(there, 'annotation')} already: replace them in samples that are named "
             "(--replace), or put the labels beside them (--join)"
         )
     tell = progress or quiet
@@ -145,7 +145,8 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
             f"as {first[:80]!r}; known: {nearest_first(first[:80], list(keys)[:1000])}"
         )
     if len(named) < len(dataset):
-        done.notes.append(f"{len(dataset) - len(named)} samples are not named by the labels: they keep what they had")
+        others = counted(len(dataset) - len(named), "sample")
+        done.notes.append(f"not named by the labels, which leave what is there: {others}")
     return named, rows, empty
 
 

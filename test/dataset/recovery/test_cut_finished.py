@@ -13,6 +13,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.errors import counted
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 SMALL = {
@@ -87,7 +88,7 @@ def test_rows_of_samples_that_are_gone_go_and_the_others_stay_as_they_are(finish
     assert new[b"recovered"]["rows_dropped"] == report.rows_dropped == len(before[paths.frames]) - len(there)
     assert {key for key in new if new[key] != old.get(key)} == {b"recovered", b"counts", b"sequences"}
     assert new[b"counts"]["/camera/jpeg"]["written"] == len(there)
-    assert f"{report.rows_dropped} samples of the tables are not there" in report.text
+    assert f"not there of the tables: {counted(report.rows_dropped, 'sample')}" in report.text
     assert report.rows_rebuilt == 0
     found = validate(paths.container)
     assert found.ok, found.findings
@@ -115,7 +116,7 @@ def test_stamps_of_members_that_are_gone_become_null(finished, tmp_path):
     before, annotations = table(paths.frames), paths.arrow.read_bytes()
     report = recover(paths.container)
     assert (report.samples, report.members_missing, report.rows_dropped, report.exit_code) == (40, 1, 0, 3)
-    assert "1 members that the tables have are not there" in report.text
+    assert "not there, and named by the tables: 1 member" in report.text
     assert name.endswith("_001.radar.png")
     gone = ["radar_cube_timestamp", "radar_cube_skew"]
     expected = before.with_columns(pl.when(pl.int_range(pl.len()) != 1).then(pl.col(gone)).name.keep())

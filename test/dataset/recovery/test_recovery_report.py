@@ -25,8 +25,8 @@ def test_the_end_is_cut(tmp_path):
     _, start, end = spans(finish(tmp_path / "whole", SAMPLES).container)[-1]
     cut(paths.members_partial, end - 1)
     assert recover(paths.container).text == (
-        f"3 samples, 8 members; {end - 1 - start} bytes in 1 places hold no whole member; "
-        "1 members that the journal has are not there"
+        f"3 samples, 8 members; no whole member in {end - 1 - start} bytes in 1 place; "
+        "not there, and named by the journal: 1 member"
     )
 
 
@@ -35,7 +35,7 @@ def test_a_sample_of_the_journal_has_no_member_at_all(tmp_path):
     for file in (paths.members_partial / SEQUENCE).glob(f"{SEQUENCE}_001.*"):
         file.unlink()
     report = recover(paths.container)
-    assert report.text == "2 samples, 6 members; 1 samples of the journal are not there"
+    assert report.text == "2 samples, 6 members; not there of the journal: 1 sample"
     assert (report.rows_dropped, report.exit_code) == (1, 3)
 
 

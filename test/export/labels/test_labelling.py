@@ -69,7 +69,7 @@ def test_rows_are_replaced_or_joined_where_labels_name_the_sample(tmp_path, data
     done = label(dataset, "coco", file, replace=True)
     assert (done.annotations, done.replaced, done.kept) == (2, 4, 10)
     assert dataset.annotations.drop_nulls("label").height == 12
-    assert done.notes == ["5 samples are not named by the labels: they keep what they had"]
+    assert done.notes == ["not named by the labels, which leave what is there: 5 samples"]
 
 
 def test_indices_are_those_of_the_dataset_where_rows_stay(tmp_path, dataset):
