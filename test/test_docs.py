@@ -31,6 +31,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.pipeline.conversion import Outcome
@@ -339,7 +340,7 @@ def test_metadata_are_listed():
     head = "| file metadata | value"
     parts = TEXTS["format.md"].split(head)[1:]  # of the annotations, and of the frames
     listed = [re.findall(r"^\| `(\w+)` \|", part.partition("\n\n")[0], re.MULTILINE) for part in parts]
-    assert listed == [[key.name for key in schema.METADATA], [*schema.FRAMES_METADATA, "sequences"]]
+    assert listed == [[key.name for key in schema.METADATA], [*schema.FRAMES_METADATA, SEQUENCES, LEFT_OUT]]
 
 
 def test_kinds_of_members_are_listed():
