@@ -18,6 +18,8 @@ from edgefirst_ros.streams import SENSORS
 
 SEQUENCES = "sequences"
 """Key of the metadata."""
+REFERENCE = "reference"
+"""Key of the reference topic among the topics of a sequence; companions go by their columns."""
 LEFT_OUT = "left_out"
 """Key of the recordings that could not be converted: [{"file", "size", "why"}]."""
 CALIBRATION = ("camera_info", "static_transforms")

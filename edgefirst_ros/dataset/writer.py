@@ -19,7 +19,6 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
 from edgefirst_ros.dataset.pace import CommitPace
 from edgefirst_ros.dataset.publish import create_members, place, refuse_existing, remove_if_possible, remove_unfinished
-from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.lock import give_back
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.journal import Row, read_journal
@@ -30,6 +29,8 @@ from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
+
+    from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 Describe = Callable[[], Mapping[str, object]]
 

@@ -17,7 +17,6 @@ from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path
 from edgefirst_ros.dataset.publish import refuse_existing
-from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
@@ -34,6 +33,7 @@ from edgefirst_ros.sync.skews import Skews
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.group_counts import GroupCounts
+    from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 
 @dataclass(slots=True)

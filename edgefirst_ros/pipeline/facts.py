@@ -10,8 +10,7 @@ from typing import Any
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.recovery.rebuild import REFERENCE
-from edgefirst_ros.dataset.sequences import LEFT_OUT, combined
+from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE, combined
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.picture_size import Size, scaled_info

@@ -7,13 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.errors import StorageError
@@ -28,6 +27,9 @@ from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.cut import Cut
 from edgefirst_ros.sync.skews import Skews
+
+if TYPE_CHECKING:
+    from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 
 def open_writer(

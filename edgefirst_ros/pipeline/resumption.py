@@ -7,21 +7,20 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
-from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.recovery.state import tidy
-from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.sequences import LEFT_OUT
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.pipeline.facts import making
 from edgefirst_ros.sources.container import open_recording
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.inputs import RecordingInput
+
+if TYPE_CHECKING:  # most conversions find nothing: what reads such datasets is loaded where there is one
+    from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 _LONGEST = 300
 """Most characters of why a recording is left out."""
@@ -59,6 +58,8 @@ def take_over(paths: DatasetPaths, plan: Sequence[Planned], mine: Mapping[str, A
 
     Raises DatasetError if it was another one, or a living writer is at work on it; nothing is changed then.
     """
+    from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+
     unfinished = UnfinishedDataset(paths)
     known = unfinished.journals.description
     what = (_other_making(known, mine) or _other_sources(known.get("sources"), mine["sources"])) if known else ""
@@ -85,6 +86,10 @@ def finished(
     are others. What a kill behind its last step left beside the dataset is removed. Raises RecordingError where a
     recording cannot be read.
     """
+    from edgefirst_ros.dataset.frames_metadata import frames_metadata
+    from edgefirst_ros.dataset.recovery.state import tidy
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
+
     table = TableFile(paths.frames, settings.limits)
     known = frames_metadata(paths.frames, table.metadata)
     sources: Any = known.get("sources")

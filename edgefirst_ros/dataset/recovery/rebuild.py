@@ -14,7 +14,7 @@ from edgefirst_ros.counts import INTERRUPTED, Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Member
 from edgefirst_ros.dataset.recovery.members import Found
-from edgefirst_ros.dataset.sequences import SEQUENCES
+from edgefirst_ros.dataset.sequences import REFERENCE, SEQUENCES
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
 from edgefirst_ros.errors import MessageError
@@ -22,8 +22,6 @@ from edgefirst_ros.sensors.exif import ExifFound, read_exif
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.picture_file import check_png, jpeg_size
 
-REFERENCE = "reference"
-"""Key of the reference topic among the topics of a sequence; companions go by their columns."""
 _HEADS = (1 << 12, 1 << 17)
 """Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""
 _NOTHING = ExifFound(None, None, None, None, None, None)

@@ -20,11 +20,11 @@ from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.finished_tables import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.members import Found
-from edgefirst_ros.dataset.recovery.rebuild import REFERENCE, Rebuilt, recounted_facts
+from edgefirst_ros.dataset.recovery.rebuild import Rebuilt, recounted_facts
 from edgefirst_ros.dataset.recovery.report import Recovery
 from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.sequences import LEFT_OUT
+from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, keys_of

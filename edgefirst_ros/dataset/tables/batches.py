@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, offsets, validity
+from edgefirst_ros.dataset.tables.rings import Numbers, bounds, is_valid, lengths, lists, offsets, validity
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
 """Returns the batches of rows from the beginning, each time it is called."""
@@ -36,47 +35,59 @@ def _fresh(table: pa.Table) -> pa.RecordBatch:
     return pa.record_batch([rebuilt(array) for array in arrays], schema=table.schema)
 
 
-def rebuilt(array: pa.Array) -> pa.Array:
-    """Return an equal array in new buffers.
+def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
+    """Return an equal array in new buffers; `within`: Boolean, what lies elsewhere becomes null.
 
     Copies and slices carry along what lies in memory under null values and beside the ends of a slice, and with it the
     bytes of the file would depend on chance and on how the rows were cut. Types that no schema has are passed on.
     """
     kind, types = array.type, pa.types
-    valid = is_valid(array)
-    if types.is_boolean(kind):
-        bits = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-        data = pa.py_buffer(np.packbits(bits, bitorder="little"))
-        return pa.Array.from_buffers(kind, len(array), [validity(valid), data])
-    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
-        numbers = np.ascontiguousarray(pc.fill_null(array, 0).to_numpy(zero_copy_only=False))
-        return pa.Array.from_buffers(kind, len(array), [validity(valid), pa.py_buffer(numbers)])
+    valid = is_valid(array) if within is None else is_valid(array) & within
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
+        return _numbers(array, valid)
     if types.is_large_string(kind) or types.is_large_binary(kind):
         return _bytes(array, valid)
     if types.is_large_list(kind):
-        return lists(lengths(array), rebuilt(pc.list_flatten(array)), valid, kind)
+        return lists(lengths(array), rebuilt(_values(array)), valid, kind)
     if types.is_fixed_size_list(kind):
-        return _arrays(array, valid)
+        size = kind.list_size
+        child = array.values.slice(array.offset * size, len(array) * size)
+        children = [rebuilt(child, None if valid.all() else np.repeat(valid, size))]
+        return pa.Array.from_buffers(kind, len(array), [validity(valid)], children=children)
     if types.is_struct(kind):
         children = [rebuilt(child) for child in array.flatten()]
         return pa.Array.from_buffers(kind, len(array), [validity(valid)], children=children)
     return array
 
 
-def _bytes(array: pa.Array, valid: np.ndarray) -> pa.Array:
-    sizes = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
-    there = array.drop_null() if array.null_count else array
-    _, ends, data = there.buffers()
-    bounds = np.frombuffer(ends, np.int64, len(there) + 1, there.offset * 8) if len(there) else [0, 0]
-    data = pa.py_buffer(b"") if data is None else data.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
+    data = array.buffers()[1] or b""  # without rows there may be none
+    if pa.types.is_boolean(array.type):
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")[array.offset :][: len(array)]
+        data = np.packbits(np.where(valid, bits, 0), bitorder="little")
+    else:
+        kind = np.dtype(array.type.to_pandas_dtype())
+        data = np.where(valid, np.frombuffer(data, kind, len(array), array.offset * kind.itemsize), kind.type(0))
+    return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(data)])
+
+
+def _bytes(array: pa.Array, valid: Numbers) -> pa.Array:
+    there = array if _is_dense(array, valid) else array.drop_null()
+    first, last = bounds(there)[[0, -1]].tolist()
+    held = there.buffers()[2]
+    data = pa.py_buffer(b"") if held is None else held.slice(first, last - first)
+    sizes = np.where(valid, np.diff(bounds(array)), 0)
     return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(offsets(sizes)), data])
 
 
-def _arrays(array: pa.Array, valid: np.ndarray) -> pa.Array:
-    size = array.type.list_size
-    flat = pc.list_flatten(array)
-    if not valid.all():
-        there = np.repeat(valid, size)
-        places = pa.py_buffer(np.cumsum(there, dtype=np.int64) - 1)  # pa.array of numpy would load numpy.ma
-        flat = flat.take(pa.Array.from_buffers(pa.int64(), len(there), [validity(there), places]))
-    return pa.Array.from_buffers(array.type, len(array), [validity(valid)], children=[rebuilt(flat)])
+def _values(array: pa.Array) -> pa.Array:
+    """Return the values of all lists, one after the other."""
+    if not _is_dense(array, is_valid(array)):
+        return array.flatten()
+    first, last = bounds(array)[[0, -1]].tolist()
+    return array.values.slice(first, last - first)
+
+
+def _is_dense(array: pa.Array, valid: Numbers) -> bool:
+    """True if nothing lies under null values: then what the others hold is one piece."""
+    return bool(valid.all()) or not np.diff(bounds(array))[~valid].any()

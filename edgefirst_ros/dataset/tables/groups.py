@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
@@ -66,7 +65,8 @@ def _count_frames(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int]
 
 
 def _count_labels(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int], Counter[Kind]]) -> None:
-    table = pa.table({**_units(batch, block), "label": batch["label"]}).filter(pc.field("label").is_valid())
+    table = pa.table({**_units(batch, block), "label": batch["label"]})
+    table = table.filter(table["label"].is_valid())
     for row in table.group_by([NAME, BLOCK, "label"]).aggregate([([], "count_all")]).to_pylist():
         found.setdefault((row[NAME], row[BLOCK]), Counter())[Kind("label", row["label"])] += row["count_all"]
 

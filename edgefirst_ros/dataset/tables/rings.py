@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
@@ -29,15 +28,30 @@ def validity(valid: Numbers) -> pa.Buffer | None:
 
 
 def is_valid(array: pa.Array) -> Numbers:
-    """Return a Boolean array, True where a value is not null."""
-    valid: Numbers = pc.is_valid(array).to_numpy(zero_copy_only=False)
-    return valid
+    """Return a Boolean array, True where a value is not null; without `pyarrow.compute`, which takes 20 ms to load."""
+    bitmap = array.buffers()[0]
+    if bitmap is None or not array.null_count:
+        return np.full(len(array), not pa.types.is_null(array.type))
+    first, skipped = divmod(array.offset, 8)
+    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8, offset=first), bitorder="little", count=skipped + len(array))
+    return bits[skipped:].view(bool)
 
 
 def lengths(array: pa.Array) -> Numbers:
     """Return the length of each list; 0 for null."""
-    found: Numbers = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    kind = array.type
+    sizes = kind.list_size if pa.types.is_fixed_size_list(kind) else np.diff(bounds(array))
+    return np.where(is_valid(array), sizes, 0).astype(np.int64)
+
+
+def bounds(array: pa.Array) -> Numbers:
+    """Return where each list, text or binary value begins in what holds all of them, and the last one ends."""
+    kind, types = array.type, pa.types
+    wide = types.is_large_list(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    number = np.dtype(np.int64 if wide else np.int32)
+    if not len(array):
+        return np.zeros(1, number)
+    return np.frombuffer(array.buffers()[1], number, len(array) + 1, array.offset * number.itemsize)
 
 
 def offsets(counts: Numbers) -> Numbers:
@@ -55,7 +69,7 @@ def lists(counts: Numbers, child: pa.Array, valid: Numbers | None = None, kind: 
 def split(masks: pa.Array) -> pa.Array:
     """Polygons (lists of rings) of masks that are lists of coordinates with NaN between rings."""
     counts = lengths(masks)
-    values = pc.fill_null(pc.list_flatten(masks), np.nan).to_numpy(zero_copy_only=False)
+    values = masks.flatten().fill_null(np.nan).to_numpy(zero_copy_only=False)
     kept = ~np.isnan(values)
     broken = np.concatenate((np.ones(1, bool), ~kept[:-1]))[: len(values)]
     broken[offsets(counts)[:-1][counts > 0]] = True
@@ -69,13 +83,13 @@ def split(masks: pa.Array) -> pa.Array:
 def join(polygons: pa.Array) -> pa.Array:
     """Return polygons as one list of coordinates a row, with NaN between rings: the inverse of `split`."""
     counts = lengths(polygons)
-    rings = pc.list_flatten(polygons)
+    rings = polygons.flatten()
     sizes = lengths(rings)
     leads = np.ones(len(sizes), np.int64)  # a NaN goes before every ring but the first of a row
     leads[offsets(counts)[:-1][counts > 0]] = 0
     ends = np.cumsum(sizes + leads)
     joined = np.full(int(ends[-1]) if len(ends) else 0, np.nan, np.float32)
-    values = pc.list_flatten(rings).to_numpy(zero_copy_only=False)
+    values = rings.flatten().to_numpy(zero_copy_only=False)
     joined[np.repeat(ends - sizes - offsets(sizes)[:-1], sizes) + np.arange(len(values))] = values
     row = offsets(counts)
     total = offsets(sizes + leads)
@@ -88,9 +102,9 @@ def without_broken(polygons: pa.Array) -> tuple[pa.Array, int]:
     A polygon that loses all its rings becomes null.
     """
     counts = lengths(polygons)
-    rings = pc.list_flatten(polygons)
+    rings = polygons.flatten()
     sizes = lengths(rings)
-    values = pc.fill_null(pc.list_flatten(rings), np.nan).to_numpy(zero_copy_only=False)
+    values = rings.flatten().fill_null(np.nan).to_numpy(zero_copy_only=False)
     of_ring = np.repeat(np.arange(len(sizes)), sizes)
     bad = np.bincount(of_ring[~np.isfinite(values)], minlength=len(sizes))
     good = (sizes % 2 == 0) & (sizes >= SHORTEST) & (bad == 0)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.schema import Column
@@ -28,7 +27,7 @@ class Categories:
     def encode(self, array: pa.Array) -> pa.Array:
         """Return texts as a dictionary of all values."""
         # Only those of this array are looked up: Arrow would sort all of them anew for each.
-        own = pc.dictionary_encode(array)
+        own = array.dictionary_encode()
         places = pa.array([self._places[value] for value in own.dictionary.to_pylist()], pa.uint32())
         return pa.DictionaryArray.from_arrays(places.take(own.indices), self._values)
 
@@ -51,8 +50,8 @@ def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCount
         for name in batch.schema.names:
             found.filled[name] = found.filled.get(name, 0) + batch.num_rows - batch[name].null_count
         for name, known in values.items():
-            if name in batch.schema.names:
-                known.update(dict.fromkeys(pc.unique(batch[name]).drop_null().to_pylist()))
+            if name in batch.schema.names and batch[name].null_count < batch.num_rows:
+                known.update(dict.fromkeys(batch[name].unique().drop_null().to_pylist()))
     found.categories = {name: Categories(list(known)) for name, known in values.items()}
     return found
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, lists, split, validity, without_broken
@@ -32,16 +31,14 @@ def brought_to(array: pa.Array, wanted: pa.DataType) -> pa.Array:
             return array.cast(wanted)
         if types.is_large_binary(wanted) and _is_binary(kind):
             return array.cast(wanted)
-        if types.is_integer(wanted) and types.is_integer(kind):
+        if (types.is_integer(wanted) or types.is_boolean(wanted)) and types.is_integer(kind):
             return array.cast(wanted)
-        if types.is_boolean(wanted) and types.is_integer(kind):
-            return pc.not_equal(array, pa.scalar(0, kind))
         if types.is_floating(wanted) and (types.is_floating(kind) or types.is_integer(kind)):
             return array.cast(wanted, safe=False)
     except pa.ArrowException as error:
         raise DatasetError(f"{error}") from error
     if types.is_large_list(wanted) and is_list(kind):
-        child = brought_to(pc.list_flatten(array), wanted.value_type)
+        child = brought_to(array.flatten(), wanted.value_type)
         return lists(lengths(array), child, is_valid(array), wanted)
     if types.is_struct(wanted) and types.is_struct(kind):
         return _struct(array, wanted)
@@ -59,9 +56,9 @@ def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
         raise DatasetError(f"is {array.type}, must be {wanted}")
     size, there = wanted.list_size, is_valid(array)
     fits = there & (lengths(array) == size)
-    flat = brought_to(pc.list_flatten(array if fits.all() else array.filter(pa.array(fits))), wanted.value_type)
+    flat = brought_to((array if fits.all() else array.filter(pa.array(fits))).flatten(), wanted.value_type)
     good = is_valid(flat)
-    numbers = pc.fill_null(flat, 0).to_numpy(zero_copy_only=False)
+    numbers = flat.fill_null(0).to_numpy(zero_copy_only=False)
     if pa.types.is_floating(wanted.value_type):
         good = good & np.isfinite(numbers)
     valid = fits.copy()
@@ -97,7 +94,7 @@ def whole_rings(array: pa.Array) -> tuple[pa.Array, int]:
 def numbers_of(array: pa.Array) -> np.ndarray:
     """Return arrays of a fixed length as (rows, length); zeros for null."""
     size, valid = array.type.list_size, is_valid(array)
-    flat = pc.list_flatten(array).to_numpy(zero_copy_only=False).reshape(-1, size)
+    flat = array.flatten().to_numpy(zero_copy_only=False).reshape(-1, size)
     found = np.zeros((len(array), size), flat.dtype)
     found[valid] = flat
     return found
