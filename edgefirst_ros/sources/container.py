@@ -6,16 +6,14 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from mcap.opcode import Opcode
 
 from edgefirst_ros.errors import RecordingError
-
-Raw = TypeVar("Raw", bound=io.FileIO)
 
 MAGIC = b"\x89MCAP0\r\n"
 HEAD = struct.Struct("<BQ")
@@ -88,16 +86,16 @@ class ChunkHead:
 
 def open_recording(path: Path) -> io.BufferedReader:
     """Open a recording as a buffered file. Raises RecordingError if it does not exist or cannot be read."""
-    return io.BufferedReader(open_raw(path, io.FileIO), 1 << 16)
+    return io.BufferedReader(open_raw(path), 1 << 16)
 
 
-def open_raw(path: Path, kind: Callable[[Path], Raw]) -> Raw:
-    """Open a recording without a buffer, as a file of some kind. Raises as `open_recording`."""
+def open_raw(path: Path) -> io.FileIO:
+    """Open a recording without a buffer. Raises as `open_recording`."""
     try:
         if not path.is_file():
             found = "is a directory" if path.is_dir() else "does not exist" if not path.exists() else "is not a file"
             raise RecordingError(f"{path}: {found}; expected an MCAP recording")
-        return kind(path)
+        return io.FileIO(path)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise RecordingError(f"{path}: cannot be opened: {why}") from error

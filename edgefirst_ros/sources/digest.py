@@ -20,35 +20,42 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 _WAITING = 16
 """Most blocks that are read and not yet hashed."""
+_LONG = 1 << 16
+"""Bytes of a read that are hashed as they are returned; shorter ones are read again, many at once."""
 
 
-class HashedFile(io.FileIO):
-    """A file whose bytes are hashed as they are read, so that nothing is read for the hash alone but what was skipped.
+class HashedFile(io.BufferedReader):
+    """A recording whose bytes are hashed while it is read, so that little is read for the hash alone.
 
     Owns: the digest is the hashing thread's alone; all else belongs to the thread that reads.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, raw: io.FileIO) -> None:
+        super().__init__(raw, _LONG)
         self._digest = hashlib.sha256()
         self._hashed = 0
         """Bytes that were handed to the thread."""
-        self._blocks: Queue[bytes] = Queue(_WAITING)
+        self._blocks: Queue[Buffer] = Queue(_WAITING)
         self._thread = threading.Thread(target=self._work, name="hash", daemon=True)
         self._thread.start()
 
-    def readinto(self, buffer: Buffer, /) -> int | None:
-        """Read as a file does; bytes that were read before, or lie behind others that were not, are not taken."""
-        at = self.tell()
-        size = super().readinto(buffer) or 0
-        if at <= self._hashed < at + size:
-            self._take(memoryview(buffer).cast("B")[self._hashed - at : size])
-        return size
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as a file does; of what is long the bytes behind those that were hashed are hashed uncopied."""
+        data = super().read(size)
+        if len(data) >= _LONG and self._hashed < (end := self.tell()):
+            self.reach(end - len(data))
+            self._take(memoryview(data)[self._hashed - end + len(data) :])
+        return data
 
     def reach(self, end: int) -> None:
-        """Hash the skipped bytes before `end`."""
+        """Hash the bytes before `end` that were not read in one piece."""
         while self._hashed < end and (block := os.pread(self.fileno(), min(_BLOCK, end - self._hashed), self._hashed)):
             self._take(memoryview(block))
+
+    def walked(self, end: int) -> None:
+        """Take note that everything before `end` is behind the reader; raises OSError where it cannot be read."""
+        if end - self._hashed >= _BLOCK:
+            self.reach(end)
 
     def sha256(self) -> str:
         """Return the hash of the whole file, as hex digits; waits for the thread."""
@@ -64,7 +71,8 @@ class HashedFile(io.FileIO):
 
     def _take(self, data: memoryview) -> None:
         for at in range(0, len(data), _BLOCK):
-            self._blocks.put(bytes(data[at : at + _BLOCK]))
+            block = data[at : at + _BLOCK]  # a view keeps all of its data, so of much data there are copies
+            self._blocks.put(block if len(data) <= _WAITING * _BLOCK else bytes(block))
         self._hashed += len(data)
 
     def _end(self) -> None:

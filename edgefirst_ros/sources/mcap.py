@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -139,9 +138,9 @@ class McapRecording(Recording):
                 with open_recording(file.path) as opened:
                     yield from file.walk.messages(opened, file.path)
                 continue
-            with open_raw(file.path, HashedFile) as raw, io.BufferedReader(raw, 1 << 16) as buffered:
-                yield from file.walk.messages(buffered, file.path, raw.reach)
-                file.sha256 = raw.sha256()
+            with HashedFile(open_raw(file.path)) as hashed:
+                yield from file.walk.messages(hashed, file.path, hashed.walked)
+                file.sha256 = hashed.sha256()
 
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None

@@ -71,7 +71,6 @@ def test_a_recording_that_may_not_be_read_is_said_to_be_one(tmp_path, monkeypatc
         raise refused
 
     monkeypatch.setattr(Path, "open", refuse)
-    monkeypatch.setattr("edgefirst_ros.sources.digest.HashedFile.__init__", refuse)
     monkeypatch.setattr("io.FileIO", refuse)
     with pytest.raises(RecordingError) as caught:
         report([path], tmp_path / "page.html")
