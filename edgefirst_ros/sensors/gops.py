@@ -34,6 +34,9 @@ SHORTEST = 8
 """Units a GOP has at least, so that a stream of keyframes does not become as many decoders."""
 SHORTEST_KEYFRAMES_ONLY = 2
 """The same where only keyframes are decoded: seconds may lie between them."""
+TOGETHER = 8
+"""Pictures that are there before who waits for the first is woken, unless that would delay others: for each single one
+it would find the caches cold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +68,9 @@ class _Gop:
     units: deque[tuple[_Flight, AccessUnit]] = field(default_factory=deque)
     """Access units that its thread has not taken yet."""
     taken_in: int = 0
+    found: int = 0
     held: int = 0
-    """Bytes of its pictures that are found and not taken."""
+    """Number and bytes of its pictures that are found and not taken."""
     state: _GopState = _GopState.QUEUED
     complete: bool = False
     """No more units come."""
@@ -104,7 +108,7 @@ class GopReader:
     these are asked for. With `encode`, a function that makes a file of an av.VideoFrame, pictures are `Encoded`.
 
     Owns: one thread pushes, asks and skips, and alone changes `_last` and `_sets`; any thread may close. What the
-    threads of the GOPs share with it is changed under `_changed`, which is notified of each change.
+    threads of the GOPs share with it is changed under the lock of `_given`, `_pushed` and `_taken`.
     """
 
     note = ""
@@ -124,7 +128,13 @@ class GopReader:
         self._limits = limits
         self._threads = min(threads, MOST_THREADS)
         self._pool = ThreadPoolExecutor(self._threads, "decode")
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._given = threading.Condition(lock)
+        """Wakes who asks for a picture."""
+        self._pushed = threading.Condition(lock)
+        """Wakes threads that wait for units."""
+        self._taken = threading.Condition(lock)
+        """Wakes threads that wait for room."""
         self._flights: dict[int, _Flight] = {}  # pushed, neither taken nor skipped
         self._last: _Gop | None = None
         self._sets = b""  # parameter sets of all units so far
@@ -141,12 +151,12 @@ class GopReader:
             shortest = SHORTEST_KEYFRAMES_ONLY if self._keyframes_only else SHORTEST
             if gop is None or (unit.entry and unit.closed and gop.taken_in >= shortest):
                 gop = self._begin()
-            with self._changed:
+            with self._pushed:
                 flight = self._flights[number] = _Flight(number, gop)
                 gop.units.append((flight, unit))
                 gop.taken_in += 1
                 self._waiting_bytes += len(unit.data)
-                self._changed.notify_all()
+                self._pushed.notify_all()
         self._sets = with_sets(self._sets, unit.sets)
 
     def _begin(self) -> _Gop:
@@ -158,9 +168,9 @@ class GopReader:
     def _end(self) -> None:
         """No more units come for the last GOP."""
         if self._last is not None:
-            with self._changed:
+            with self._pushed:
                 self._last.complete = True
-                self._changed.notify_all()
+                self._pushed.notify_all()
 
     # ---- pictures ------------------------------------------------------------------------
     def picture(self, number: int, *, last: bool = False) -> Any:
@@ -172,7 +182,7 @@ class GopReader:
             self._end()
         flight = self._flights[number]
         gop = flight.gop
-        with self._changed:
+        with self._given:
             while flight.state is not _State.FOUND:
                 if gop.error is not None:
                     raise gop.error
@@ -182,8 +192,8 @@ class GopReader:
                 if not last and (starved or self._more()):
                     return None
                 self._asked = gop
-                self._changed.notify_all()
-                self._changed.wait()
+                self._taken.notify_all()
+                self._given.wait()
             self._asked = None
             return self._take(flight)
 
@@ -193,7 +203,7 @@ class GopReader:
 
     def skip(self, number: int) -> None:
         """Say that the picture of a message is not wanted."""
-        with self._changed:
+        with self._taken:
             flight = self._flights.get(number)
             if flight is None:
                 return
@@ -206,16 +216,18 @@ class GopReader:
     def _take(self, flight: _Flight) -> Any:
         del self._flights[flight.number]
         size = _size(flight.found)
+        flight.gop.found -= 1
         flight.gop.held -= size
         self._held -= size
-        self._changed.notify_all()
+        self._taken.notify_all()
         return flight.found
 
     def close(self) -> None:
         """End all threads."""
-        with self._changed:
+        with self._given:
             self._closed = True
-            self._changed.notify_all()
+            for waiting in (self._given, self._pushed, self._taken):
+                waiting.notify_all()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     # ---- in the threads that decode --------------------------------------------------------
@@ -224,9 +236,9 @@ class GopReader:
             reader = VideoReader(self.codec, keyframes_only=self._keyframes_only, limits=self._limits, sets=sets)
             self._work(gop, reader)
         except BaseException as error:  # noqa: BLE001  it is raised where the picture is asked for
-            with self._changed:
+            with self._given:
                 gop.error = error
-                self._changed.notify_all()
+                self._given.notify_all()
 
     def _work(self, gop: _Gop, reader: VideoReader) -> None:
         pending: deque[_Flight] = deque()
@@ -254,11 +266,12 @@ class GopReader:
 
     def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[_Flight]) -> bool:
         """Push the GOP's next unit; True where there is none any more."""
-        with self._changed:
+        with self._pushed:
+            if not gop.units:
+                self._given.notify_all()
             while not gop.units and not gop.complete and not self._closed:
                 gop.state = _GopState.STARVED
-                self._changed.notify_all()
-                self._changed.wait()
+                self._pushed.wait()
             gop.state = _GopState.DECODING
             if not gop.units:
                 return True
@@ -271,14 +284,16 @@ class GopReader:
     def _give(self, flight: _Flight, found: Any) -> None:
         """Put a picture where it can be asked for, once there is room."""
         gop = flight.gop
-        with self._changed:
+        with self._taken:
             while self._is_full(gop) and not self._closed and self._can_wait(gop):
-                self._changed.wait()
+                self._taken.wait()
             if flight.state is not _State.SKIPPED:
                 flight.state, flight.found = _State.FOUND, found
+                gop.found += 1
                 gop.held += _size(found)
                 self._held += _size(found)
-                self._changed.notify_all()
+                if gop is self._asked and (gop.found >= TOGETHER or not gop.units or self._is_full(gop)):
+                    self._given.notify_all()
 
     def _is_full(self, gop: _Gop) -> bool:
         return gop.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads
