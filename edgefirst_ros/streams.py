@@ -7,8 +7,7 @@ Everything else that lists sensors is derived from it. A new sensor is one recor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
@@ -32,8 +31,7 @@ Form = Literal["camera", "picture", "cube", "cloud"]
 """Content of a member: camera picture of a sample, another picture, radar cube as PNG, point cloud as PCD."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(NamedTuple):
     """A topic of the device: its name without slash, `rt/` and host, and the types it may have."""
 
     name: str
@@ -44,8 +42,7 @@ class Topic:
     """True if its content is static, such as camera/info and tf_static."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sensor:
+class Sensor(NamedTuple):
     """A sensor whose messages become members of samples."""
 
     key: str

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from edgefirst_ros import streams
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -37,8 +37,7 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *
 _OWN_SUFFIX = re.compile(r"\.(?=(zip|arrow|frames|partial|journal)$)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """The parts of a member's name."""
 
     sequence: str

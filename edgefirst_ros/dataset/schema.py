@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -115,8 +115,7 @@ def columns(version: str) -> dict[str, Column]:
     return {column.name: column for column in COLUMNS if column.since <= version <= column.until}
 
 
-@dataclass(frozen=True)
-class MetadataKey:
+class MetadataKey(NamedTuple):
     """One key of the file metadata of the annotations; all values are text."""
 
     name: str

@@ -7,9 +7,8 @@ Source: dataset.md 10, "By sequence". Datasets of earlier versions say it of the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.errors import DatasetError
@@ -25,8 +24,7 @@ LEFT_OUT = "left_out"
 CALIBRATION = ("camera_info", "static_transforms")
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceCalibration:
+class SequenceCalibration(NamedTuple):
     """Calibration of one sequence; that of another sequence is never used for it."""
 
     camera_info: Any

@@ -7,8 +7,7 @@ import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
@@ -21,8 +20,7 @@ from edgefirst_ros.sensors.pictures import Picture
 from edgefirst_ros.sensors.processors import workers
 
 
-@dataclass(frozen=True, slots=True)
-class EncodingSample:
+class EncodingSample(NamedTuple):
     """A sample in progress: futures of its encoded parts, and what is known already."""
 
     frame: Frame

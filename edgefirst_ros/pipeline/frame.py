@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import Position, Quaternion
@@ -67,8 +67,7 @@ class Frame:
         return [message for message in (self.result, mask, self.boxes3d) if message is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class CameraMessage:
+class CameraMessage(NamedTuple):
     """A message of the reference topic, in recorded order.
 
     `content`: a VideoMessage, another type's message decoded, why it cannot be read, or None: left out.

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgefirst_ros.pipeline.frame import Frame
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Parts of a frame that are wanted besides its rows in the tables."""
 
     picture: bool = True

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
@@ -26,8 +25,7 @@ _LONGEST = 300
 """Most characters of why a recording is left out."""
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """A recording to be converted, and the sequences that it gives, one a camera."""
 
     recording: RecordingInput

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
@@ -27,8 +27,7 @@ from edgefirst_ros.sensors.processors import workers
 from edgefirst_ros.streams import TILED, VIDEO
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A frame with an undamaged picture, and what is needed to make a sample of it."""
 
     frame: Frame

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 Buffer = bytes | memoryview
 START_CODE = b"\x00\x00\x01"
@@ -41,8 +42,7 @@ class SliceHeader:
     """The sequence parameter set it uses, as it was sent; None where that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitHeaders:
+class UnitHeaders(NamedTuple):
     """Headers of one access unit."""
 
     sets: bytes

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -21,8 +20,7 @@ from edgefirst_ros.sensors.depth import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(NamedTuple):
     """Encoder and decoder of a sensor's members."""
 
     check: Callable[[Any, Limits], None]

@@ -11,7 +11,7 @@ import math
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import DatasetError, MessageError
@@ -63,8 +63,7 @@ class ExifInfo:
     focal_35mm: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExifFound:
+class ExifFound(NamedTuple):
     """EXIF values of a picture; units as in ExifInfo, None for absent ones."""
 
     sequence: str | None

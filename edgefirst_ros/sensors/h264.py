@@ -7,6 +7,7 @@ Source: ITU-T H.264 7.3 and 7.4.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgefirst_ros.sensors.bitstream import (
     HEADER_BYTES,
@@ -35,8 +36,7 @@ class H264Slice(SliceHeader):
     order_bits: int
 
 
-@dataclass(frozen=True, slots=True)
-class _SequenceSet:
+class _SequenceSet(NamedTuple):
     nal: bytes
     frame_number_bits: int
     order_bits: int  # of pic_order_cnt_lsb; 0 where decoding order is output order, or where it is not followed

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from edgefirst.schemas.sensor_msgs import Imu, NavSatFix
@@ -25,8 +24,7 @@ NEARLY_ONE = 1 - 1e-9
 Quaternion = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """A fix that is valid by itself: stamp in ns, degrees (WGS-84), altitude in m (NaN when unknown).
 
     `error` is the horizontal positioning error in m, None when the receiver gives none.
@@ -39,8 +37,7 @@ class Fix:
     error: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Degrees (WGS-84, longitude in [-180, 180)), altitude and horizontal error in m or None when unknown."""
 
     latitude: float

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
@@ -22,8 +21,7 @@ from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage, codec_
 from edgefirst_ros.streams import COMPRESSED_IMAGE, TILED, VIDEO
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """A picture that can be written: kind of member, (width, height), and a function that gives its bytes.
 
     The function may be called in any thread; `ready`: it has nothing to do but to give them.

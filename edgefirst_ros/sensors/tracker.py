@@ -6,15 +6,13 @@ Source: ITU-T H.264 7.4.3, H.265 8.1.3; dataset.md 9, "Clean".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
 from edgefirst_ros.sensors.bitstream import Buffer, SliceHeader, UnitHeaders
 
 
-@dataclass(frozen=True, slots=True)
-class AccessUnit:
+class AccessUnit(NamedTuple):
     """The coded picture of one message, judged by its headers and those of all units before it."""
 
     data: Buffer
@@ -38,7 +36,7 @@ class AccessUnit:
 
     def without_bytes(self) -> AccessUnit:
         """Return the unit once nobody needs its bytes any more."""
-        return replace(self, data=b"", sets=b"")
+        return self._replace(data=b"", sets=b"")
 
 
 class Tracker:

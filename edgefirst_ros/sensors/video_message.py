@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
@@ -18,8 +17,7 @@ CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}
 """`format` of a CompressedVideo -> codec."""
 
 
-@dataclass(frozen=True, slots=True)
-class VideoMessage:
+class VideoMessage(NamedTuple):
     """The access unit of a CompressedVideo, and what its headers say."""
 
     form: str
@@ -33,12 +31,11 @@ class VideoMessage:
         """Return it with parameter sets in front: a decoder that knows nothing before it can begin with it."""
         if not sets or self.headers is None:
             return self
-        headers = replace(self.headers, sets=sets + self.headers.sets)
-        return replace(self, data=b"".join((sets, self.data)), headers=headers)
+        headers = self.headers._replace(sets=sets + self.headers.sets)
+        return self._replace(data=b"".join((sets, self.data)), headers=headers)
 
 
-@dataclass(frozen=True, slots=True)
-class TiledVideo:
+class TiledVideo(NamedTuple):
     """The tiles of one picture, each of its own stream."""
 
     tiles: tuple[VideoMessage, ...]

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from mcap.opcode import Opcode
 
@@ -53,8 +53,7 @@ class Contents:
         return (start is None or self.last >= start) and (end is None or self.first < end)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Location of the records of one chunk in the file."""
 
     offset: int
@@ -67,8 +66,7 @@ class Chunk:
     """True for messages outside of any chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkHead:
+class ChunkHead(NamedTuple):
     """Header of a chunk; `length` is that of the record, `size` that of the header after the record's own."""
 
     length: int

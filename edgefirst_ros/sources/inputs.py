@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefirst_ros.errors import RecordingError, UsageError
 
@@ -19,8 +18,7 @@ LONGEST_METADATA = 1 << 22
 SUFFIX = ".mcap"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingInput:
+class RecordingInput(NamedTuple):
     """One recording: its files in order, and the default name of its sequence."""
 
     path: Path

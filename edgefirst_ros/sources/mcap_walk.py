@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -211,7 +210,7 @@ class McapWalk:
             self.chunks.append(last)
         yield from self._read(file, record, position, last.contents)
         size = last.packed + len(record)
-        self.chunks[-1] = replace(last, packed=size, unpacked=size)
+        self.chunks[-1] = last._replace(packed=size, unpacked=size)
         self._certain = position + len(record)
 
     def _read(self, file: BinaryIO, data: bytes, position: int, contents: Contents) -> Generator[Message, None, int]:

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.definitions import Channel
@@ -34,8 +33,7 @@ class Source(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(NamedTuple):
     """A part of a recording that could not be read; `loss` is False where nothing can have been in it."""
 
     offset: int
@@ -52,8 +50,7 @@ class Damage:
         return plain if self.loss else {**plain, "loss": False}
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedFile:
+class RecordedFile(NamedTuple):
     """One file of a recording."""
 
     path: Path

@@ -23,8 +23,7 @@ C = TypeVar("C")
 """Payload of a companion message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(NamedTuple):
     """Alignment settings of one companion; times in ns."""
 
     tolerance: int

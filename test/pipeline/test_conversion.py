@@ -489,21 +489,26 @@ def test_hostile_names(recording, tmp_path, name):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_plain_conversion_loads_no_library_for_tables_alone(recording, tmp_path):
-    """polars costs a quarter of a second and 26 MB: only groups need it."""
+@pytest.mark.parametrize(
+    ("options", "loaded"),
+    [(EVERYTHING, ["pyarrow.compute"]), ({"topics": ("gps", "imu", "radar/cube")}, [])],
+    ids=["labels", "no labels"],
+)
+def test_a_plain_conversion_loads_no_library_for_tables_alone(recording, tmp_path, options, loaded):
+    """polars costs a quarter of a second and 26 MB: only groups need it; pyarrow.compute 20 ms, which labels need."""
     code = """
         import sys
         from edgefirst_ros import convert
         convert(sys.argv[1], sys.argv[2])
-        print(sorted({"polars", "pyarrow.parquet", "pandas"} & set(sys.modules)))
+        print(sorted({"polars", "pyarrow.parquet", "pandas", "pyarrow.compute"} & set(sys.modules)))
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), recording(**EVERYTHING), tmp_path / "out"],
+        [sys.executable, "-c", textwrap.dedent(code), recording(**options), tmp_path / "out"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == "[]\n"
+    assert done.stdout == f"{loaded}\n"
 
 
 # ---- memory ------------------------------------------------------------------------------------

@@ -93,6 +93,46 @@ def test_pictures_may_be_asked_for_in_any_order(kind):
         assert found == dict(enumerate(made.pictures))
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("asked", [0, 11, 12, 39])
+def test_one_picture_of_which_all_others_are_skipped(asked, last, monkeypatch):
+    """Whoever waits is woken for several pictures together: here for the only one that will be there."""
+    made, judge = stream("h264"), Judge("h264")
+    monkeypatch.setattr(gops, "AHEAD_UNITS", 1)
+    reader = GopReader("h264", 2)
+    for number, data in enumerate(made.units):
+        reader.push(number, judge.unit(data))
+        if number not in (0, asked):
+            reader.skip(number)
+    if asked:  # so that the first is waited for while the others are skipped, and then the other one
+        assert planes(reader.picture(0, last=True)) == made.pictures[0]
+    found = reader.picture(asked, last=last or not asked)
+    assert found is None or planes(found) == made.pictures[asked]
+    assert found is not None or not last
+    reader.close()
+
+
+def test_who_waits_is_woken_for_several_pictures_together(monkeypatch):
+    made, judge = stream("h264", 120), Judge("h264")
+    monkeypatch.setattr(gops, "AHEAD_BYTES", 1 << 30)
+    monkeypatch.setattr(gops, "SHORTEST", 1000)  # one GOP: each of its pictures is waited for
+    reader, woken = GopReader("h264", 1), 0
+    wait = reader._given.wait
+
+    def counted():
+        nonlocal woken
+        wait()
+        woken += 1
+
+    monkeypatch.setattr(reader._given, "wait", counted)
+    for number, data in enumerate(made.units):
+        reader.push(number, judge.unit(data))
+    found = {number: planes(reader.picture(number, last=True)) for number in range(120)}
+    reader.close()
+    assert found == dict(enumerate(made.pictures))
+    assert woken <= 120 / gops.TOGETHER + 1
+
+
 def test_gops_are_decoded_side_by_side(monkeypatch):
     """Two decoders are inside a GOP at the same time: each waits until the other is there too."""
     made, both = stream("h264"), threading.Barrier(2, timeout=20)

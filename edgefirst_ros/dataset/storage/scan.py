@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zlib_ng import zlib_ng
 
@@ -43,8 +42,7 @@ _LARGEST_DESCRIPTOR = 24
 _ENDS = (CENTRAL_MARK, END_MARK, END64_MARK)
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A range of the file that holds no whole member."""
 
     start: int
@@ -154,7 +152,7 @@ def _stated(entry: Entry, descriptor: bytes, packed: int) -> Entry | None:
         limit = packed if entry.method == STORED else packed * DEFLATE_LIMIT
         if len(second) == width and int.from_bytes(first, "little") == packed and unpacked <= limit:
             crc = int.from_bytes(descriptor[4:8], "little")
-            return replace(entry, packed=packed, size=unpacked, crc=crc, descriptor=8 + 2 * width)
+            return entry._replace(packed=packed, size=unpacked, crc=crc, descriptor=8 + 2 * width)
     return None
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import stat
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -37,8 +36,7 @@ _DOS_FIRST = 315532800  # 1980-01-01T00:00:00Z
 _DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One member: the fields of its headers, and its offsets in the file."""
 
     name: bytes
@@ -88,7 +86,7 @@ def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Se
     time, date = dos_time(time_ns)
     place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
     entry = Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
-    return replace(entry, size=data.size, crc=data.crc, method=DEFLATED) if isinstance(data, Deflated) else entry
+    return entry._replace(size=data.size, crc=data.crc, method=DEFLATED) if isinstance(data, Deflated) else entry
 
 
 def local_header(entry: Entry) -> bytes:

@@ -139,8 +139,12 @@ class Journal:
     def _of_rows(self) -> pa.RecordBatch:
         """Turn rows that are pending into a batch; if one does not fit its types, all of them are thrown away."""
         rows, self._pending = self._pending, []
+        filled = frozenset[str]().union(*rows)
         arrays = []
         for field in self._schema:
+            if field.name not in filled:
+                arrays.append(pa.nulls(len(rows), field.type))
+                continue
             try:
                 arrays.append(pa.array([row.get(field.name) for row in rows], type=field.type))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

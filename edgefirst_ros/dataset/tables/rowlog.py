@@ -12,9 +12,8 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zlib_ng import zlib_ng
 
@@ -27,8 +26,7 @@ _LARGEST_MASKS = 1 << 16
 """Bytes of masks of a sample that go into the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(NamedTuple):
     """A sample's rows, and how many rows of frames and of annotations were before them."""
 
     samples: int
