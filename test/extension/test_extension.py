@@ -45,7 +45,7 @@ def add_thermal_camera(package):
     codecs = package / "sensors" / "companions.py"
     insert(
         codecs,
-        "\n\n@dataclass(frozen=True, slots=True)\nclass Codec",
+        "\n\nclass Codec",
         "from edgefirst_ros.sensors.thermal import check_thermal, decode_thermal, encode_thermal",
     )
     insert(

@@ -491,7 +491,7 @@ def test_hostile_names(recording, tmp_path, name):
 
 @pytest.mark.parametrize(
     ("options", "loaded"),
-    [(EVERYTHING, ["pyarrow.compute"]), ({"topics": ("gps", "imu", "radar/cube")}, [])],
+    [(EVERYTHING, ["pyarrow.compute"]), ({"topics": ("camera", "gps", "imu", "radar/cube")}, [])],
     ids=["labels", "no labels"],
 )
 def test_a_plain_conversion_loads_no_library_for_tables_alone(recording, tmp_path, options, loaded):
