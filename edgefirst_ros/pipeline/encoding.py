@@ -14,7 +14,7 @@ from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.pipeline.part import WHOLE, Part
-from edgefirst_ros.sensors.companions import encode
+from edgefirst_ros.sensors.companions import encode, is_quick
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.pictures import Picture
 from edgefirst_ros.sensors.processors import workers
@@ -73,7 +73,7 @@ class SampleEncoder:
     def _encode(self, sensor: str, message: SensorMessage) -> None:
         if message.encoded is None:  # a slow sensor's message serves several frames
             encoding = functools.partial(encode, sensor, message.content, message.stamp, self._settings)
-            message.encoded = self._submit(encoding)
+            message.encoded = _called(encoding) if is_quick(sensor, self._settings) else self._submit(encoding)
 
     def _rows(self, frame: Frame, picture: Picture | None, *, masks: bool) -> Future[Rows] | None:
         if not frame.results:
@@ -93,3 +93,10 @@ class SampleEncoder:
         future = self._pool.submit(function)
         future.add_done_callback(lambda _: self._slots.release())
         return future
+
+
+def _called(function: Callable[[], Any]) -> Future[Any]:
+    """Return a future with the result of a function that takes less time than handing it to another thread."""
+    future: Future[Any] = Future()
+    future.set_result(function())
+    return future
