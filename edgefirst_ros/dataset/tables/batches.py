@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from edgefirst_ros.dataset.tables.rings import Numbers, bounds, is_valid, lengths, lists, offsets, validity
+from edgefirst_ros.dataset.tables.rings import (
+    Numbers,
+    bits,
+    bounds,
+    is_valid,
+    lengths,
+    lists,
+    offsets,
+    validity,
+)
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
 """Returns the batches of rows from the beginning, each time it is called."""
@@ -61,10 +70,11 @@ def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
 
 
 def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
-    data = array.buffers()[1] or b""  # without rows there may be none
-    if pa.types.is_boolean(array.type):
-        bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")[array.offset :][: len(array)]
-        data = np.packbits(np.where(valid, bits, 0), bitorder="little")
+    data = array.buffers()[1]
+    if not len(array):  # there may be no data
+        data = b""
+    elif pa.types.is_boolean(array.type):
+        data = np.packbits(bits(data, array.offset, len(array)) & valid, bitorder="little")
     else:
         kind = np.dtype(array.type.to_pandas_dtype())
         data = np.where(valid, np.frombuffer(data, kind, len(array), array.offset * kind.itemsize), kind.type(0))

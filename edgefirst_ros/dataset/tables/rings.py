@@ -32,9 +32,14 @@ def is_valid(array: pa.Array) -> Numbers:
     bitmap = array.buffers()[0]
     if bitmap is None or not array.null_count:
         return np.full(len(array), not pa.types.is_null(array.type))
-    first, skipped = divmod(array.offset, 8)
-    bits = np.unpackbits(np.frombuffer(bitmap, np.uint8, offset=first), bitorder="little", count=skipped + len(array))
-    return bits[skipped:].view(bool)
+    return bits(bitmap, array.offset, len(array))
+
+
+def bits(bitmap: pa.Buffer, offset: int, count: int) -> Numbers:
+    """Return `count` bits of a bitmap from `offset` on as a Boolean array."""
+    first, skipped = divmod(offset, 8)
+    found = np.unpackbits(np.frombuffer(bitmap, np.uint8, offset=first), bitorder="little", count=skipped + count)
+    return found[skipped:].view(bool)
 
 
 def lengths(array: pa.Array) -> Numbers:

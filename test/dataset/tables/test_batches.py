@@ -3,13 +3,15 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from annotation_tables import PROPERTY, RING, ROWS, maybe, table
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.batches import even_batches, rebuilt
-from edgefirst_ros.dataset.tables.rings import join, split, without_broken
+from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, split, without_broken
 
 
 def separated(rings):
@@ -73,3 +75,50 @@ def test_junk_under_nulls_is_gone():
         assert bytes(nested.buffers()[0]) == b"\x05"
         assert np.array(2).tobytes() not in bytes(nested.buffers()[-1])
         nested.validate(full=True)
+
+
+SOME = {
+    pa.bool_(): [True, False, None, True],
+    pa.int64(): [1, None, 3, 4],
+    pa.uint32(): [None, 2, 3, 4],
+    pa.float32(): [0.5, float("nan"), None, -1.0],
+    schema.TEXT: ["a", None, "", "größer"],
+    pa.large_binary(): [None, b"\0", b"abc", b""],
+    schema.MASK_AS_POLYGON: [[1.0, None], None, [], [float("nan")]],
+    schema.POLYGON: [[[1.0, 2.0], None], None, [], [[3.0]]],
+    schema.TIMING: [{"load": 1, "decode": None}, None, {}, {"inference": 3}],
+    pa.list_(pa.float32(), 2): [[1.0, None], None, [3.0, 4.0], [5.0, 6.0]],
+}
+
+
+@pytest.mark.parametrize("kind", SOME, ids=str)
+@pytest.mark.parametrize("hidden", [False, True], ids=["", "values below nulls"])
+def test_arrays_are_read_as_arrow_reads_them(kind, hidden):
+    """At every cut, also within a byte of what tells nulls; the bytes do not tell where it was."""
+    whole = pa.array(SOME[kind] * 5, kind)
+    nested = pa.types.is_nested(kind)
+    if hidden:
+        full = pa.array(
+            [next(v for v in SOME[kind] if v) if value is None else value for value in SOME[kind] * 5], kind
+        )
+        children = (
+            [full.field(n) for n in range(kind.num_fields)]
+            if pa.types.is_struct(kind)
+            else [full.values]
+            if nested
+            else []
+        )
+        own = full.buffers()[1 : 2 if pa.types.is_large_list(kind) else 1 if nested else None]
+        whole = pa.Array.from_buffers(kind, len(full), [whole.buffers()[0], *own], children=children)
+    for start in range(len(whole)):
+        for count in (0, 1, 7, 9, len(whole) - start):
+            array = whole.slice(start, count)
+            assert is_valid(array).tolist() == pc.is_valid(array).to_pylist()
+            if pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+                assert lengths(array).tolist() == pc.fill_null(pc.list_value_length(array), 0).to_pylist()
+            made = rebuilt(array)
+            made.validate(full=True)
+            assert made.equals(array) or repr(made.to_pylist()) == repr(array.to_pylist())  # NaN is not itself
+            again = rebuilt(pa.concat_arrays([whole.slice(0, 3), array]).slice(3))
+            batches = (pa.record_batch([one], ["one"]).serialize().to_pybytes() for one in (made, again))
+            assert next(batches) == next(batches)
