@@ -70,7 +70,7 @@ def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None
 
 
 def is_quick(sensor: str, settings: Settings) -> bool:
-    """True if a member is little more than views of its message: a cloud that is not packed."""
+    """True if a member is little more than views of its message: a cloud with `DATA binary`."""
     return streams.of_key(sensor).form == "cloud" and settings.pcd == "binary"
 
 

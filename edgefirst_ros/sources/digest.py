@@ -40,26 +40,24 @@ class HashedFile(io.BufferedReader):
         self._thread.start()
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as a file does; of what is long the bytes behind those that were hashed are hashed uncopied."""
+        """Read as a file does; a long read is hashed without a copy, as far as it is not hashed yet."""
         data = super().read(size)
         if len(data) >= _LONG and self._hashed < (end := self.tell()):
-            self.reach(end - len(data))
+            self._reach(end - len(data))
             self._take(memoryview(data)[self._hashed - end + len(data) :])
         return data
 
-    def reach(self, end: int) -> None:
-        """Hash the bytes before `end` that were not read in one piece."""
-        while self._hashed < end and (block := os.pread(self.fileno(), min(_BLOCK, end - self._hashed), self._hashed)):
-            self._take(memoryview(block))
-
     def walked(self, end: int) -> None:
-        """Take note that everything before `end` is behind the reader; raises OSError where it cannot be read."""
+        """Note that the reader has passed `end`: what was read in short pieces is hashed, once it is a block.
+
+        Raises OSError where it cannot be read again.
+        """
         if end - self._hashed >= _BLOCK:
-            self.reach(end)
+            self._reach(end)
 
     def sha256(self) -> str:
         """Return the hash of the whole file, as hex digits; waits for the thread."""
-        self.reach(os.fstat(self.fileno()).st_size)
+        self._reach(os.fstat(self.fileno()).st_size)
         self._end()
         return self._digest.hexdigest()
 
@@ -68,6 +66,11 @@ class HashedFile(io.BufferedReader):
         if not self.closed:
             self._end()
         super().close()
+
+    def _reach(self, end: int) -> None:
+        """Hash the bytes before `end` that were not read in one piece."""
+        while self._hashed < end and (block := os.pread(self.fileno(), min(_BLOCK, end - self._hashed), self._hashed)):
+            self._take(memoryview(block))
 
     def _take(self, data: memoryview) -> None:
         for at in range(0, len(data), _BLOCK):

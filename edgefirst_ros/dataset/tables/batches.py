@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from edgefirst_ros.dataset.tables.rings import (
-    Numbers,
-    bits,
-    bounds,
-    is_valid,
-    lengths,
-    lists,
-    offsets,
-    validity,
-)
+from edgefirst_ros.dataset.tables.rings import Numbers, bits, bounds, is_valid, lengths, lists, offsets, validity
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
 """Returns the batches of rows from the beginning, each time it is called."""

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from edgefirst_ros.dataset.tables.rings import is_valid
+
 DEEPEST = 16
 """Types nested more deeply are refused; those of the format have three levels."""
 
@@ -56,8 +58,6 @@ def _sizes(values: pa.Array) -> NDArray[np.int64]:
 
 
 def _view_sizes(array: pa.Array) -> NDArray[np.int64]:
-    from edgefirst_ros.dataset.tables.rings import is_valid  # pyarrow.compute, which few tables need
-
     buffer = array.buffers()[1]
     if buffer is None or not len(array):
         return np.zeros(len(array), np.int64)
