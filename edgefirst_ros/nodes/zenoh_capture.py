@@ -65,6 +65,8 @@ class StandardError:
 class Orders:
     """Commands to the capture by Zenoh queries, answered as JSON with `success` and `message`.
 
+    A wildcard query reads the status; start, stop and split need a query whose key is exactly theirs, so that a tool
+    that browses the bus changes nothing.
     Owns: queries come in threads of Zenoh, which put them into `inbox`; the main thread carries them out.
     """
 
@@ -76,9 +78,11 @@ class Orders:
             for verb, key in self._keys.items()
         ]
 
-    @staticmethod
-    def _take(inbox: queue.SimpleQueue[Any], verb: str, query: Any) -> None:
-        inbox.put((verb, query))
+    def _take(self, inbox: queue.SimpleQueue[Any], verb: str, query: Any) -> None:
+        if verb == "status" or str(query.key_expr) == self._keys[verb]:
+            inbox.put((verb, query))
+        else:
+            query.drop()
 
     def carry_out(self, capture: CaptureSession, verb: str, query: Any) -> None:
         """Carry out a command, and answer once it is done."""

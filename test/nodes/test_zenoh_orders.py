@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Orders to a capture on the bus, in this process: how each is answered, and what the log of a capture looks like."""
 
+import contextlib
 import importlib.util
 import json
 import queue
+import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
 
@@ -78,6 +80,32 @@ def test_an_order_is_answered_once_it_is_carried_out(asked, verb, namespace):
     assert one.replies.empty()
     one.session.answer.set_result("done")
     assert one.told() == {"success": True, "message": "done"}
+
+
+@pytest.mark.parametrize(
+    ("wild", "obeyed"),
+    [
+        ("**", ["status"]),
+        ("car/7/capture/*", ["status"]),
+        ("*/7/capture/stop", []),
+        ("**/st$*", ["status"]),
+        ("car/7/capture/s$*t", []),
+        ("car/7/capture/stop", ["stop"]),
+        ("car/7/capture/stop?now=1", ["stop"]),
+    ],
+)
+def test_a_wildcard_query_reads_the_status_and_orders_nothing(asked, wild, obeyed):
+    one = asked(namespace="car/7")
+    one.session.answer.set_result("done")
+    ended, verbs = threading.Event(), []
+    one.bus.get(wild, zenoh.handlers.Callback(lambda _: None, ended.set, indirect=False), timeout=LONG)
+    while not ended.is_set() or not one.inbox.empty():
+        with contextlib.suppress(queue.Empty):
+            verb, query = one.inbox.get(timeout=0.01)
+            verbs.append(verb)
+            one.carry_out(verb, query)
+            del query
+    assert verbs == obeyed
 
 
 def test_an_order_that_is_refused_is_answered_with_the_reason(asked):
