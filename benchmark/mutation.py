@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the tests notice faults: one-line faults, put into the package at random, one at a time.
+
+    python benchmark/mutation.py [--faults 100] [--seed 1] [--processes 2] [--list] [--only FILE:LINE]
+                                 [--packages sources sync sensors pipeline dataset export]
+
+Each fault is put into a copy of the project: a comparison the other way round, a condition or a `not` dropped, a number
+one too large, True for False, plus for minus, a call left out. The tests that import the changed module run on the
+copy, those of the mirrored folder first, up to the first failure. Survivors are printed as a diff, to be judged one by
+one: some change nothing. Exit code 1 when fewer than 85 % were noticed. The same seed gives the same faults
+for the same sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "edgefirst_ros"
+WANTED = 0.85
+PACKAGES = ("sources", "sync", "sensors", "pipeline", "dataset", "export")
+ALWAYS = ("test/pipeline/test_conversion.py", "test/pipeline/test_recorder.py", "test/dataset/test_reader.py")
+SWAPS = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A piece of a file and what stands there instead."""
+
+    file: Path
+    line: int
+    start: int
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+    def describe(self) -> str:
+        source = (ROOT / self.file).read_bytes()
+        begin = source.rfind(b"\n", 0, self.start) + 1
+        old = source[begin : source.find(b"\n", self.end)].decode()
+        new = self.apply(source)[begin : source.find(b"\n", self.end) + len(self.text.encode()) - self.end + self.start]
+        return f"{self.file}:{self.line}\n    - {old.strip()}\n    + {new.decode().strip()}"
+
+
+class Faults(ast.NodeVisitor):
+    """Collects the faults that one file can have."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._source = file, (ROOT / file).read_bytes()
+        self._lines = [0]
+        for line in self._source.splitlines(keepends=True):
+            self._lines.append(self._lines[-1] + len(line))
+        self.found: list[Fault] = []
+        self.visit(ast.parse(self._source))
+
+    def _place(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self._lines[node.lineno - 1] + node.col_offset, self._lines[node.end_lineno - 1] + node.end_col_offset
+
+    def _text(self, node: ast.expr) -> str:
+        start, end = self._place(node)
+        return self._source[start:end].decode()
+
+    def _add(self, node: ast.expr | ast.stmt, text: str) -> None:
+        start, end = self._place(node)
+        self.found.append(Fault(self._file, node.lineno, start, end, text))
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if len(node.ops) == 1:
+            other = SWAPS[type(node.ops[0])]
+            self._add(node, f"({self._text(node.left)}) {other} ({self._text(node.comparators[0])})")
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        word = " and " if isinstance(node.op, ast.And) else " or "
+        for index in range(len(node.values)):
+            rest = [f"({self._text(value)})" for place, value in enumerate(node.values) if place != index]
+            self._add(node, f"({word.join(rest)})")
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not):
+            self._add(node, f"({self._text(node.operand)})")
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        other = {ast.Add: "-", ast.Sub: "+", ast.FloorDiv: "*", ast.Mult: "//"}.get(type(node.op))
+        if other and not any(isinstance(side, ast.Constant | ast.JoinedStr) for side in (node.left, node.right)):
+            self._add(node, f"(({self._text(node.left)}) {other} ({self._text(node.right)}))")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self._add(node, str(not node.value))
+        elif isinstance(node.value, int):
+            self._add(node, str(node.value + 1))
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Call):
+            self._add(node, "pass")
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        if self._text(node.test) != "TYPE_CHECKING":
+            self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        """The words of an error are no behaviour."""
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+            self.visit(default)
+        for statement in node.body:
+            self.visit(statement)
+
+
+def choose(packages: list[str], number: int, seed: int) -> list[Fault]:
+    """A random sample of the faults that these packages can have, each line at most once."""
+    files = sorted(path for package in packages for path in (ROOT / PACKAGE / package).rglob("*.py"))
+    every = [fault for path in files for fault in Faults(path.relative_to(ROOT)).found]
+    random.Random(seed).shuffle(every)
+    chosen: dict[tuple[Path, int], Fault] = {}
+    for fault in every:
+        if len(chosen) < number:
+            chosen.setdefault((fault.file, fault.line), fault)
+    return list(chosen.values())
+
+
+def select_tests(file: Path) -> list[str]:
+    """Choose the test files for a module: its own, the mirrored folder, the matrix, those that import it."""
+    folder, inside = ".".join(file.parent.parts), Path(*file.parts[1:-1])
+    imports = re.compile(rf"{re.escape(folder)}\.{file.stem}\b|from {re.escape(folder)} import [^\n]*\b{file.stem}\b")
+    ranks = {}
+    for path in sorted((ROOT / "test").rglob("test_*.py")):
+        place = path.relative_to(ROOT / "test")
+        mirrored, named = place.parent == inside, file.stem in path.stem
+        if mirrored or "matrix" in place.parts or imports.search(path.read_text()):
+            ranks[str(Path("test") / place)] = (not (named and mirrored), not named, not mirrored)
+    always = [name for name in ALWAYS if name not in ranks and (ROOT / name).exists()]
+    return [*sorted(ranks, key=lambda name: (ranks[name], name)), *always]
+
+
+def survives(fault: Fault, copy: Path) -> bool:
+    """Whether the tests pass with the fault; a hang counts as noticed."""
+    original = (ROOT / fault.file).read_bytes()
+    (copy / fault.file).write_bytes(fault.apply(original))
+    try:
+        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *select_tests(fault.file)]
+        run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=900, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        (copy / fault.file).write_bytes(original)
+    if run.returncode not in (0, 1, 2):
+        print(run.stdout.decode()[-500:], file=sys.stderr)
+    return run.returncode == 0
+
+
+def make_copies(number: int, folder: Path) -> Iterator[Path]:
+    ignored = shutil.ignore_patterns(".git", ".venv*", "demo", ".cache", "__pycache__", ".mypy_cache", ".ruff_cache")
+    for index in range(number):
+        yield Path(shutil.copytree(ROOT, folder / str(index), ignore=ignored))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--packages", nargs="+", default=PACKAGES)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--list", action="store_true", help="print the faults and stop")
+    parser.add_argument("--only", help="the faults of one line: FILE:LINE")
+    given = parser.parse_args()
+    faults = choose(given.packages, 10**9 if given.only else given.faults, given.seed)
+    if given.only:
+        faults = [fault for fault in faults if f"{fault.file}:{fault.line}" == given.only]
+    if given.list:
+        print("\n".join(fault.describe() for fault in faults))
+        return 0
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.processes) as pool:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for copy in make_copies(given.processes, Path(folder)):
+            copies.put(copy)
+
+        def judge(fault: Fault) -> tuple[Fault, bool]:
+            copy = copies.get()
+            try:
+                return fault, survives(fault, copy)
+            finally:
+                copies.put(copy)
+
+        for index, (fault, alive) in enumerate(pool.map(judge, faults), 1):
+            survivors += alive
+            found = f"SURVIVED {fault.describe()}" if alive else f"noticed  {fault.file}:{fault.line}"
+            print(f"{index:4} {found}", flush=True)
+    noticed = 1 - survivors / max(1, len(faults))
+    print(f"{len(faults)} faults, {survivors} survived: {noticed:.0%} noticed (wanted {WANTED:.0%})")
+    return 0 if noticed >= WANTED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
