@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from edgefirst_ros.errors import DatasetError, text_of
+from edgefirst_ros.errors import DatasetError, printable, text_of
 from edgefirst_ros.report.projection import Projector
 from edgefirst_ros.report.subject import Floats
 
@@ -170,9 +170,9 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
 
 
 def jpeg(picture: Image.Image, quality: int = 82) -> bytes:
-    """Return the bytes of a picture."""
+    """Return the JPEG of a picture; colours at full resolution, as far points differ from grey by colour only."""
     buffer = io.BytesIO()
-    picture.convert("RGB").save(buffer, "JPEG", quality=quality)
+    picture.convert("RGB").save(buffer, "JPEG", quality=quality, subsampling=0)
     return buffer.getvalue()
 
 
@@ -194,7 +194,7 @@ def _plain(text: object) -> str:
     """Return a label as one short line."""
     if not isinstance(text, str):
         return ""
-    shown = "".join(c if c.isprintable() else " " for c in text[: LONGEST_TEXT + 1])
+    shown = printable(text[: LONGEST_TEXT + 1]).replace("\n", " ")
     return shown if len(shown) <= LONGEST_TEXT else f"{shown[:LONGEST_TEXT]}..."
 
 

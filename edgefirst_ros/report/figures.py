@@ -46,15 +46,17 @@ class Figure:
 
 
 def text(value: object) -> str:
-    """Foreign text for plotly, which takes it for HTML; control characters as spaces."""
-    plain = "".join(c if c.isprintable() else " " for c in str(value))
-    return html.escape(plain, quote=False).replace("&gt;", ">")
+    """Escape foreign text for plotly, which takes it for HTML."""
+    return html.escape(str(value), quote=False).replace("&gt;", ">")
 
 
 def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str, Any]:
-    """Return a line, thinned."""
+    """Return a line, thinned, with a marker at values that no segment of it ends at: both neighbours are missing."""
     x, y, _ = thinned(x, y)
     colour = COLOURS[number % len(COLOURS)]
+    known = np.isfinite(y)
+    isolated = known & ~np.append(known[1:], False) & ~np.append(False, known[:-1])
+    marked = {"mode": "lines+markers", "marker": {"size": np.where(isolated, 4, 0).tolist()}} if isolated.any() else {}
     return {
         "type": "scatter",
         "mode": "lines",
@@ -62,6 +64,7 @@ def line(x: Floats, y: Floats, name: str, number: int, **more: Any) -> dict[str,
         "y": rounded(y, 3),
         "name": text(name),
         "line": {"width": 1.2, "color": colour, "dash": DASHES[number // len(COLOURS) % len(DASHES)]},
+        **marked,
         **more,
     }
 

@@ -8,7 +8,16 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.report.drawing import LABELS, LONGEST_TEXT, PAPER, draw_annotations
+from edgefirst_ros.report.drawing import (
+    LABELS,
+    LONGEST_TEXT,
+    PAPER,
+    distance_colours,
+    draw_annotations,
+    draw_lidar,
+    jpeg,
+)
+from edgefirst_ros.report.projection import Projected
 
 SIZE = (64, 48)
 BOX = np.array([0.5, 0.5, 0.25, 0.25])  # x 24 to 40, y 18 to 30
@@ -82,3 +91,33 @@ def test_a_mask_that_is_text_is_none_and_one_that_is_garbage_is_named():
 @pytest.mark.parametrize("box", [(0.5, 0.5, 0.0, 0.25), (0.5, 0.5, 0.25, -0.25), (200.0, 0.5, 0.25, 0.25)])
 def test_boxes_without_an_extent_or_far_outside_are_not_drawn(box):
     assert not drawn({"label": "car"}, np.array(box)).any()
+
+
+class Ahead:
+    """A way into the picture that puts point n at pixel (x, y)."""
+
+    size = SIZE
+
+    def project(self, points):
+        return Projected(points[:, :2], np.ones(len(points), bool))
+
+    def rays(self, points):
+        return points
+
+
+@pytest.mark.parametrize("distance", [2.0, 8.0, 25.0, 60.0, 200.0])
+def test_lidar_points_are_seen_in_the_picture_of_the_page(distance):
+    """On grey of the same brightness, which is the hardest ground; 15 of 255 can be told from it at a glance."""
+    x, y = np.meshgrid(np.arange(2, 62, 5), np.arange(2, 46, 5))
+    points = np.column_stack([x.ravel(), y.ravel(), np.full(x.size, distance)]).astype(float)
+    colour = Image.fromarray(distance_colours(np.array([distance]))[None])
+    grey = int(np.asarray(colour.convert("L"))[0, 0])
+    picture = Image.new("RGB", SIZE, (grey,) * 3)
+    draw_lidar(picture, points, Ahead())
+    truth = np.asarray(picture).astype(int)
+    with Image.open(io.BytesIO(jpeg(picture))) as shown:
+        found = np.asarray(shown.convert("RGB")).astype(int)
+    marked = (truth != grey).any(2)
+    assert marked.sum() == 4 * x.size
+    contrast = np.abs(found - grey).max(2)[marked] / np.abs(truth - grey).max(2)[marked]
+    assert (contrast >= 0.5).mean() >= 0.8
