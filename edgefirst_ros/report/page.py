@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pages as self-contained HTML: one subject, or a table over several. No request leaves them.
 
-Scripts are allowed by their hashes alone, so that nothing that came from outside can run, whatever it contains.
+Only scripts with known hashes may run, so text from outside cannot. The two doors of the page, the templates'
+environment and the figures' JSON, make control characters and direction marks visible in every text.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from urllib.parse import quote
 from edgefirst_ros import __version__
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.verdict import Level
+from edgefirst_ros.errors import printable
 from edgefirst_ros.sensors.calibration import WORDS
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
         configuration=json.dumps(facts["bytes"]["configuration"], indent=1, ensure_ascii=False),
         version=__version__,
     )  # fmt: skip
-    return _encoded(text)
+    return bytes(text, "utf-8")
 
 
 def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
@@ -126,14 +128,16 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         hours=sum(float(one["duration_s"]) for one in lines) / 3600,
         version=__version__,
     )  # fmt: skip
-    return _encoded(text)
+    return bytes(text, "utf-8")
 
 
 def _figure(one: Figure) -> dict[str, Any]:
     from markupsafe import Markup
 
-    said = json.dumps({"data": one.data, "layout": one.layout, "height": one.height}, separators=(",", ":"))
-    escaped = said.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    said = _visible({"data": one.data, "layout": one.layout, "height": one.height})
+    escaped = (
+        json.dumps(said, separators=(",", ":")).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    )
     return {
         "id": f"figure-{one.key}",
         "title": one.title,
@@ -145,6 +149,15 @@ def _figure(one: Figure) -> dict[str, Any]:
     }
 
 
+def _visible(value: Any) -> Any:
+    """Return a value of a template or of JSON with the control characters of its texts escaped."""
+    if type(value) is str:  # not Markup, which is ours
+        return printable(value)
+    if isinstance(value, dict):
+        return {_visible(key): _visible(item) for key, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list) else value
+
+
 def _data(picture: bytes | None, kind: str) -> str | None:
     return None if picture is None else f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
@@ -152,11 +165,6 @@ def _data(picture: bytes | None, kind: str) -> str | None:
 @cache
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _encoded(text: str) -> bytes:
-    """UTF-8, with what is none (names of files may hold anything) as character references."""
-    return text.encode("utf-8", "backslashreplace")
 
 
 @cache
@@ -177,5 +185,5 @@ def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=False
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=_visible, undefined=StrictUndefined
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from edgefirst_ros.dataset.verdict import Check, Level, worst
-from edgefirst_ros.errors import counted
+from edgefirst_ros.errors import counted, printable
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.validate.subject import Subject
@@ -116,25 +116,23 @@ class Report:
         for number, finding in enumerate(self.findings):
             shown[finding.rule] += 1
             if shown[finding.rule] <= most:
-                lines.append(_printable(f"{finding.rule} {finding.severity}: {finding.place}: {finding.message}"))
+                lines.append(_line(f"{finding.rule} {finding.severity}: {finding.place}: {finding.message}"))
             last = number + 1 == len(self.findings) or self.findings[number + 1].rule != finding.rule
             if last and self.counts[finding.rule] > most:
                 lines.append(f"{finding.rule} +{self.counts[finding.rule] - most} more")
         for one in self.drive:
             if one.level is not Level.GREEN:
                 of = f" of {one.place}" if one.place else ""
-                lines.append(_printable(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
+                lines.append(_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
         checked = ", ".join(counted(count, what.removesuffix("s")) for what, count in self.checked.items())
         verdict = "ok" if self.ok else "not ok"
         lines.append(
-            _printable(
-                f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}"
-            )
+            _line(f"{self.dataset}: {verdict}, {counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}")
             + (f" ({checked})" if checked else "")
         )
         return "\n".join(lines)
 
 
-def _printable(text: str) -> str:
-    """Return text with characters that would control a terminal escaped."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+def _line(text: str) -> str:
+    """Return text as one line without characters that would control a terminal."""
+    return printable(text).replace("\n", "\\n")
