@@ -38,7 +38,7 @@ class Threshold:
 
     key: str
     good: str
-    """The good case, in a sentence."""
+    """The good case, in a sentence that states the amber threshold."""
     amber: float | None
     red: float | None
     unit: str
@@ -54,21 +54,26 @@ class Threshold:
 
 # fmt: off
 THRESHOLDS: dict[str, Threshold] = {one.key: one for one in (
-    Threshold("samples", "There are samples.", None, 1.0, "datasets without samples"),
-    Threshold("loss", "No message is lost.", 1e-12, 0.01, "share of a topic's messages", "topics"),
-    Threshold("calibration", "Every sequence has a calibration that is not a placeholder.", 1.0, None, "sequences"),
-    Threshold("alignment", "Radar targets lie in the boxes that the model draws, and lidar points in the picture.", 0.5,
-              0.9, "share of boxes without a target, or of clouds without a point in the picture", "pictures"),
-    Threshold("clock", "No clock is set or stands still, and all stamps are of one clock.", 1.0, None,
+    Threshold("samples", "There is at least one sample.", None, 1.0, "datasets without samples"),
+    Threshold("loss", "No topic loses a message.", 1e-12, 0.01, "share of a topic's messages", "topics"),
+    Threshold("calibration", "No sequence has a calibration that is missing or a placeholder.", 1.0, None, "sequences"),
+    Threshold("alignment", "Less than 50 % of the boxes lack a radar target, and less than 50 % of the lidar clouds a "
+              "point in the picture.", 0.5, 0.9, "share of boxes without a target, or of clouds without a point in the "
+              "picture", "pictures"),
+    Threshold("clock", "No clock is set or stands still, and no topic has stamps of another clock.", 1.0, None,
               "steps, and topics whose stamps were replaced", "time"),
-    Threshold("delay", "Each topic takes the same time from its stamp to the recorder.", 0.1, 1.0, "s from the usual",
+    Threshold("delay", "The delay from a topic's stamp to the recorder differs by less than 0.1 s from the usual one.",
+              0.1, 1.0, "s from the usual", "time"),
+    Threshold("gaps", "No interval is 0.25 s or longer, unless it is shorter than 2.5 usual ones.", 0.25, 2.0, "s",
               "time"),
-    Threshold("gaps", "Every sensor goes on without a break.", 0.25, 2.0, "s", "time"),
-    Threshold("coverage", "Every sample has every sensor.", 0.05, 0.5, "share of samples without a sensor", "time"),
-    Threshold("skew", "Companions lie well within their tolerance.", 0.75, None,
+    Threshold("coverage", "A sensor is in more than 95 % of the samples of a sequence that has it.", 0.05, 0.5,
+              "share of samples without a sensor", "time"),
+    Threshold("skew", "95 % of a sensor's skews are below 75 % of the tolerance.", 0.75, None,
               "share of the tolerance that 95 % of the samples keep", "skew"),
-    Threshold("position", "Every sample has a position.", 0.05, None, "share of samples without", "track"),
-    Threshold("exposure", "Pictures are neither dark nor glaring.", 0.1, None, "share of pictures", "pictures"),
+    Threshold("position", "More than 95 % of the samples have a position.", 0.05, None, "share of samples without",
+              "track"),
+    Threshold("exposure", "Less than 10 % of the pictures are dark (mean luma below 40), and less than 10 % are "
+              "glaring (above 215).", 0.1, None, "share of pictures", "pictures"),
 )}
 # fmt: on
 """Every threshold by its key."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,11 +12,14 @@ import numpy as np
 
 from edgefirst_ros.dataset.inputs import INPUT_OF, member_of
 from edgefirst_ros.dataset.timeline import MODEL, Pace
-from edgefirst_ros.dataset.verdict import Check, checks_of, paces, tolerance, worst
+from edgefirst_ros.dataset.verdict import Check, Level, checks_of, paces, tolerance, worst
 from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.export.geodesy import ecef, world_to_ecef
 from edgefirst_ros.report.subject import Floats, Subject
 from edgefirst_ros.report.tables import Told
+
+MOST_NAMED = 4
+"""Checks that the sentence of the verdict names, of each level."""
 
 
 def quick(subject: Told) -> dict[str, Any]:
@@ -47,6 +51,7 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
     listed = sorted(checks, key=lambda check: -check.level)
     return {
         "level": worst(checks).word,
+        "summary": summary(checks),
         "checks": [
             {
                 "check": one.key,
@@ -59,6 +64,19 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
             for one in listed
         ],
     }
+
+
+def summary(checks: Collection[Check]) -> str:
+    """Return the verdict in a sentence: what is wrong and where."""
+    found = []
+    for level, advice in ((Level.RED, "do not train on it before somebody has looked"), (Level.AMBER, "worth a look")):
+        bad = dict.fromkeys(
+            f"{one.key}{f' of {one.place}' if one.place else ''}" for one in checks if one.level is level
+        )
+        if bad:
+            more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
+            found.append(f"{level.word.capitalize()}: {', '.join([*bad][:MOST_NAMED])}{more}; {advice}.")
+    return " ".join(found) or f"Nothing is wrong: {counted(len(checks), 'check')} passed."
 
 
 def topics(subject: Told) -> list[dict[str, Any]]:

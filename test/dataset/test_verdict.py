@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times of a dataset and what the thresholds say of them, by arithmetic."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -181,3 +183,14 @@ def test_recordings_that_were_left_out_are_a_loss():
     left = [{"file": "text.mcap", "size": 9, "why": "text.mcap: begins not with the MCAP magic"}]
     found = levels(frames([0, 100]), {"counts": {}, "left_out": left})
     assert found["loss", "text.mcap"] == (Level.AMBER, "not converted: text.mcap: begins not with the MCAP magic")
+
+
+@pytest.mark.parametrize("one", THRESHOLDS.values(), ids=list(THRESHOLDS))
+def test_the_good_case_states_its_threshold(one):
+    amber = one.amber if one.amber is not None else one.red
+    if amber in (1e-12, 1.0):
+        assert re.match("No |There is at least one ", one.good)
+    else:
+        assert {f"{amber:g} s", f"{100 * amber:g} %", f"{100 * (1 - amber):g} %"} & set(
+            re.findall(r"[\d.]+ \S", one.good)
+        )

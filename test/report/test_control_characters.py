@@ -17,8 +17,8 @@ HOSTILE = "\x1b]0;\u202e\u2066\x85\u200f"
 SHOWN = "\\x1b]0;\\u202e\\u2066\\x85\\u200f"
 """The same, as a terminal shows it."""
 RENDERED = (
-    "title", "folder", "sequence", "label", "group", "degradation", "topic", "reason", "other reason", "left out", "why",
-    "source", "sha", "damage", "other clock", "key", "value", "software", "version", "schema",
+    "title", "folder", "sequence", "label", "group", "degradation", "topic", "reason", "other reason", "left out",
+    "why", "source", "sha", "damage", "other clock", "key", "value", "software", "version", "schema",
 )  # fmt: skip
 """Texts of the data that a page shows."""
 

@@ -194,5 +194,6 @@ def test_every_interval_and_delay_is_drawn_when_it_is_the_only_one(tmp_path, pat
 
 
 def test_values_that_a_line_joins_have_no_marker(tmp_path):
-    line = [one for one in skew_lines(dataset_of(tmp_path, [True] * 5), {})[0].data if one["name"] == "lidar.points"][0]
+    figure = skew_lines(dataset_of(tmp_path, [True] * 5), {})[0]
+    (line,) = [one for one in figure.data if one["name"] == "lidar.points"]
     assert line["mode"] == "lines"

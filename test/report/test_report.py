@@ -353,3 +353,16 @@ def test_a_sensor_that_comes_late_is_seen_in_the_recording_alone(tmp_path):
     dataset = edgefirst_ros.convert(path, tmp_path, name="dataset").paths.container
     assert report([dataset], samples=0).facts[0]["skew"] == facts["skew"]
     assert facts["skew"]["radar.targets"]["max_ms"] <= 50
+
+
+def test_the_first_sentence_says_what_is_wrong(both, tmp_path):
+    path = planted(tmp_path, "lossy", codec="jpeg", topics={"camera"}, truncate={"camera": [5]})
+    done = report([path], tmp_path / "x.html", samples=0)
+    for facts, page, said in (
+        (done.facts[0], done.pages[0], "Red: loss of /camera/jpeg; do not train on it before somebody has looked."),
+        (both[0].facts[0], both[0].pages[0], "Nothing is wrong: "),
+    ):
+        assert facts["verdict"]["summary"].startswith(said)
+        (first,) = re.findall(r'<section id="verdict".*?<p[^>]*>([^<]+)</p>', page.read_text(), re.DOTALL)
+        assert first == facts["verdict"]["summary"]
+        assert "every line" not in page.read_text().replace(get_plotlyjs(), "")
