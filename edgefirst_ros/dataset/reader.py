@@ -100,7 +100,7 @@ class Dataset(Sequence[Sample]):
         table, broken = without_broken_rings(self._annotation_file.frame())
         if broken:
             warnings.warn(f"{self._annotation_file.path}: {counted(broken, 'broken ring')} dropped", stacklevel=3)
-        version = self._annotation_file.metadata.get("schema_version", schema.UNNAMED_VERSION)
+        version = schema.stated_version(self._annotation_file.metadata, self._annotation_file.schema)
         return with_all_columns(table, schema.nearest(version))
 
     @property

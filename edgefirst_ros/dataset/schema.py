@@ -7,7 +7,7 @@ Format, "Annotation Schema" (2025.01). Versions are compared as text, as the ven
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 from edgefirst_ros.streams import SENSORS
 
 VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
-"""All that can be read; files of the first two name no version, and 2025.01 is told apart by option alone."""
+"""All that can be read; files of the first two name no version, and `stated_version` tells them apart."""
 WRITABLE = ("2025.10", "2026.04", "2026.10")
 DEFAULT_VERSION = "2026.04"
-UNNAMED_VERSION = "2025.10"
-"""The version of a file without `schema_version`."""
+FIRST_VERSION, UNNAMED_VERSION = "2025.01", "2025.10"
+"""The versions of files without `schema_version`."""
 
 Level = Literal["identity", "sample", "annotation"]
 
@@ -145,6 +145,18 @@ METADATA = (
 def nearest(stated: str) -> str:
     """Return the known version whose rules hold for a file that states `stated`: itself, or the last before it."""
     return max((version for version in VERSIONS if version <= stated), default=UNNAMED_VERSION)
+
+
+def stated_version(metadata: Mapping[str, str], fields: pa.Schema) -> str:
+    """Return the version that a table states, else that of its columns: a `location` of Float64 is the first format's.
+
+    There `location` is [longitude, latitude] and `pose` [roll, pitch, yaw].
+    """
+    place = fields.get_field_index("location")
+    kind = fields.field(place).type if place >= 0 else pa.null()
+    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    first = listed and pa.types.is_float64(kind.value_type)
+    return metadata.get("schema_version", FIRST_VERSION if first else UNNAMED_VERSION)
 
 
 def has_metadata(version: str) -> bool:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from handmade_dataset import FRAMES, SEQUENCE
+from handmade_dataset import FRAMES, POSITIONS, SEQUENCE, good, write
 
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.reader import Dataset
@@ -239,3 +239,22 @@ def test_good_rings_give_no_warning(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert Dataset(path).annotations["polygon"].to_list()[0] == [GOOD]
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_a_recognised_first_format_passes_validate(tmp_path, swapped):
+    """Positions of the first format are longitude, latitude; beyond 90 degrees they cannot be the other way round."""
+    parts = good()
+    for row, frame in ((row, row["frame"]) for row in parts.annotations):
+        place = POSITIONS.get(frame)
+        row["location"] = None if place is None else (-120.5, 45.5) if swapped else (45.5, -120.5)
+    for row in parts.frames:
+        if row.get("latitude") is not None:
+            row |= {"latitude": 45.5, "longitude": -120.5}
+    names = ["name", "frame", "label", "box2d", "location"]
+    kinds = {"location": pa.list_(pa.float64(), 2)}
+    fields = [pa.field(name, kinds.get(name, parts.annotation_schema.field(name).type)) for name in names]
+    parts.annotation_schema, parts.annotation_metadata = pa.schema(fields), {}
+    path = write(tmp_path, parts)
+    found = {finding.rule for finding in validate(path).findings}
+    assert found & {"TAB022", "REF008"} == (set() if swapped else {"TAB022", "REF008"})

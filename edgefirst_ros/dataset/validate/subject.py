@@ -75,7 +75,7 @@ class Subject:
     @property
     def version(self) -> str:
         """Schema version of the annotations; that of 2026.04 for one that is not known."""
-        said = self.annotations.metadata.get("schema_version", schema.UNNAMED_VERSION) if self.annotations else ""
+        said = schema.stated_version(self.annotations.metadata, self.annotations.schema) if self.annotations else ""
         return said if said in schema.VERSIONS else schema.DEFAULT_VERSION
 
     def views(self) -> Iterator[View]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS, converted
 from edgefirst_ros.dataset.validate.report import rule
@@ -64,15 +65,17 @@ def words(subject: Subject) -> Iterator[tuple[str, str]]:
 
 @rule("TAB022", "error", "size is positive, location on the earth, pose finite")
 def places(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Pixels; degrees [latitude, longitude]; degrees."""
+    """Pixels; degrees [latitude, longitude], in the first format the other way round; degrees."""
+    order = schema.location_order(subject.version)
     for row in subject.annotation_rows("size", "location", "pose"):
         size, location, pose = (row.get(name) for name in ("size", "location", "pose"))
         if isinstance(size, list) and not all(size):
             yield place_of(row), f"size is {size}"
         if isinstance(location, list):
             known = _numbers(location, 2)
-            if not known or abs(known[0]) > 90 or abs(known[1]) > 180:
-                yield place_of(row), f"location is {location}, must be [latitude, longitude]"
+            here = dict(zip(order, known, strict=True)) if known else {}
+            if not here or abs(here["latitude"]) > 90 or abs(here["longitude"]) > 180:
+                yield place_of(row), f"location is {location}, must be [{', '.join(order)}]"
         if isinstance(pose, list) and not _numbers(pose, 3):
             yield place_of(row), f"pose is {pose}"
 

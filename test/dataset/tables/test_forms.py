@@ -105,15 +105,18 @@ def test_types_of_polars(tmp_path):
 
 
 def test_first_format(tmp_path):
-    """(lon, lat) and (roll, pitch, yaw) in Float64, by option; `status` stays."""
+    """(lon, lat) and (roll, pitch, yaw) in Float64, recognised or by option; `status` stays."""
     rows = [{"name": "a", "frame": 1, "location": [-73.5, 45.5], "pose": [1.0, 2.0, 3.0], "status": "edit"}]
     kinds = {c.name: c.type for c in schema.columns("2025.01").values()}
     path = store(tmp_path / "a.arrow", table(rows, kinds, "2025.10"))
-    report = migrate(path, tmp_path / "b.arrow", location_order="lon-lat", pose_order="roll-pitch-yaw")
-    found = pl.read_ipc(report.out.read_bytes())
-    assert found.select("location", "pose", "status").row(0) == ([45.5, -73.5], [3.0, 2.0, 1.0], "edit")
-    assert report.changed["location: longitude, latitude to latitude, longitude"] == 1
-    assert found.schema["location"] == pl.Array(pl.Float32, 2)
+    for options in ({}, {"location_order": "lon-lat", "pose_order": "roll-pitch-yaw"}):
+        report = migrate(path, tmp_path / "b.arrow", **options, overwrite=True)
+        found = pl.read_ipc(report.out.read_bytes())
+        assert found.select("location", "pose", "status").row(0) == ([45.5, -73.5], [3.0, 2.0, 1.0], "edit")
+        assert report.changed["location: longitude, latitude to latitude, longitude"] == 1
+        assert found.schema["location"] == pl.Array(pl.Float32, 2)
+        assert report.from_version == "2025.01"
+        assert any("first format" in note and "longitude, latitude" in note for note in report.notes)
     with pytest.raises(UsageError, match="lat-lon, lon-lat"):
         migrate(path, tmp_path / "c.arrow", location_order="xy")
 

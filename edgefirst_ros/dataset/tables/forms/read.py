@@ -33,6 +33,10 @@ POSE_ORDERS: dict[str, tuple[str, ...]] = {
     "roll-pitch-yaw": ("roll", "pitch", "yaw"),
 }
 JSON_SUFFIX = ".json"
+FIRST_FORMAT = (
+    "there is no schema_version, and location is Float64: read as the first format, location as longitude, latitude "
+    "and pose as roll, pitch, yaw"
+)
 _VERSION = re.compile(r"\d{4}\.\d{2}")
 
 
@@ -134,6 +138,9 @@ class Annotations:
             if not self._file.bare:
                 self.tally.note("there is no schema_version; an object with samples is 2026.04")
             return schema.UNNAMED_VERSION if self._file.bare else schema.DEFAULT_VERSION
+        if schema.stated_version({}, self._file.schema) == schema.FIRST_VERSION:
+            self.tally.note(FIRST_FORMAT)
+            return schema.FIRST_VERSION
         types = {field.name: field.type for field in self._file.schema}
         if "polygon" in types or (
             "mask" in types and not is_list(types["mask"]) and not pa.types.is_null(types["mask"])
