@@ -1,4 +1,4 @@
-# `make demo` and `make test` need python3 (3.11 to 3.13) and nothing else; both keep to this folder.
+# `make demo` and `make test` need python3 (3.10 to 3.13) and nothing else; both keep to this folder.
 PYTHON ?= python3
 DEMO ?= demo
 RUN := .venv/bin

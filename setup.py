@@ -19,8 +19,8 @@ NCORE = [
 L5KIT = ["PTable>=0.9", "numcodecs<0.16", "protobuf<=3.20.3", "pymap3d>=2.9", "tqdm>=4.60", "transforms3d>=0.4"]
 """What l5kit needs to read."""
 REPORT = ["jinja2>=3.1", "plotly>=7.1"]
-VIEW = ["rerun-sdk>=0.41,<0.42"]
-"""170 MB; its files are read by the next version at most."""
+VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
+"""170 MB; its files are read by the next version at most. It has no wheels for Python 3.10."""
 
 setup(
     name=package_name,
@@ -40,7 +40,7 @@ setup(
         (f"share/{package_name}/launch", glob("launch/*")),
     ],
     zip_safe=False,
-    python_requires=">=3.11,<3.14",
+    python_requires=">=3.10,<3.14",
     install_requires=[
         "av>=17.0.1",
         "edgefirst-schemas>=4.1",
@@ -51,13 +51,14 @@ setup(
         "numpy>=2.0",
         "pillow>=11.1",
         "polars>=1.44.2",
-        "pyarrow>=26.0",
+        "pyarrow>=25.0.1",
         "pydantic>=2.10",
         "python-neo-lzf>=0.3",
         "pyyaml>=6.0",
         "rich>=13.7",
         "simplejpeg>=1.8",
         "typer>=0.20",
+        "typing_extensions>=4.12.2",
         "zlib-ng>=1.0",
         "zstandard>=0.22",
     ],

@@ -137,8 +137,7 @@ class Card:
                 paths = DatasetPaths(self._out, container.removesuffix(".zip"))
                 for end in ENDS if container not in self.digests and paths.finished else ():
                     file = self._out / f"{paths.name}{end}"
-                    with file.open("rb") as data:
-                        self.digests[file.name] = hashlib.file_digest(data, "sha256").hexdigest()
+                    self.digests[file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def _compare(self, name):
         """A file that is gone has to be in the bucket already."""

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -100,7 +100,8 @@ def main() -> None:
     """Write the pictures."""
     out = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
     out = out if out.is_dir() else out.parent
-    with tempfile.TemporaryDirectory() as folder, chdir(folder):  # so that no page shows where that is
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # so that no page shows where that is
         recording = Path("maivin-demo_2026_01_15_12_00_00.mcap")
         write_recording(recording, Recipe(seconds=6, size=(640, 360), lidar_points=8000, objects=5))
         dataset = Path("out", convert(recording, "out").paths.container.name)

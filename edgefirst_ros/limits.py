@@ -23,7 +23,7 @@ class Limits:
     Raises ValueError for a limit that is out of range, or no whole number.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     chunk_bytes: int = _limit(
         1 << 28, "Largest chunk of a recording, unpacked, or message outside of one, bytes", ge=1 << 20, le=1 << 31

@@ -104,10 +104,10 @@ def require_system(python: Path, environment: dict[str, str]) -> None:
     for compiler in (os.environ.get("CC", "gcc"), os.environ.get("CXX", "g++")):
         if shutil.which(compiler) is None:
             raise Missing(f"{compiler} not found; on Debian and Ubuntu: sudo apt install gcc g++")
-    question = "import sysconfig, sys; print(sys.version_info[:2] >= (3, 11), sysconfig.get_path('include'))"
+    question = "import sysconfig, sys; print(sys.version_info[:2] >= (3, 10), sysconfig.get_path('include'))"
     new_enough, headers = run("ask Python for its headers", [str(python), "-c", question], environment).split()
     if new_enough != "True":
-        raise Missing(f"{python} is older than Python 3.11")
+        raise Missing(f"{python} is older than Python 3.10")
     if not (Path(headers) / "Python.h").exists():
         raise Missing(f"{headers}/Python.h not found; on Debian and Ubuntu: sudo apt install python3-dev")
 

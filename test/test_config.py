@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import contextlib
 import itertools
 import os
 import socket
@@ -315,9 +314,10 @@ def test_what_is_no_file_is_refused(tmp_path):
             load(wrong)
 
 
-def test_a_pipe_a_device_and_a_socket_are_no_files(tmp_path):
+def test_a_pipe_a_device_and_a_socket_are_no_files(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(tmp_path):  # such a path must be short
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
     for wrong in (tmp_path / "pipe", tmp_path / "socket", Path("/dev/zero"), tmp_path):
         with pytest.raises(UsageError, match=rf"^{wrong}: cannot be read: "):

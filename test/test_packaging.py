@@ -198,7 +198,7 @@ def test_the_changelog_has_the_form_of_ros():
 def test_rosdep_and_one_line_of_pip_give_all_requirements():
     """Every requirement of setup.py is a rosdep key of package.xml or stands in the pip line of the README."""
     required = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.DOTALL)[1]
-    names = set(re.findall(r'"([a-z0-9-]+)', required))
+    names = set(re.findall(r'"([a-z0-9_-]+)', required))
     package = ElementTree.parse(ROOT / "package.xml").getroot()
     keys = {element.text for element in package.findall("exec_depend")}
     given = {

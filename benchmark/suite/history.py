@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def entry(lines: Sequence[Line], number: int) -> dict[str, Any]:
     return {
         "version": __version__,
         "commit": commit,
-        "day": datetime.now(UTC).date().isoformat(),
+        "day": datetime.now(timezone.utc).date().isoformat(),
         "machine": machine(),
         "load": round(os.getloadavg()[0], 1),
         "rounds": number,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,7 +130,7 @@ def _print_dataset(facts: dict[str, Any]) -> None:
     rows = []
     for name, number in facts["sequences"].items():
         begin, length = facts["start"].get(name), facts["duration_s"].get(name)
-        when = "-" if begin is None else f"{datetime.fromtimestamp(begin // SECOND, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        when = "-" if begin is None else f"{datetime.fromtimestamp(begin // SECOND, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
         rows.append((name, str(number), when, "-" if length is None else f"{length:.1f}", facts["calibration"][name]))
     table(("sequence", "samples", "from", "s", "calibration"), rows)
     if facts["place"] is not None:

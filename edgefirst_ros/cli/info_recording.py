@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +125,7 @@ def print_recording(facts: dict[str, Any]) -> None:
     """Print what is in a recording, and what a conversion would give."""
     when = "no messages in CDR" if any(topic["messages"] for topic in facts["topics"]) else "no messages"
     if facts["start"] is not None:
-        begin = datetime.fromtimestamp(facts["start"] / SECOND, UTC)
+        begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)
         when = f"{facts['duration_s']:.1f} s from {begin:%Y-%m-%d %H:%M:%S} UTC"
     say(f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}")
     say("")

@@ -8,7 +8,7 @@ import os
 import re
 import reprlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -42,7 +42,7 @@ def setting(default: Any, description: str, **rules: Any) -> Any:
 def _moment(value: Any) -> Any:
     """Return seconds as a number, or a UTC time as text, from any accepted form."""
     if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        value = value.astimezone(timezone.utc).isoformat(timespec="microseconds").replace("+00:00", "Z")
     try:
         value = float(value)
     except (TypeError, ValueError):

@@ -226,7 +226,7 @@ def _integers(table: pl.DataFrame, column: str) -> tuple[Ints, NDArray[np.bool_]
     values = table[column].to_arrow()  # its buffers in a tenth of the time that polars takes for a short column
     end = values.offset + len(values)
     bits, data = values.buffers()
-    plain = np.frombuffer(data, values.type.to_pandas_dtype(), end)[values.offset :].astype(np.int64)
+    plain = np.frombuffer(data, str(values.type), end)[values.offset :].astype(np.int64)
     if bits is None:
         return plain, np.ones(len(plain), bool)
     there = np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[values.offset :].astype(bool)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule
@@ -28,7 +28,7 @@ from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from typing_extensions import Buffer
+    from typing_extensions import Buffer, Self
 
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +147,7 @@ class CaptureDataset:
 
 def free_name(out: Path, host: str, layout: Layout) -> str:
     """Return a free name in `out`: HOST_YYYY_MM_DD_hh_mm_ss of now (UTC), or of one of the next seconds."""
-    moment = datetime.now(UTC)
+    moment = datetime.now(timezone.utc)
     while is_taken(out, name := f"{host}_{moment:%Y_%m_%d_%H_%M_%S}", layout):
         moment += timedelta(seconds=1)
     return name

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
@@ -32,6 +32,8 @@ from edgefirst_ros.sources.inputs import recordings_of
 from edgefirst_ros.sync.skews import Skews
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from edgefirst_ros.dataset.group_counts import GroupCounts
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 

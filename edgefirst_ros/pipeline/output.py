@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
@@ -29,6 +29,8 @@ from edgefirst_ros.sync.cut import Cut
 from edgefirst_ros.sync.skews import Skews
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def _pace(subject: Told, pace: Pace) -> dict[str, Any]:
         "at_s": round(longest.drive, 3),
         **({"sequence": longest.sequence, "at_s_of_sequence": round(longest.start, 3)} if several else {}),
         "gaps": len(pace.gaps),
-        "missing_s": round(sum(gap.length for gap in pace.gaps), 3),
+        "missing_s": round(math.fsum(gap.length for gap in pace.gaps), 3),
     }
 
 
@@ -192,7 +193,7 @@ def _start(subject: Told) -> str | None:
     if not len(subject.timeline):
         return None
     first = int(subject.timeline.stamps.min()) // 10**9  # of 64 bits in ns: of the years 1677 to 2262
-    return f"{datetime.fromtimestamp(first, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{datetime.fromtimestamp(first, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def groups(subject: Subject) -> dict[str, int]:

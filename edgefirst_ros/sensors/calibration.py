@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
@@ -60,7 +60,7 @@ class Calibration:
         if self.changed is None:
             return []
         seconds, rest = divmod(self.changed, 1_000_000_000)
-        when = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
+        when = f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
         return [f"camera/info changes at {when} (log_time {self.changed}): the first one is kept"]
 
     def take(self, schema: str, content: Any, log_time: int = 0) -> None:

@@ -69,6 +69,6 @@ def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
         raise MessageError(CANNOT_BE_STORED, f"{width} x {height} image of {message.encoding!r}; expected {encoding}")
     if step < width * size or len(message.data) < step * height:
         raise MessageError(CANNOT_BE_STORED, f"{len(message.data)} bytes for {height} lines of {step}")
-    lines = np.frombuffer(message.data, np.uint8)[: step * height].reshape(height, step)[:, : width * size]
+    lines = np.frombuffer(message.data.view(), np.uint8)[: step * height].reshape(height, step)[:, : width * size]
     kind = np.dtype((">" if message.is_bigendian else "<") + f"u{size}")
     return np.ascontiguousarray(np.ascontiguousarray(lines).view(kind).astype(kind.newbyteorder("=")))

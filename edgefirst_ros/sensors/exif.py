@@ -10,7 +10,7 @@ import json
 import math
 import struct
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
@@ -28,7 +28,7 @@ from edgefirst_ros.sensors.picture_file import (
 )
 
 SECOND = 1_000_000_000
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAKE = "EdgeFirst"
 BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED = 1, 2, 3, 4, 5, 7
 SIZES = {BYTE: 1, ASCII: 1, SHORT: 2, LONG: 4, RATIONAL: 8, UNDEFINED: 1}

@@ -285,7 +285,7 @@ def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:
 
 
 def _slerp(first: Quaternion, second: Quaternion, part: float) -> Quaternion:
-    cosine = sum(a * b for a, b in zip(first, second, strict=True))
+    cosine = first[0] * second[0] + first[1] * second[1] + first[2] * second[2] + first[3] * second[3]
     sign = -1.0 if cosine < 0 else 1.0
     cosine = abs(cosine)
     before, behind = 1 - part, part

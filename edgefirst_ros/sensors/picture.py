@@ -297,7 +297,7 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
         raise MessageError(CANNOT_BE_STORED, f"image encoding {encoding!r}; expected one of {', '.join(RAW_FORMATS)}")
     form, pixel = RAW_FORMATS[encoding]
     rows = height * 3 // 2 if form == "nv12" else height
-    data = np.frombuffer(message.data, np.uint8) if len(message.data) else np.empty(0, np.uint8)
+    data = np.frombuffer(message.data.view(), np.uint8) if len(message.data) else np.empty(0, np.uint8)
     odd = form in ("nv12", "uyvy422", "yuyv422") and (width % 2 or (form == "nv12" and height % 2))
     if not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE or odd:
         raise MessageError(CANNOT_BE_STORED, f"{encoding} image of {width} x {height} pixels")

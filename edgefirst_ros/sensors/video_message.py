@@ -58,13 +58,13 @@ class ReferenceParser:
             contents = decode(message)
             self._tiles = self._tiles or [ReferenceParser() for _ in contents]
             pairs = zip(self._tiles, contents, strict=True)
-            return TiledVideo(tuple(parser.parse_unit(c.format, memoryview(c.data)) for parser, c in pairs))
+            return TiledVideo(tuple(parser.parse_unit(c.format, c.data.view()) for parser, c in pairs))
         return self.parse_video(message) if message.schema == VIDEO else decode(message)
 
     def parse_video(self, message: Message) -> VideoMessage:
         """Parse the next message of video; raises MessageError(UNDECODABLE) as `decode` does."""
         content = decode(message)
-        return self.parse_unit(content.format, memoryview(content.data))
+        return self.parse_unit(content.format, content.data.view())
 
     def parse_unit(self, form: str, data: Buffer) -> VideoMessage:
         """Parse the next access unit of a `format`."""

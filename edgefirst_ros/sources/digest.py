@@ -92,6 +92,9 @@ def sha256(path: Path) -> str:
     """Return the hash of a recording that is not walked, as hex digits. Raises RecordingError."""
     with open_recording(path) as file:
         try:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            while block := file.read(_BLOCK):
+                digest.update(block)
+            return digest.hexdigest()
         except OSError as error:
             raise RecordingError(f"{path}: cannot be read: {error}") from error

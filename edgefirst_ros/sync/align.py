@@ -13,7 +13,9 @@ import itertools
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+from typing_extensions import NamedTuple
 
 from edgefirst_ros.sync.clock import JUMP_BACK
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from fractions import Fraction
 from pathlib import PurePath
 
@@ -205,7 +205,7 @@ def chosen(name: str, names: Collection[str]) -> bool:
 
 def recording_name(host: str, start: int) -> str:
     """File name `host_YYYY_MM_DD_HH_MM_SS.mcap` for a start in ns since the epoch, UTC."""
-    return f"{PurePath(host).name}_{datetime.fromtimestamp(start // SECOND, UTC):%Y_%m_%d_%H_%M_%S}.mcap"
+    return f"{PurePath(host).name}_{datetime.fromtimestamp(start // SECOND, timezone.utc):%Y_%m_%d_%H_%M_%S}.mcap"
 
 
 def _check(recipe: Recipe) -> None:

@@ -64,7 +64,8 @@ class Thing:
         """From a sensor at `place`: centre relative to it (m), distance (m), radial speed (m/s, away is positive)."""
         x, y, z = (a - b for a, b in zip(self.centre, place, strict=True))
         distance = math.sqrt(x * x + y * y + z * z)
-        radial = sum(a * b for a, b in zip((x, y, z), self.velocity, strict=True)) / distance
+        along, left, up = self.velocity
+        radial = (x * along + y * left + z * up) / distance
         return (x, y, z), distance, radial
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of settings as Python and the command line give them."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -9,10 +9,10 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.config.values import globs_of_text, names_of_text, shares_of_text, utc_nanoseconds
 
 
-@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=30))], ids=["UTC", "another"])
+@pytest.mark.parametrize("zone", [timezone.utc, timezone(timedelta(hours=5, minutes=30))], ids=["UTC", "another"])
 def test_a_time_of_python_is_that_time_in_utc(zone):
     """To the microsecond, which is all that it has."""
-    moment = datetime(2026, 1, 15, 12, 0, 5, 250001, UTC)
+    moment = datetime(2026, 1, 15, 12, 0, 5, 250001, timezone.utc)
     settings = Settings(start=moment.astimezone(zone), end=60.0)
     assert settings.start == "2026-01-15T12:00:05.250001Z"
     assert utc_nanoseconds(settings.start) == int(moment.timestamp()) * 10**9 + 250_001_000

@@ -6,7 +6,7 @@ import json
 import struct
 import zipfile
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from fractions import Fraction
 from pathlib import Path
 
@@ -225,7 +225,7 @@ def good() -> Parts:
 
 
 def dos_time(stamp: int) -> tuple:
-    return datetime.fromtimestamp(stamp // 2_000_000_000 * 2, UTC).timetuple()[:6]
+    return datetime.fromtimestamp(stamp // 2_000_000_000 * 2, timezone.utc).timetuple()[:6]
 
 
 def write_table(path: Path, rows: list[dict], schema: pa.Schema, metadata: dict[str, str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import stat
 import struct
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ END_BYTES = END64.size + LOCATOR64.size + END.size
 def dos_time(time_ns: int) -> tuple[int, int]:
     """Return (time, date) of MS-DOS: UTC, rounded down to 2 s, kept within 1980..2107."""
     seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
-    at = datetime.fromtimestamp(seconds, UTC)
+    at = datetime.fromtimestamp(seconds, timezone.utc)
     return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
 
 
@@ -172,7 +172,7 @@ def date_time(time: int, date: int) -> tuple[int, int, int, int, int, int]:
 def unix_time(time: int, date: int) -> int:
     """Return ns since the epoch of an MS-DOS time in UTC; 0 for an invalid one."""
     try:
-        at = datetime(*date_time(time, date), tzinfo=UTC)
+        at = datetime(*date_time(time, date), tzinfo=timezone.utc)
     except ValueError:
         return 0
     return int(at.timestamp()) * 1_000_000_000

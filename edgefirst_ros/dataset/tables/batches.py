@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from edgefirst_ros.dataset.tables.rings import Numbers, bits, bounds, is_valid, lengths, lists, offsets, validity
+from edgefirst_ros.dataset.tables.rings import (
+    Numbers,
+    bits,
+    bounds,
+    is_valid,
+    lengths,
+    lists,
+    numpy_type,
+    offsets,
+    validity,
+)
 
 Batches = Callable[[], Iterable[pa.RecordBatch]]
 """Returns the batches of rows from the beginning, each time it is called."""
@@ -67,7 +77,7 @@ def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
     elif pa.types.is_boolean(array.type):
         data = np.packbits(bits(data, array.offset, len(array)) & valid, bitorder="little")
     else:
-        kind = np.dtype(array.type.to_pandas_dtype())
+        kind = numpy_type(array.type)
         data = np.where(valid, np.frombuffer(data, kind, len(array), array.offset * kind.itemsize), kind.type(0))
     return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(data)])
 

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.errors import DatasetError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Replacement:

@@ -22,6 +22,12 @@ SHORTEST = 6
 Numbers = NDArray[Any]
 
 
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the numpy type of the values of an Arrow type; of times, the integer that holds them."""
+    letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
+    return np.dtype(f"{letter}{kind.bit_width // 8}")
+
+
 def validity(valid: Numbers) -> pa.Buffer | None:
     """Return the validity bitmap; None if nothing is null."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))

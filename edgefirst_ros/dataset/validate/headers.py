@@ -7,7 +7,7 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.zipformat import (
@@ -158,7 +158,7 @@ def times(subject: Subject) -> Iterator[tuple[str, str]]:
         row = subject.rows.get(found[0]) if found else None
         if row and row.timestamp is not None:
             seconds = min(max(row.timestamp // 1_000_000_000, FIRST_DOS), LAST_DOS) // 2 * 2
-            wanted = datetime.fromtimestamp(seconds, UTC).timetuple()[:6]
+            wanted = datetime.fromtimestamp(seconds, timezone.utc).timetuple()[:6]
             if entry.date_time != wanted:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,7 @@ def _scenes(records: Reader, side: Mapping[str, Any]) -> Iterator[_Scene]:
 def _name(record: np.void) -> str:
     """HOST_YYYY_MM_DD_HH_MM_SS."""
     host = str(record["host"]) or "l5kit"
-    start = datetime.fromtimestamp(int(record["start_time"]) // 10**9, UTC)  # int64: years 1677 to 2262
+    start = datetime.fromtimestamp(int(record["start_time"]) // 10**9, timezone.utc)  # int64: years 1677 to 2262
     return safe_name(f"{host}_{start:%Y_%m_%d_%H_%M_%S}")
 
 

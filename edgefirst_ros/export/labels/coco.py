@@ -180,7 +180,7 @@ class _Writer:
         if self._rings[row]:
             self.lost["masks of annotations that have a polygon"] += self._masks[row]
             rings = [[v * (height if n % 2 else width) for n, v in enumerate(ring)] for ring in self.rows.rings(row)]
-            return rings, sum(abs(_area(ring)) for ring in rings)
+            return rings, math.fsum(abs(_area(ring)) for ring in rings)
         data = self.rows.mask(row) if self._masks[row] else None
         if data is None:
             return [], None
@@ -202,8 +202,10 @@ def _mask(data: bytes) -> NDArray[np.bool_] | None:
 
 def _area(ring: Sequence[float]) -> float:
     xs, ys = ring[::2], ring[1::2]
-    pairs = zip(xs, ys, [*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True)
-    return sum(x0 * y1 - x1 * y0 for x0, y0, x1, y1 in pairs) / 2
+    area = 0.0
+    for x0, y0, x1, y1 in zip(xs, ys, [*xs[1:], xs[0]], [*ys[1:], ys[0]], strict=True):
+        area += x0 * y1 - x1 * y0  # `sum` would round otherwise from Python 3.12 on
+    return area / 2
 
 
 def _list(file: TextIO, name: str, items: Iterator[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from edgefirst_ros.export.report import Report
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 
-FIRST, LAST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)
+FIRST, LAST = datetime(1980, 1, 1, tzinfo=timezone.utc), datetime(2107, 12, 31, tzinfo=timezone.utc)
 """Times that a ZIP can tell."""
 
 
@@ -133,7 +133,7 @@ def _container(paths: DatasetPaths) -> Iterator[Callable[[str, bytes, int], None
     with zipfile.ZipFile(paths.members, "x", zipfile.ZIP_STORED) as archive:
 
         def into_archive(name: str, data: bytes, stamp: int) -> None:
-            at = min(max(datetime.fromtimestamp(stamp // 1_000_000_000, UTC), FIRST), LAST)
+            at = min(max(datetime.fromtimestamp(stamp // 1_000_000_000, timezone.utc), FIRST), LAST)
             entry = zipfile.ZipInfo(name, (at.year, at.month, at.day, at.hour, at.minute, at.second))
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data)

@@ -55,7 +55,7 @@ def answers(port):
 
 
 def make_container(port):
-    date = datetime.datetime.now(datetime.UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%a, %d %b %Y %H:%M:%S GMT")
     headers = {"x-ms-date": date, "x-ms-version": "2021-08-06"}
     signed = "".join(f"{name}:{value}\n" for name, value in sorted(headers.items()))
     text = "PUT" + 12 * "\n" + f"{signed}/{ACCOUNT}/{ACCOUNT}/drives\nrestype:container"

@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.storage.zipformat import dos_time, unix_time
 from edgefirst_ros.errors import DatasetError, StorageError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z
-UTC = datetime.UTC
+UTC = datetime.timezone.utc
 TOOLS = {"unzip": ["-tqq"], "7z": ["t", "-bso0", "-bsp0"], "bsdtar": ["-xOf"]}
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS, converted
 from edgefirst_ros.dataset.tables.forms.variants import fixed, numbers_of
-from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
+from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, numpy_type
 
 _F64 = pa.float64()
 KEYS = {"cxcywh": ("cx", "cy", "w", "h"), "ltwh": ("x", "y", "w", "h"), "xyxy": ("x_min", "y_min", "x_max", "y_max")}
@@ -80,7 +80,7 @@ def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -
     valid = np.stack([is_valid(children[name]) for name in names], axis=1)
     parts = [pc.fill_null(children[name], 0).to_numpy(zero_copy_only=False) for name in names]
     with np.errstate(over="ignore"):
-        numbers = np.stack(parts, axis=1).astype(kind.to_pandas_dtype())
+        numbers = np.stack(parts, axis=1).astype(numpy_type(kind))
     flat = pa.array(numbers.reshape(-1), kind, mask=None if valid.all() else ~valid.reshape(-1))
     bitmap = pa.py_buffer(np.packbits(valid.any(axis=1), bitorder="little"))
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=[flat])
