@@ -39,7 +39,7 @@ COMPANIONS = ("radar/cube", "radar/targets", "lidar/points")
 UNHEARD = {"radar/info", "radar/clusters", "model/boxes2d", "model/mask", "model/mask_compressed"}
 """Topics a capture has no use for: another takes their part, or there is none."""
 TOLERANCE = 100_000_000
-"""ns between a frame and its companion (dataset.md, "Alignment")."""
+"""ns between a frame and its companion."""
 NEVER_NEAREST = "nearest to no sample"
 SPEED = 20.0
 ERRORS = 3.0

@@ -67,7 +67,7 @@ LOSS = frozenset(
         *(MISSING_TILE, OVERLOAD, ON_THE_WAY, BY_STAMPS, OTHER_TYPE, INTERRUPTED, DISK, HOOK),
     }
 )
-"""Reasons that make a conversion finish with loss; the others are only counted (dataset.md 9, "Exit codes")."""
+"""Reasons that make a conversion finish with loss; the others are only counted."""
 NO_LOSS = frozenset(
     {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
 )

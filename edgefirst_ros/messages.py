@@ -182,7 +182,7 @@ def decode(message: Message) -> Any:
         raise MessageError(UNDECODABLE, f"{message.topic}: {message.schema}: {error}") from error
 
 
-# ---- the other byte order: OMG CORBA 3.3 part 2, "CDR Transfer Syntax"; DDSI-RTPS 2.3, 10.2; device.md 6
+# ---- the other byte order: OMG CORBA 3.3 part 2, "CDR Transfer Syntax"; DDSI-RTPS 2.3, 10.2
 BIG_ENDIAN = b"\0\0"
 """The first bytes of a message whose numbers begin with their highest byte."""
 _HEAD = 4

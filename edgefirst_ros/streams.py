@@ -108,7 +108,7 @@ SENSORS: tuple[Sensor, ...] = (
            setting=("lidar_images", True), default=False),
     Sensor("depth", (), ("depth.png",), "depth", "picture"),
 )
-"""All sensors, in the order of their members in a sample. Source: device.md 2, dataset.md 1."""
+"""All sensors, in the order of their members in a sample."""
 
 _BY_KEY = {sensor.key: sensor for sensor in SENSORS}
 _BY_COLUMN = {sensor.column: sensor for sensor in SENSORS if sensor.column is not None}
@@ -128,7 +128,7 @@ OTHERS: tuple[Topic, ...] = (
     Topic("fusion/boxes3d", (DETECT,), aligned=True),
     Topic("tf_static", (TRANSFORM, TF_MESSAGE), static=True),
 )
-"""The other topics of the device. Source: device.md 2."""
+"""The other topics of the device."""
 # fmt: on
 
 CAMERA_TYPES = tuple(dict.fromkeys(schema for topic in CAMERA.topics for schema in topic.types))

@@ -4,6 +4,7 @@
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -186,3 +187,11 @@ def test_public_names_are_those_of_all():
     assert edgefirst_ros.__all__ == ["Dataset", "__version__", "convert", "migrate"]
     with pytest.raises(AttributeError, match="nothing_here"):
         _ = edgefirst_ros.nothing_here
+
+
+def test_pages_that_code_names_exist():
+    """Users have the pages in docs/ and published documents, and no other notes of ours."""
+    foreign = {"design.md"}  # of rmw_zenoh
+    for file in FILES:
+        for page in re.findall(r"[\w./-]+\.md\b", file.read_text(encoding="utf-8")):
+            assert page in foreign or (ROOT.parent / page).is_file(), f"{place(file)} names {page}"

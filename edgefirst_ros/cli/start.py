@@ -18,7 +18,7 @@ processor time of a short command went into looking through its libraries again 
 
 
 def main() -> None:
-    """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss (dataset.md 8)."""
+    """Run the command; exit codes: 0 all there, 1 error, 2 wrong usage, 3 finished with loss."""
     gc.set_threshold(OBJECTS, 10, 10)
     atexit.register(gc.freeze)  # what is there at the end goes with the process
     try:

@@ -2,7 +2,6 @@
 """The form of the metadata of a frames table, as a model.
 
 Apart from what reads them: pydantic takes long to load, and few who open a dataset ask for its metadata.
-Source: dataset.md 6, 9 ("Frames") and 10 ("By sequence").
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metadata of a frames table, which any tool may have written, checked by one model for all who read them.
-
-Source: dataset.md 6, 9 ("Frames") and 10 ("By sequence").
-"""
+"""The metadata of a frames table, which any tool may have written, checked by one model for all who read them."""
 
 from __future__ import annotations
 

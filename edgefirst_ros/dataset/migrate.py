@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts annotations between file formats and schema versions, and reports what changed and what was lost.
 
-Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Level Metadata"; dataset.md 5.
+Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Level Metadata".
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Dataset(Sequence[Sample]):
         return calibration_of(self.sequence_facts(sequence))
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:
-        """Return the metadata of a sequence (dataset.md 10): sources, camera_info, time_base, counts and so on.
+        """Return the metadata of a sequence: sources, camera_info, time_base, counts and so on.
 
         Of a dataset of an earlier version what is certain to be of this one. Raises DatasetError when the metadata
         are not as the format says.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples with the same companion message as the sample before, which is stored in each (dataset.md 10)."""
+"""Samples with the same companion message as the sample before, which is stored in each."""
 
 from __future__ import annotations
 

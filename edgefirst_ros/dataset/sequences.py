@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames metadata by sequence: calibration, sources, clock, topics and counts.
 
-Source: dataset.md 10, "By sequence". Datasets of earlier versions say it of the whole alone.
+Datasets of earlier versions say it of the whole alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups, such as train and val, by their shares: of whole sequences, or of blocks of time.
-
-Source: dataset.md 10, "Groups".
-"""
+"""Groups, such as train and val, by their shares: of whole sequences, or of blocks of time."""
 
 from __future__ import annotations
 

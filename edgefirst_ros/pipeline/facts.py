@@ -69,7 +69,7 @@ class SequenceFacts:
         return {REFERENCE: self.roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
     def described(self) -> dict[str, Any]:
-        """Metadata of the sequence (dataset.md 10, "By sequence")."""
+        """Metadata of the sequence."""
         camera_info, transforms = self.scaling.of(self.calibration.camera_info), self.calibration.static_transforms
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
         return {
@@ -154,7 +154,7 @@ class DatasetFacts:
         return combined(self._sequences)[1]
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata of NAME.frames.arrow (dataset.md 9, "Frames", and 10)."""
+        """Return the metadata of NAME.frames.arrow."""
         sources, sequences = self._all()
         counts = Counts()
         for known in sequences.values():

@@ -250,5 +250,5 @@ class FrameBuilder:
 
 
 def _published(message: Message) -> int:
-    """Return the stamp that joins masks to boxes: that of a message without a header (dataset.md 9, "Time")."""
+    """Return the stamp that joins masks to boxes: that of a message without a header."""
     return message.publish_time or message.log_time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts companion messages nearest to a sample but outside the tolerance (dataset.md 10)."""
+"""Counts companion messages nearest to a sample but outside the tolerance."""
 
 from __future__ import annotations
 

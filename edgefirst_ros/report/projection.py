@@ -2,7 +2,7 @@
 """Points of a sensor as pixels of the picture, by the static transforms and the CameraInfo of their sequence.
 
 Frames: a sensor's is x forward, y left, z up; the camera's is optical, x right, y down, z forward, in m. The centre of
-the first pixel is (0, 0), as in OpenCV. Source: REP 103; REP 105; dataset.md 10, "By sequence".
+the first pixel is (0, 0), as in OpenCV. Source: REP 103; REP 105.
 """
 
 from __future__ import annotations

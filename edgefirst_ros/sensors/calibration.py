@@ -130,7 +130,7 @@ def frames_of(sensors: Iterable[str]) -> set[str]:
 
 
 def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:
-    """Return the worst word that holds of a camera and the frames of its companion sensors (dataset.md 10).
+    """Return the worst word that holds of a camera and the frames of its companion sensors.
 
     `missing` without usable intrinsics, or a frame that no chain of transforms joins to that of the camera; `identity`
     where such a chain turns nothing: a camera's axes are not those of a vehicle, so it is a placeholder; else `given`.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Point clouds: any PointCloud2 as PCD 0.7, values bit-exact, and back.
 
-Source: PCD file format 0.7 (Point Cloud Library); dataset.md 4.
+Source: PCD file format 0.7 (Point Cloud Library).
 """
 
 from __future__ import annotations

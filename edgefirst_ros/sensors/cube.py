@@ -2,7 +2,7 @@
 """Radar cubes: a RadarCube message as a 16-bit grayscale PNG that describes itself, and back, exactly.
 
 The picture is a grid of range (rows) x doppler (columns) cells, one column of cells per receive antenna and one row
-of cells per sequence.  Source: EdgeFirst Dataset Format, "Radar Data Cube"; dataset.md 3 and 9.
+of cells per sequence.  Source: EdgeFirst Dataset Format, "Radar Data Cube".
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def encode_cube(message: RadarCube, timestamp: int) -> bytes:
     """Return the PNG of a cube: uint16 = int16 + 32768, height sequence*range, width rx*doppler (*2 when complex).
 
     `timestamp` is the message's stamp in ns.  The same message gives the same bytes.  Raises MessageError as
-    check_cube does, whatever the size.  Source: dataset.md 3.
+    check_cube does, whatever the size.
     """
     layout, shape, values = _described(message)
     scales = np.frombuffer(message.scales.view(), "<f4")

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model results as annotation rows: boxes, tracks and masks of Model, Detect and Mask messages, boxes in space.
-
-Source: device.md 6; dataset.md 5 and 9, "Annotations".
-"""
+"""Model results as annotation rows: boxes, tracks and masks of Model, Detect and Mask messages, boxes in space."""
 
 from __future__ import annotations
 

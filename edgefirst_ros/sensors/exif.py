@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """EXIF of pictures: written into JPEG and PNG files and read back.
 
-Source: CIPA DC-008 (Exif 2.32), dataset.md 2 and 9.
+Source: CIPA DC-008 (Exif 2.32).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ExifFound(NamedTuple):
 
 
 def encode_exif(info: ExifInfo) -> bytes:
-    """Return the TIFF bytes (big-endian) of all tags of dataset.md 2; for JPEG and PNG alike.
+    """Return the TIFF bytes (big-endian) of all tags, for JPEG and PNG alike.
 
     What is not finite or does not fit its tag (a rational of 32 bits) is left out.  Raises DatasetError when the
     stamp is not a date or the texts do not fit into one JPEG segment.

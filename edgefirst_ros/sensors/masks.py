@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Masks of a model as PNG files of the picture's size: of one object, or of the class of every pixel.
 
-Source: device.md 6; dataset.md 9, "Annotations"; EdgeFirst Annotation Schema 2026.04, "Geometry: Raster Mask".
+Source: EdgeFirst Annotation Schema 2026.04, "Geometry: Raster Mask".
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Position and attitude of the device: validity of fixes and attitudes, and interpolation between them.
-
-Source: device.md 4; dataset.md 6 and 9, "Navigation".
-"""
+"""Position and attitude of the device: validity of fixes and attitudes, and interpolation between them."""
 
 from __future__ import annotations
 
@@ -276,7 +273,7 @@ def _old(arrived: list[int], count: int, before: int) -> int:
 
 
 def yaw_pitch_roll(turn: Quaternion) -> tuple[float, float, float]:
-    """(yaw, pitch, roll) in degrees of a unit quaternion (x, y, z, w).  Source: device.md 4."""
+    """(yaw, pitch, roll) in degrees of a unit quaternion (x, y, z, w)."""
     x, y, z, w = turn
     roll = math.atan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
     pitch = math.asin(max(-1.0, min(1.0, 2 * (w * y - z * x))))

@@ -3,7 +3,7 @@
 
 Deflate is that of zlib at level 1, window 15, memLevel 9, strategy Z_RLE: it looks for runs alone and has no hash
 table, so zlib-ng makes the bytes of zlib whatever vectors it has.  ISA-L's differ by processor, on x86 also by the
-address of its state.  Source: PNG 3, "Filtering", "Compression"; dataset.md 10, "The same bytes everywhere".
+address of its state.  Source: PNG 3, "Filtering", "Compression".
 """
 
 from __future__ import annotations

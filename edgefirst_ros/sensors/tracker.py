@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides by headers which access units of a stream have an undamaged picture.
 
-Source: ITU-T H.264 7.4.3, H.265 8.1.3; dataset.md 9, "Clean".
+Source: ITU-T H.264 7.4.3, H.265 8.1.3.
 """
 
 from __future__ import annotations

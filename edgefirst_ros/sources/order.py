@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded order of messages, whatever their order in the file (dataset.md 9, "Numbers")."""
+"""Recorded order of messages, whatever their order in the file."""
 
 from __future__ import annotations
 

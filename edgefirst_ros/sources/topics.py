@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assigns roles to topics: camera, companions, GPS, IMU, model (dataset.md 9, "Which topic")."""
+"""Assigns roles to topics: camera, companions, GPS, IMU, model."""
 
 from __future__ import annotations
 

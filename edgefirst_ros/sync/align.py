@@ -101,7 +101,7 @@ class _Buffer(Generic[C]):
 
 
 class Aligner(Generic[F, C]):
-    """Aligns frames and companions by stamp (dataset.md 7).
+    """Aligns frames and companions by stamp.
 
     `arrived` and `now` are times of a clock that only runs forward (`RunningClock`, live: a monotonic one). Messages
     of different `epoch`s do not meet: a clock set back makes a new one. Frames leave in the order of

@@ -107,7 +107,7 @@ def lower_median(values: Iterable[int]) -> int:
 
 
 def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> TimeBase:
-    """Choose the time base of a recording (dataset.md 9, "Time").
+    """Choose the time base of a recording.
 
     `choice` is auto, header, publish or log; `used` are the other topics that are aligned. Said loudly by the caller:
     what stands in `replaced`.

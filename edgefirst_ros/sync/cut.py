@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The span of a recording that becomes samples (dataset.md 10, "Time, sensors, size")."""
+"""The span of a recording that becomes samples."""
 
 from __future__ import annotations
 

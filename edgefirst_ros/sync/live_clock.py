@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first second of a capture's messages, by which its clock is chosen (dataset.md 9, "Time")."""
+"""The first second of a capture's messages, by which its clock is chosen."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ _FIELDS = {
         "string[] labels; string model_type; string model_format; string model_name; uint8 input_dtype; "
         "uint8 output_dtype",
 }  # fmt: skip
-"""Fields of each type, in order. Source: device.md 6 and the ROS 2 interface packages."""
+"""Fields of each type, in order. Source: the ROS 2 interface packages."""
 
 
 def definition(name: str) -> bytes:

@@ -58,7 +58,7 @@ def pixels(png, size):
 
 
 def placed(cells, box, size):
-    """dataset.md 9, one pixel after the other, in exact numbers."""
+    """The crop of a mask, one pixel after the other, in exact numbers."""
     wanted = np.zeros(size[::-1], bool)
     left = Fraction(box.center_x) - Fraction(box.width) / 2
     top = Fraction(box.center_y) - Fraction(box.height) / 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dataset.md 9, "Which topic", sentence by sentence."""
+"""The roles of topics, rule by rule."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dataset.md 9, "Time"."""
+"""The choice of the time base."""
 
 import statistics
 import struct

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CAL: the calibration of each sequence. Source: dataset.md 10, "By sequence"."""
+"""CAL: the calibration of each sequence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REF: tables against members and against each other. Source: dataset.md 5, 6, 9."""
+"""REF: tables against members and against each other."""
 
 from __future__ import annotations
 

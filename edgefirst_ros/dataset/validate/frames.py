@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FRM: the frames table. Source: dataset.md 6 and 9, "Frames"."""
+"""FRM: the frames table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HDR: the headers of the ZIP. Source: PKWARE APPNOTE 4.3.7, 4.4.4, 4.5.3; dataset.md 1."""
+"""HDR: the headers of the ZIP. Source: PKWARE APPNOTE 4.3.7, 4.4.4, 4.5.3."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NAM: names of members. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"; dataset.md 1."""
+"""NAM: names of members. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUB and PCD: radar cubes and point clouds. Source: dataset.md 3 and 4."""
+"""CUB and PCD: radar cubes and point clouds."""
 
 from __future__ import annotations
 

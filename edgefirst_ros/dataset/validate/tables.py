@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TAB: the annotations. Source: EdgeFirst Annotation Schema 2026.04; dataset.md 5."""
+"""TAB: the annotations. Source: EdgeFirst Annotation Schema 2026.04."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels of roverd: `raw` (entries of one size, one after the other) and `lzmaf` (an .xz each, offsets beside them).
 
-Source: roverd, "data interface", Channel; formats.md 3; The .xz File Format 1.2.0.
+Source: roverd, "data interface", Channel; The .xz File Format 1.2.0.
 """
 
 from __future__ import annotations

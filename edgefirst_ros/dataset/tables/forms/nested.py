@@ -2,7 +2,7 @@
 """The nested form: JSON with a sample an object, and its annotations within; read here, piece by piece.
 
 A bare array of samples is 2025.10; an object with `schema_version` and `samples` is 2026.04 or later.
-Source: EdgeFirst Annotation Schema 2026.04 ("JSON field", "JSON representation"); dataset.md 5.
+Source: EdgeFirst Annotation Schema 2026.04 ("JSON field", "JSON representation").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of every type that other tools write, brought to the types of the schema, a column at a time.
 
-Source: EdgeFirst Annotation Schema 2026.04; dataset.md 5, "Readers accept".
+Source: EdgeFirst Annotation Schema 2026.04.
 """
 
 from __future__ import annotations
