@@ -148,9 +148,18 @@ def join_tiles(stamp: int, tiles: Sequence[bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-def _tiles(message: Message) -> list[Any]:
+class Tiles(list[Any]):
+    """The decoded messages of all tiles of a picture."""
+
+    @property
+    def frame_id(self) -> str:
+        """The camera's frame, as the first tile has it."""
+        return str(self[0].frame_id)
+
+
+def _tiles(message: Message) -> Tiles:
     """Return the decoded messages of all tiles of one; raises MessageError where one is missing or undecodable."""
-    found, at = [], _HEAD + 8
+    found, at = Tiles(), _HEAD + 8
     for name in TILES:
         (size,) = struct.unpack_from("<i", message.data, at)
         if size < 0:

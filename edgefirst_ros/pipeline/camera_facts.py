@@ -11,7 +11,7 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.picture import PictureEncoder
 from edgefirst_ros.sensors.pictures import Picture, pictures_of
 from edgefirst_ros.sensors.video_message import ReferenceParser
-from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
+from edgefirst_ros.streams import COMPRESSED_IMAGE, TILED, VIDEO
 
 MOST_TRIED = 1000
 """Messages that are tried at most."""
@@ -56,6 +56,6 @@ class CameraFacts:
         return {"topic": self.topic, "codec": self.codec or None, "width": width, "height": height}
 
     def _codec(self, content: Any) -> str:
-        if self._schema == VIDEO:
+        if self._schema in (VIDEO, TILED):
             return str(content.form)
         return str(content.format if self._schema == COMPRESSED_IMAGE else content.encoding)

@@ -155,7 +155,7 @@ class SampleBuilder:
         elif self._pictures is not None and not self._pace.is_over:
             if content is None:
                 content = MessageError(OVERLOAD, "nothing could be written when it came")
-            if message.wanted or self._facts.roles.schema == VIDEO:  # no still picture depends on another
+            if message.wanted or self._facts.roles.schema in (VIDEO, TILED):  # no still picture depends on another
                 self._pictures.push(message.number, content)
             if not message.wanted:
                 self._pictures.skip(message.number)

@@ -203,16 +203,18 @@ class TiledPictures:
         if found is None:
             return None
         del self._pushed[number]
-        width, height = size = found.width, found.height
         try:
-            check_size(width, height, self._limits)
+            check_size(found.width, found.height, self._limits)
         except MessageError as error:
             return error
-        return Picture(f"camera.{self._encoder.form}", size, lambda: self._encoder.encode(found))
+        return _of_frame(found, self._encoder)
 
-    def skip(self, number: int) -> None:
-        if not isinstance(self._pushed.pop(number, None), MessageError):
-            self._tiles.skip(number)
+    def skip(self, number: int) -> MessageError | None:
+        pushed = self._pushed.pop(number, None)
+        if isinstance(pushed, MessageError):
+            return pushed
+        self._tiles.skip(number)
+        return None
 
     def close(self) -> None:
         self._tiles.close()

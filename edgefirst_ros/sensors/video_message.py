@@ -40,6 +40,11 @@ class TiledVideo(NamedTuple):
 
     tiles: tuple[VideoMessage, ...]
 
+    @property
+    def form(self) -> str:
+        """`format` of the first tile."""
+        return self.tiles[0].form
+
     def with_sets(self, sets: bytes) -> TiledVideo:
         """Return it as it is: each tile has its own parameter sets."""
         return self
