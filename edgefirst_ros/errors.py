@@ -110,6 +110,30 @@ class MessageError(EdgeFirstError):
         self.reason = reason
 
 
+def missing_extra(purpose: str, extra: str, found: object) -> str:
+    """Return in words that a library of an extra is missing, and the commands that install it.
+
+    Args:
+        purpose: What needs the library, such as `report`.
+        extra: Name of the extra.
+        found: The ImportError, or the name of the library.
+    """
+    why = str(found) if isinstance(found, ImportError) else f"{found} is not installed"
+    return (
+        f"{purpose} needs the extra {extra!r} ({why}): pip install 'edgefirst-ros[{extra}]', "
+        f"or from a checkout: pip install '.[{extra}]'"
+    )
+
+
+def need(purpose: str, extra: str, *libraries: str) -> None:
+    """Raise EdgeFirstError with the commands that install an extra, if one of its libraries is not installed."""
+    from importlib.util import find_spec
+
+    for name in libraries:
+        if find_spec(name) is None:
+            raise EdgeFirstError(missing_extra(purpose, extra, name))
+
+
 def describe_error(error: Exception) -> str:
     """Return the message of an error, with its class if it was not raised on purpose."""
     return str(error) if isinstance(error, EdgeFirstError) else f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Dask cluster on Slurm by dask-jobqueue: `python slurm.py`, then `fleet convert ... --cluster scheduler.json`.
 
-pip install dask-jobqueue 'edgefirst_ros[fleet]' in an environment that all nodes see. It ends with Ctrl-C.
+pip install dask-jobqueue 'edgefirst-ros[fleet]' in an environment that all nodes see. It ends with Ctrl-C.
 """
 
 import json

@@ -15,7 +15,7 @@ from edgefirst_ros.cli.groups import print_groups
 from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.cli.progress import progress
 from edgefirst_ros.cli.text import one_line, repeated, say, table
-from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted
+from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
 
 if TYPE_CHECKING:
     from edgefirst_ros.cli.progress import Report
@@ -75,9 +75,7 @@ def convert(
 
     keep_buffers()
     if with_report:
-        from edgefirst_ros.report.extras import REPORT, need
-
-        need(*REPORT)
+        need("--report", "report", "jinja2", "plotly")
     notes: list[str] = []
     named = dict(_named(text) for text in sequence or ())
     if len(named) < len(sequence or ()):

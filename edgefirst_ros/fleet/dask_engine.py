@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from typing import Any
 
-from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
 from edgefirst_ros.fleet.engine import Task
 from edgefirst_ros.sensors.processors import processors
 
@@ -156,7 +156,7 @@ class DaskEngine:
         except Exception as error:
             raise EdgeFirstError(
                 f"workers cannot do the work: {type(error).__name__}: {' '.join(str(error).split())[:300]}; "
-                "they need the same edgefirst_ros[fleet] as this machine"
+                "they need the same edgefirst-ros[fleet] as this machine"
             ) from error
 
     def _least_memory(self) -> int:
@@ -195,9 +195,7 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
         import distributed
         from distributed.system import MEMORY_LIMIT
     except ImportError as error:
-        raise EdgeFirstError(
-            f"fleet needs an engine that is missing ({error}); install it: pip install 'edgefirst_ros[fleet]'"
-        ) from None
+        raise EdgeFirstError(missing_extra("fleet", "fleet", error)) from None
     library: Any = distributed
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are told by their recordings
     if cluster is not None:

@@ -28,13 +28,12 @@ from std_srvs.srv import Trigger
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, need, printable
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.reports import Reports
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
 from edgefirst_ros.pipeline.health import Health, Status
 from edgefirst_ros.pipeline.memory import keep_buffers
-from edgefirst_ros.report.extras import REPORT, need
 from edgefirst_ros.sources.ros import RosTransport
 
 MODELS = (Settings, LiveSettings)
@@ -152,7 +151,7 @@ class CaptureNode(LifecycleNode):
             except UsageError as error:
                 raise UsageError(f"{self.get_fully_qualified_name()}: sequence: {error}") from None
         if live.report:
-            need(*REPORT)
+            need("the parameter report", "report", "jinja2", "plotly")
         return settings, live
 
     def _changed(self, parameters: Sequence[Parameter]) -> None:

@@ -17,13 +17,12 @@ from types import FrameType
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.nodes.reports import Reports
 from edgefirst_ros.nodes.systemd import ServiceManager
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
 from edgefirst_ros.pipeline.health import Health
 from edgefirst_ros.pipeline.memory import keep_buffers
-from edgefirst_ros.report.extras import REPORT, need
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
 
@@ -191,7 +190,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     keep_buffers()
     own_key(namespace, "")
     if live.report:
-        need(*REPORT)
+        need("the setting report", "report", "jinja2", "plotly")
     with session(endpoint) as bus:
         service = _Service(bus, settings, live, namespace)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.names import check_path, find
-from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.errors import EdgeFirstError, UsageError, need
 from edgefirst_ros.progress import Progress, quiet
-from edgefirst_ros.report.extras import REPORT, need
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.page import page, table
 from edgefirst_ros.report.places import beside_table, refuse, write
@@ -113,7 +112,7 @@ def report(
     `settings`: how recordings become samples, as of a conversion, and the limits of datasets.
     Raises DatasetError or RecordingError for what is neither, or an output that exists; then nothing was written.
     """
-    need(*REPORT)
+    need("report", "report", "jinja2", "plotly")
     settings = settings or Settings()
     wanted, several = wanted_of([Path(path) for path in paths], join=join)
     refuse_settings(wanted, settings)
@@ -155,7 +154,7 @@ def report_all(
     progress: Progress = quiet,
 ) -> Reported:
     """Write the table over several to `main`, and the pages beside it; as `report`."""
-    need(*REPORT)
+    need("report", "report", "jinja2", "plotly")
     check_path(main)
     places = [] if table_only else beside_table(main, [one.name for one in wanted])
     for place in (main, *places):

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from edgefirst_ros.errors import EdgeFirstError, UsageError
+from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
 
 PEER = "peer"
 """In place of an address: peers that find each other by multicast on the loopback interface."""
@@ -26,9 +26,7 @@ def library() -> Any:
     try:
         import zenoh
     except ImportError as error:
-        raise EdgeFirstError(
-            f"--zenoh needs a library that is missing ({error}): pip install 'edgefirst_ros[zenoh]'"
-        ) from None
+        raise EdgeFirstError(missing_extra("--zenoh", "zenoh", error)) from None
     return zenoh
 
 

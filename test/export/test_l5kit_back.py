@@ -13,7 +13,7 @@ from l5kit_truth import official
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.tables.forms import read_annotations
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.l5kit import restoring
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group
@@ -76,7 +76,7 @@ def test_agents_of_another_origin(tmp_path):
 def test_blosc_without_its_library_is_said(tmp_path, monkeypatch):
     store = foreign(tmp_path / "sample.zarr")
     monkeypatch.setitem(__import__("sys").modules, "numcodecs", None)
-    with pytest.raises(UsageError, match="pip install numcodecs"):
+    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst-ros\[l5kit\]'"):
         restore(store, "l5kit", tmp_path / "back")
     assert [entry.name for entry in tmp_path.iterdir()] == ["sample.zarr"]
 

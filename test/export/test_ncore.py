@@ -13,7 +13,7 @@ from shared_data import REAL
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
 from edgefirst_ros.export.ncore import (
     calibration,
@@ -668,7 +668,7 @@ def test_what_is_missing_is_said(recording, tmp_path, without, says):
 def test_the_library_is_asked_for(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ncore.data", None)
     monkeypatch.setattr(writing, "library", library.library.__wrapped__)
-    with pytest.raises(UsageError, match=r"pip install --no-deps 'nvidia-ncore==19\.8\.\*'"):
+    with pytest.raises(EdgeFirstError, match=r"pip install --no-deps 'nvidia-ncore==19\.8\.\*'"):
         exported(source, tmp_path / "nc")
     with pytest.raises(UsageError, match="store 'zip'"):
         export(Dataset(source), tmp_path, Report("ncore"), nothing, store="zip")

@@ -141,7 +141,7 @@ def test_a_record_whose_event_is_lost_is_fetched(cluster, monkeypatch):
 
 def test_a_missing_engine_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst_ros\[fleet\]'"), dask_engine(None, 1):
+    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst-ros\[fleet\]'"), dask_engine(None, 1):
         pass
 
 

@@ -59,7 +59,7 @@ def test_workers_that_have_another_program_are_told_what_they_need(engine):
         EdgeFirstError, match="workers cannot do the work: ModuleNotFoundError: No module named"
     ) as said:
         engine.completed(60)
-    assert str(said.value).endswith("they need the same edgefirst_ros[fleet] as this machine")
+    assert str(said.value).endswith("they need the same edgefirst-ros[fleet] as this machine")
 
 
 def test_workers_are_counted_now_and_then(engine, monkeypatch):

@@ -168,8 +168,8 @@ def test_the_log_says_what_kind_of_line_it_is(capsys):
 
 def test_a_capture_that_could_not_make_its_pages_does_not_begin(monkeypatch):
     found = importlib.util.find_spec
-    monkeypatch.setattr("edgefirst_ros.report.extras.find_spec", lambda name: None if name == "plotly" else found(name))
-    with pytest.raises(EdgeFirstError, match=r"plotly is missing: pip install 'edgefirst_ros\[report\]'"):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "plotly" else found(name))
+    with pytest.raises(EdgeFirstError, match=r"plotly is not installed.*pip install 'edgefirst-ros\[report\]'"):
         capture("tcp/127.0.0.1:9", Settings(), LiveSettings(report=True), "")
     with pytest.raises(UsageError, match="--namespace: expected names"):
         capture("tcp/127.0.0.1:9", Settings(), LiveSettings(report=True), "a b")

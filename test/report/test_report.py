@@ -286,7 +286,7 @@ def test_a_missing_extra_is_one_line(tmp_path, monkeypatch, drive):
     from edgefirst_ros.errors import EdgeFirstError
 
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(EdgeFirstError, match=r"jinja2 is missing.*pip install 'edgefirst_ros\[report\]'") as raised:
+    with pytest.raises(EdgeFirstError, match=r"jinja2 is not installed.*'edgefirst-ros\[report\]'") as raised:
         report([drive[1].container], tmp_path / "x.html")
     assert raised.value.exit_code == 1
     assert not list(tmp_path.iterdir())

@@ -88,7 +88,7 @@ def test_what_cannot_be_shown_is_named(drive, tmp_path, monkeypatch):
     assert (tmp_path / "x.rrd").read_text() == "mine"
     assert os.listdir(tmp_path) == ["x.rrd"]
     monkeypatch.setitem(sys.modules, "rerun", None)
-    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst_ros\[view\]'"):
+    with pytest.raises(EdgeFirstError, match=r"pip install 'edgefirst-ros\[view\]'"):
         view(drive[1].container)
 
 

@@ -81,7 +81,7 @@ def test_a_viewer_that_cannot_be_started_is_named(stand_in, tmp_path):
 
 def test_a_viewer_that_was_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "rerun_cli", SimpleNamespace(__file__=f"{tmp_path}/__init__.py"))
-    with pytest.raises(EdgeFirstError, match=re.escape(f"{tmp_path}/rerun: the viewer is not there; pip install")):
+    with pytest.raises(EdgeFirstError, match=re.escape(f"{tmp_path}/rerun is not installed")):
         viewer.program()
 
 

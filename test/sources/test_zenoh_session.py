@@ -13,7 +13,12 @@ from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint, library, sess
 
 def test_a_missing_library_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "zenoh", None)
-    with pytest.raises(EdgeFirstError, match=r"^--zenoh needs a library .*: pip install 'edgefirst_ros\[zenoh\]'$"):
+    with pytest.raises(
+        EdgeFirstError,
+        match=r"^--zenoh needs the extra 'zenoh' .*: pip install 'edgefirst-ros\[zenoh\]', or .* '\.\[zenoh\]'$",
+    ):
+        library()
+    with pytest.raises(EdgeFirstError, match=r"^--zenoh needs the extra 'zenoh' .*'edgefirst-ros\[zenoh\]', or .*"):
         library()
     with pytest.raises(EdgeFirstError, match="pip install"), session(PEER):
         pass

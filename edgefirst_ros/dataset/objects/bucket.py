@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from edgefirst_ros.dataset.objects.patience import PAUSES, SHARE, Patience, describe
 from edgefirst_ros.dataset.objects.store import BLOCK, StoredObject
-from edgefirst_ros.errors import ObjectStoreError, UsageError
+from edgefirst_ros.errors import ObjectStoreError, UsageError, missing_extra
 
 T = TypeVar("T")
 
@@ -43,10 +43,7 @@ class BucketStore:
             import obstore
             from obstore.store import from_url
         except ImportError as error:
-            raise ObjectStoreError(
-                f"{root}: object storage needs a library that is missing ({error}); "
-                "install it: pip install 'edgefirst_ros[fleet]'"
-            ) from None
+            raise ObjectStoreError(missing_extra(f"{root}: object storage", "fleet", error)) from None
         self._obstore: Any = obstore
         self._errors = (obstore.exceptions.BaseError, OSError, ValueError)
         try:

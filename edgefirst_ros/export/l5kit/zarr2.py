@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
 from edgefirst_ros.export.limits import read_file, read_json
 
 Records = NDArray[np.void]
@@ -152,8 +152,8 @@ class Reader:
         try:
             import numcodecs  # type: ignore[import-not-found,import-untyped,unused-ignore]
         except ImportError as error:
-            raise UsageError(
-                f"{self.path}: is packed with {self._codec}; python3 -m pip install numcodecs gives what unpacks it"
+            raise EdgeFirstError(
+                missing_extra(f"{self.path} is packed with {self._codec}, which", "l5kit", error)
             ) from error
         # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
         if [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)] != [size, len(data)]:

@@ -11,13 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
 
-INSTALL = (
-    "pip install --no-deps 'nvidia-ncore==19.8.*' && "
-    "pip install 'zarr>=2.18,<3' dataclasses_json cbor2 scipy universal_pathlib typing_extensions"
-)
-"""All that is used here; torch (5 GB) is needed by `ncore.sensors` alone."""
+WITHOUT_TORCH = "without torch: pip install --no-deps 'nvidia-ncore==19.8.*', and the extra ncore-light"
+"""Torch takes 5 GB, and only `ncore.sensors` needs it."""
 CUBE = "ai.edgefirst.radar_cube"
 ORIGIN = "ai.edgefirst.dataset"
 VERSION = "v1"
@@ -38,14 +35,14 @@ def reading(what: str) -> Iterator[None]:
 
 @cache
 def library() -> Any:
-    """Return the names of `ncore.data` and `ncore.data.v4` in one. Raises UsageError where they cannot be imported."""
+    """Return the names of `ncore.data` and `ncore.data.v4` in one. Raises EdgeFirstError if they cannot be imported."""
     try:
         import ncore.data
         import ncore.data.v4
         from ncore.impl.common.transformations import HalfClosedInterval
         from upath import UPath
     except ImportError as error:
-        raise UsageError(f"NCore needs nvidia-ncore 19.8 ({error}); without torch it comes by: {INSTALL}") from error
+        raise EdgeFirstError(f"{missing_extra('NCore', 'ncore', error)}; {WITHOUT_TORCH}") from error
 
     class Library:
         """Namespace."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,12 +18,11 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
-from edgefirst_ros.errors import DatasetError, MessageError, UsageError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, need
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.part import WHOLE, Chosen, Part
 from edgefirst_ros.progress import Progress, quiet
-from edgefirst_ros.report.extras import need
 from edgefirst_ros.report.recording import recorded
 from edgefirst_ros.report.subject import Subject
 from edgefirst_ros.report.view.blueprint import blueprint
@@ -69,7 +69,9 @@ def view(
     `SENSORS`; `join`: all are files of one recording; `settings`: how a recording becomes samples, as of a conversion,
     and the limits of a dataset. Raises DatasetError, RecordingError or UsageError; then nothing was written.
     """
-    need("view", ("rerun",))
+    if sys.version_info < (3, 11):
+        raise EdgeFirstError(f"view needs rerun-sdk, which needs Python 3.11 or later, not {sys.version.split()[0]}")
+    need("view", "view", "rerun")
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     settings = settings or Settings()
     for name in only:

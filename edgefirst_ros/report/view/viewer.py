@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import EdgeFirstError, missing_extra
 
 HERE = "127.0.0.1"
 """The only address that is served: the viewer's own default is all of them."""
@@ -86,7 +86,7 @@ def program() -> Path:
     name = "rerun.exe" if sys.platform == "win32" else "rerun"
     found = Path(rerun_cli.__file__).with_name(name)
     if not found.exists():
-        raise EdgeFirstError(f"{found}: the viewer is not there; pip install 'edgefirst_ros[view]'")
+        raise EdgeFirstError(missing_extra("view", "view", found))
     return found
 
 

@@ -175,7 +175,7 @@ def test_parts_are_proved_by_the_tag_and_another_tag_by_reading_back(s3, tmp_pat
 
 def test_a_missing_library_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(ObjectStoreError, match=r"pip install 'edgefirst_ros\[fleet\]'") as caught:
+    with pytest.raises(ObjectStoreError, match=r"pip install 'edgefirst-ros\[fleet\]'") as caught:
         open_store(Location.of("s3://drives"))
     assert caught.value.exit_code == 1
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verbs whose libraries an extra installs, in an environment without that extra."""
+
+import os
+import sys
+
+import pytest
+
+from edgefirst_ros.pipeline.conversion import convert
+
+
+@pytest.fixture
+def without(tmp_path):
+    """Function that returns the environment of a command for which modules are not installed."""
+
+    def make(*modules):
+        folder = tmp_path / "blocked"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({modules!r}))\n")
+        return {**os.environ, "PYTHONPATH": os.fspath(folder)}
+
+    return make
+
+
+VERBS = {
+    "report": ("report", ["jinja2"], ["report", "out/drive.zip", "-o", "x.html"]),
+    "convert --report": ("report", ["plotly"], ["convert", "REC", "-o", "other", "--report"]),
+    "capture, setting report": ("report", ["plotly"], ["capture", "--zenoh", "--set", "report=true"]),
+    "view": ("view", ["rerun"], ["view", "out/drive.zip", "--save", "x.rrd"]),
+    "capture --zenoh": ("zenoh", ["zenoh"], ["capture", "--zenoh"]),
+    "control": ("zenoh", ["zenoh"], ["control", "status"]),
+    "play --zenoh": ("zenoh", ["zenoh"], ["play", "REC", "--zenoh", "tcp/127.0.0.1:9"]),
+    "fleet convert": ("fleet", ["distributed"], ["fleet", "convert", "REC", "-o", "fleet"]),
+    "fleet status s3://": ("fleet", ["obstore"], ["fleet", "status", "s3://drives/may"]),
+    "export --to ncore": ("ncore", ["ncore"], ["export", "out/drive.zip", "--to", "ncore", "-o", "nc"]),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_missing_extra_ends_with_1_and_both_ways_to_install_it(run, recording, without, tmp_path, verb):
+    extra, modules, arguments = VERBS[verb]
+    if verb == "view" and sys.version_info < (3, 11):
+        pytest.skip("rerun has no wheels for Python 3.10")
+    path = recording(seconds=1, size=(160, 96), topics={"camera"})
+    convert(path, tmp_path / "out", name="drive")
+    before = sorted(tmp_path.rglob("*"))
+    done = run(*[path if one == "REC" else one for one in arguments], env=without(*modules))
+    assert done.returncode == 1, done.stderr
+    assert f"pip install 'edgefirst-ros[{extra}]'" in done.stderr
+    assert f"pip install '.[{extra}]'" in done.stderr
+    assert set(tmp_path.rglob("*")) - set(before) <= {tmp_path / "blocked", tmp_path / "blocked" / "sitecustomize.py"}
