@@ -9,8 +9,14 @@ import pyarrow as pa
 
 
 def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """True if both are one type to a reader: how lengths and offsets are stored makes no difference."""
-    return bool(_kind(found) == _kind(wanted))
+    """True if both are one type to a reader: how lengths and offsets are stored makes no difference.
+
+    A struct may have further fields, as `timing` may.
+    """
+    (name, inner), other = _kind(found), _kind(wanted)
+    if name == other[0] == "struct":
+        inner = {key: value for key, value in inner.items() if key in other[1]}
+    return bool((name, inner) == other)
 
 
 def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:

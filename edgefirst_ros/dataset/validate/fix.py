@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections import Counter
@@ -60,7 +59,7 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix
     if table is None or not table.rows or "name" not in _readable(table):
         return Fix()
     done = Fix(table.path)
-    columns = _Columns(subject, table)
+    columns = _Columns(table)
     rows = Rows(subject.samples)
     for batch in table.batches():
         fixed = columns.fixed(batch, columns.readable, done.changed)
@@ -76,12 +75,11 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix
 class _Columns:
     """The repairs of columns, as far as their types are those of the format."""
 
-    def __init__(self, subject: Subject, table: TableFile) -> None:
+    def __init__(self, table: TableFile) -> None:
         self._path = table.path
         self.readable = _readable(table)
         self.broken: set[str] = set()
         """Columns with repairs so far."""
-        self._labels = _labels(table) if subject.frames is not None else None
 
     def fixed(self, batch: pa.RecordBatch, names: Collection[str], changed: Counter[tuple[str, str]]) -> pa.RecordBatch:
         """Return the batch with the columns in `names` put right, and count what was done."""
@@ -117,9 +115,6 @@ class _Columns:
             return rule, f"values of {name} that are not finite made null", repair.numbers(array, LENGTHS[name])
         if name == "timing":
             return "TAB010", "negative timings made null", repair.timings(array)
-        if name == "label_index" and self._labels and "label" in self.readable:
-            fixed = repair.label_indices(array, arrays["label"], self._labels)
-            return "TAB017", "values of label_index set to the place in labels", fixed
         return "", "", (array, 0)
 
 
@@ -128,14 +123,6 @@ def _readable(table: TableFile) -> list[str]:
     return [
         f.name for f in table.schema if any(c.name == f.name and is_readable(f.type, c.type) for c in schema.COLUMNS)
     ]
-
-
-def _labels(table: TableFile) -> list[str] | None:
-    try:
-        labels: Any = json.loads(table.metadata.get("labels", "null"))
-    except (ValueError, RecursionError):
-        return None
-    return labels if isinstance(labels, list) and all(isinstance(one, str) for one in labels) else None
 
 
 def _batches(table: TableFile, columns: _Columns, rows: Rows) -> Iterator[pa.RecordBatch]:

@@ -8,8 +8,6 @@ rule stay as they are, bit by bit.
 from __future__ import annotations
 
 import struct
-from collections import Counter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.forms.variants import brought_to, decoded
+from edgefirst_ros.dataset.tables.forms.variants import brought_to
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths
 from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.sensors.picture_file import MAX_SIDE, PNG_SIGNATURE, check_png, png_chunk
@@ -91,24 +89,6 @@ def masks(array: pa.Array) -> tuple[pa.Array, int]:
         for number, mask in enumerate(array.slice(start, AT_ONCE).to_pylist(), start):
             bad[number] = mask is not None and not _is_png(mask)
     return nulled(array, bad), int(bad.sum())
-
-
-def label_indices(array: pa.Array, label: pa.Array, labels: list[str]) -> tuple[pa.Array, int]:
-    """Give labels that are listed once the index that they have in the list; a null stays null.
-
-    A value whose place is larger than the type of the column can hold stays as it is.
-    """
-    times = Counter(labels)
-    places = {name: index for index, name in enumerate(labels) if times[name] == 1}
-    text = decoded(label) if pa.types.is_dictionary(label.type) else label
-    known = pc.index_in(text.cast(schema.TEXT), value_set=pa.array(list(places), schema.TEXT))
-    wanted = np.array([*places.values(), -1], np.int64)[pc.fill_null(known, -1).to_numpy(zero_copy_only=False)]
-    found: NDArray[Any] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False)
-    valid = is_valid(array)
-    wrong = valid & (wanted >= 0) & (wanted <= np.iinfo(found.dtype).max) & (found != wanted.astype(found.dtype))
-    if not wrong.any():
-        return array, 0
-    return pa.array(np.where(wrong, wanted.astype(found.dtype), found), array.type, mask=~valid), int(wrong.sum())
 
 
 def _is_png(data: bytes) -> bool:

@@ -10,13 +10,17 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.tables.rings import separated
 from edgefirst_ros.dataset.validate.columns import is_readable, is_same
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, key_of, place_of
-from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.errors import EdgeFirstError, counted
+from edgefirst_ros.sensors.grayscale import decode_gray
+from edgefirst_ros.sensors.masks import VOID
 from edgefirst_ros.sensors.picture_file import check_png
 
 BOXES = {"box2d": 4, "box3d": 6}
@@ -223,16 +227,21 @@ def groups(subject: Subject) -> Iterator[tuple[str, str]]:
             yield place_of(key), "has no group"
 
 
-@rule("TAB017", "warning", "label is labels[label_index]")
-def listed_labels(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Only where there is a frames table: indices of other tools need not be positions."""
+@rule("TAB017", "warning", "pixels of semantic masks have a name in labels")
+def named_pixels(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Pixel value i is labels[i], 255 is no class; without `labels` the order is the model's own."""
     labels = _parsed(subject.annotations.metadata.get("labels", "null")) if subject.annotations else None
-    if not isinstance(labels, list) or subject.frames is None:
+    if not isinstance(labels, list):
         return
-    for row in subject.annotation_rows("label", "label_index"):
-        index, label = row.get("label_index"), row.get("label")
-        if index is not None and label is not None and labels[index : index + 1] != [label]:
-            yield place_of(row), f"label {label!r} has label_index {index}, labels {labels[index : index + 1]}"
+    for row in subject.annotation_rows("mask", "label", "object_id", "box2d"):
+        mask = row.get("mask")
+        if isinstance(mask, bytes) and all(row.get(name) is None for name in ("label", "object_id", "box2d")):
+            values = decode_gray(mask)
+            if values is None:
+                continue  # TAB013
+            unnamed = values[(values.astype(np.uint16, copy=False) >= len(labels)) & (values != VOID)]
+            if len(unnamed):
+                yield place_of(row), f"mask has pixels of {unnamed.min()}, there are {counted(len(labels), 'label')}"
 
 
 @rule("TAB018", "warning", "object ids are UUIDs")
@@ -261,7 +270,7 @@ RULES = (
     mask_depth,
     lone_rows,
     groups,
-    listed_labels,
+    named_pixels,
     object_ids,
 )
 

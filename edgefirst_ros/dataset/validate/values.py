@@ -121,7 +121,30 @@ def one_sequence(subject: Subject) -> Iterator[tuple[str, str]]:
             yield place_of(row), f"object_id {identity!r} is in {first[identity]} too"
 
 
-RULES = (coordinates, box_bounds, words, places, known_indices, really_absent, one_sequence)
+@rule("TAB026", "warning", "label and label_index are those of category_metadata, where it has ids")
+def known_categories(subject: Subject) -> Iterator[tuple[str, str]]:
+    """`category_metadata` names indices; they may have gaps."""
+    found = _metadata_of(subject, "category_metadata")
+    named = found if isinstance(found, dict) else {}
+    ids = {name: one["id"] for name, one in named.items() if isinstance(one, dict) and type(one.get("id")) is int}
+    names: dict[int, str] = {}
+    for name, index in ids.items():
+        if names.setdefault(index, name) != name:
+            yield "category_metadata", f"id {index} is of {names[index]!r} and {name!r}"
+    for row in subject.annotation_rows("label", "label_index") if ids else ():
+        label, index = row.get("label"), row.get("label_index")
+        if index is None:
+            continue
+        if index not in names:
+            yield place_of(row), f"label_index {index} has no name in category_metadata"
+        elif label is not None and ids.get(label) != index:
+            yield (
+                place_of(row),
+                f"label {label!r} has label_index {index}, which category_metadata names {names[index]!r}",
+            )
+
+
+RULES = (coordinates, box_bounds, words, places, known_indices, really_absent, one_sequence, known_categories)
 
 
 def _finite(values: Iterable[Any]) -> list[float]:
@@ -137,18 +160,19 @@ def _bounded(values: Iterable[float], limits: Iterable[float]) -> list[tuple[flo
     return [(value, most) for value, most in zip(values, limits, strict=True) if math.isfinite(most)]
 
 
+def _metadata_of(subject: Subject, key: str) -> Any:
+    """Return a value of the file metadata; None where it is missing or not JSON (TAB005)."""
+    try:
+        return json.loads(subject.annotations.metadata.get(key, "null")) if subject.annotations else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def _listed_indices(subject: Subject) -> set[Any]:
     """Return the indices that the file metadata name."""
-    said = subject.annotations.metadata if subject.annotations else {}
-    found: set[Any] = set()
-    for key in ("labels", "category_metadata"):
-        try:
-            value = json.loads(said.get(key, "null"))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, list):
-            found.update(range(len(value)))
-        elif isinstance(value, dict):
-            ids = (category.get("id") for category in value.values() if isinstance(category, dict))
-            found.update(one for one in ids if isinstance(one, int))
+    labels, categories = (_metadata_of(subject, key) for key in ("labels", "category_metadata"))
+    found: set[Any] = set(range(len(labels))) if isinstance(labels, list) else set()
+    if isinstance(categories, dict):
+        ids = (category.get("id") for category in categories.values() if isinstance(category, dict))
+        found.update(one for one in ids if isinstance(one, int))
     return found

@@ -2,7 +2,6 @@
 """`validate --fix` where it cannot do all of it: types that hold no such value, names that are taken, odd disks."""
 
 import errno
-import json
 import os
 
 import handmade_dataset as made
@@ -38,28 +37,6 @@ def test_a_column_that_holds_nothing_at_all_is_left_out_as_one_that_nobody_fille
     done = fix(written())
     assert done.changed == {("TAB006", "columns that nobody filled left out"): 1}
     assert "box2d" not in rows(tmp_path).column_names
-
-
-@pytest.mark.parametrize(("kind", "most"), [(pa.int8(), 127), (pa.uint8(), 255), (pa.int16(), 32767)])
-def test_an_index_that_the_type_of_its_column_cannot_hold_is_left(tmp_path, kind, most):
-    """The label behind the largest number stays wrong, the one at it is put right."""
-    parts, written = write(tmp_path, label_index=kind, scored=0.75)
-    labels = [f"label {n}" for n in range(most)] + ["car", "person"]
-    parts.annotation_metadata["labels"] = json.dumps(labels)
-    done = fix(written())
-    assert done.changed == {("TAB017", "values of label_index set to the place in labels"): 2}
-    assert rows(tmp_path)["label_index"].to_pylist() == [most, 0, most, None, None]
-
-
-def test_a_column_that_cannot_be_put_right_is_named_and_nothing_changes(tmp_path):
-    parts, written = write(tmp_path, label_index=pa.bool_())
-    for row in parts.annotations[:3]:
-        row["label_index"] = False
-    path = written()
-    before = files(tmp_path)
-    with pytest.raises(DatasetError, match=r"data\.arrow: column 'label_index' cannot be put right: "):
-        fix(path)
-    assert files(tmp_path) == before
 
 
 def test_a_table_that_arrow_cannot_write_without_some_rows_stays_as_it_is(tmp_path):
