@@ -33,6 +33,8 @@ NOT_NEAREST = "nearest to no sample"
 OUTSIDE = "outside tolerance"
 LATE = "came after its frames were written"
 NO_SAMPLE = "belongs to no sample"
+RECORDED_TWICE = "recorded twice"
+"""A message that two files of one recording have counts once."""
 EMPTY = "has no member"
 INTERRUPTED = "not reached before the interruption"
 DISK = "refused by the disk"
@@ -69,7 +71,10 @@ LOSS = frozenset(
 )
 """Reasons that make a conversion finish with loss; the others are only counted."""
 NO_LOSS = frozenset(
-    {BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE, EMPTY}
+    {
+        *(BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE),
+        *(EMPTY, RECORDED_TWICE),
+    }
 )
 
 

@@ -72,6 +72,8 @@ class Message(NamedTuple):
     sequence: int
     data: bytes
     definition: bytes = b""
+    file: int = 0
+    """Number of its file in the recording; sequence numbers of different files are not compared."""
 
 
 def full_type(name: str) -> str:

@@ -12,13 +12,13 @@ import numpy as np
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.counts import OTHER_TYPE, UNDECODABLE, Counts, encoded_as
+from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import Message, decode, header_stamp, known_name
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import mapped_labels, unknown_labels
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.order import all_different
+from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
@@ -36,9 +36,10 @@ MOST_CAMERAS = 256
 
 @dataclass(slots=True)
 class _Sequence:
-    """Sequence numbers and stamps of all messages of a topic that may be the reference, 28 bytes each."""
+    """Sequence numbers and stamps of all messages of a topic that may be the reference, 32 bytes each."""
 
     numbers: array[int] = field(default_factory=lambda: array("I"))
+    files: array[int] = field(default_factory=lambda: array("I"))
     header: array[int] = field(default_factory=lambda: array("q"))
     publish: array[int] = field(default_factory=lambda: array("q"))
     log: array[int] = field(default_factory=lambda: array("q"))
@@ -50,21 +51,23 @@ class _Sequence:
         if not usable:
             self.unreadable.add(len(self.log))
         self.numbers.append(message.sequence)
+        self.files.append(message.file)
         self.header.append(header_stamp(message) or 0)
         self.publish.append(message.publish_time)
         self.log.append(message.log_time)
 
     def recorded_order(self) -> list[int]:
         """Positions of the messages in recorded order."""
-        numbers = np.frombuffer(self.numbers, np.uint32)
-        if all_different(numbers):
-            return [int(n) for n in np.argsort(numbers, kind="stable")]
-        return [int(n) for n in np.argsort(np.frombuffer(self.log, np.int64), kind="stable")]
+        numbers, files = (np.frombuffer(of, np.uint32).astype(np.int64) for of in (self.numbers, self.files))
+        order: list[int] = order_topic(numbers, np.frombuffer(self.log, np.int64), files).order.tolist()
+        return order
 
     def numbered(self) -> bool:
-        """True if the sequence numbers usually step by 1."""
-        steps = np.diff(np.frombuffer(self.numbers, np.uint32)[self.recorded_order()].astype(np.int64))
-        return len(steps) > 0 and lower_median(int(step) for step in steps) == 1
+        """True if the sequence numbers of a file usually step by 1."""
+        order = self.recorded_order()
+        numbers, files = (np.frombuffer(of, np.uint32)[order].astype(np.int64) for of in (self.numbers, self.files))
+        steps = np.diff(numbers)[np.diff(files) == 0]
+        return len(steps) > 0 and lower_median(steps.tolist()) == 1
 
     def stamps(self, base: str) -> Iterator[tuple[int, int]]:
         """Number and stamp in ns of each readable message, in recorded order."""
@@ -104,11 +107,14 @@ class FirstPass:
     def wanted(self) -> int:
         """Number of messages that the second pass reads."""
         channels, streamed = self.recording.channels.values(), self.roles.streamed
-        return sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in streamed)
+        seen = sum(c.seen for c in channels if self.topics.get(c.topic) == c.schema and c.topic in streamed)
+        return seen - sum(number for topic, number in self.recording.repeated.items() if topic in streamed)
 
     def count(self, counts: Counts) -> None:
         """Count the messages of every topic as seen, and the outcome of those that only the first pass reads."""
         in_use = self.roles.streamed | self.roles.statics
+        for topic, number in self.recording.repeated.items():
+            counts.drop(topic, RECORDED_TWICE, number)
         for channel in self.recording.channels.values():
             counts.see(channel.topic, channel.seen)
             if channel.encoding != "cdr":

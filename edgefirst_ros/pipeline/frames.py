@@ -96,8 +96,10 @@ class FrameBuilder:
 
         `video`: the parsed video message, if it was parsed before.
         """
-        now = self._timeline.tick(message) if now is None else now
-        if message.topic == self._facts.roles.reference:
+        reference = message.topic == self._facts.roles.reference
+        if now is None:
+            now = self._timeline.tick(message, self._facts.base.stamp(message) if reference else None)
+        if reference:
             self._push_reference(message, now, video)
         else:
             try:
@@ -107,14 +109,13 @@ class FrameBuilder:
         self.advance(now)
 
     def _push_reference(self, message: Message, now: int, video: VideoMessage | TiledVideo | None) -> None:
-        roles = self._facts.roles
-        number, gap = self._timeline.next_frame(message)
+        roles, stamp = self._facts.roles, self._facts.base.stamp(message)
+        number, gap = self._timeline.next_frame(message, stamp)
         try:
             content = video or self._parser.parse(message)
         except MessageError as error:
             self._hand_on(CameraMessage(number, error, gap))
             return
-        stamp = self._facts.base.stamp(message)
         wanted = self._cut is None or self._cut.holds(stamp)
         self._wanted += wanted
         self._hand_on(CameraMessage(number, content, gap, wanted))

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sync.clock import RunningClock, Segments
+from edgefirst_ros.sync.clock import RunningClock, Segments, lower_median
+
+USUAL = 31
+"""Latest steps of the reference's stamps whose median is its usual interval."""
 
 
 class Timeline:
@@ -33,17 +37,30 @@ class Timeline:
         self._segments = Segments()
         self.frames = 0
         """Reference messages so far."""
-        self._sequence: int | None = None
+        self._last: tuple[int, int, int] | None = None
+        """File, sequence number and stamp of the last one."""
+        self._steps: deque[int] = deque(maxlen=USUAL)
+        """Latest steps of the stamps, ns."""
 
-    def tick(self, message: Message) -> int:
-        """Return the running time of the recording at a message, in ns."""
-        return self._clock.tick(message.log_time)
+    def tick(self, message: Message, stamp: int | None = None) -> int:
+        """Return the running time of the recording at a message, ns; `stamp`: of one of the reference topic."""
+        return self._clock.tick(message.log_time, stamp)
 
-    def next_frame(self, message: Message) -> tuple[int, bool]:
-        """Return the frame number of the next reference message, and whether a message before it is missing."""
-        number, last = self.frames, self._sequence
-        self.frames, self._sequence = number + 1, message.sequence
-        return number, self._numbered and last is not None and message.sequence != last + 1
+    def next_frame(self, message: Message, stamp: int) -> tuple[int, bool]:
+        """Return the frame number of the next reference message, and whether a message before it is missing.
+
+        Its `stamp` in ns tells so where its publisher was started again; numbers of different files are not compared.
+        """
+        number, last = self.frames, self._last
+        self.frames, self._last = number + 1, (message.file, message.sequence, stamp)
+        if last is None:
+            return number, False
+        step, pause = message.sequence - last[1], stamp - last[2]
+        lost = self._numbered and message.file == last[0] and step != 1
+        if lost and step < 1:
+            lost = bool(self._steps) and 2 * pause > 3 * lower_median(self._steps)
+        self._steps.append(pause)
+        return number, lost
 
     def segment(self, stamp: int) -> int:
         """Return the segment of the next reference message that can be decoded; its stamp in ns."""

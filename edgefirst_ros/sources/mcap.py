@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from edgefirst_ros.sources.container import (
 )
 from edgefirst_ros.sources.definitions import Channel
 from edgefirst_ros.sources.digest import HashedFile
-from edgefirst_ros.sources.mcap_walk import LATEST, McapWalk
+from edgefirst_ros.sources.mcap_walk import LATEST, McapWalk, Repeats
 from edgefirst_ros.sources.order import FileOrder, recorded_order
 from edgefirst_ros.sources.source import Damage, RecordedFile, Recording, in_span, type_wanted
 
@@ -110,6 +110,11 @@ class McapRecording(Recording):
         return found
 
     @property
+    def repeated(self) -> Counter[str]:
+        """{topic: messages that an earlier file has too}; they count once."""
+        return sum((file.walk.repeated for file in self._files), Counter())
+
+    @property
     def damage(self) -> Sequence[Damage]:
         """What could not be read, in all files."""
         return [damage for file in self._files for damage in file.walk.damage]
@@ -128,10 +133,14 @@ class McapRecording(Recording):
     def walk(self) -> Iterator[Message]:
         """Read the recording from start to end and yield every CDR message once, in file order.
 
+        A message that two files have is yielded once.
         Raises RecordingError where a file cannot be opened or is no MCAP file.
         """
-        order = FileOrder()
-        self._files = [_File(path, McapWalk(self._largest, order), _size(path)) for path in self._paths]
+        order, repeats = FileOrder(), Repeats() if len(self._paths) > 1 else None
+        self._files = [
+            _File(path, McapWalk(self._largest, number, order, repeats), _size(path))
+            for number, path in enumerate(self._paths)
+        ]
         for file in self._files:
             if not self._hashed:
                 with open_recording(file.path) as opened:
@@ -146,8 +155,8 @@ class McapRecording(Recording):
     ) -> Iterator[Message]:
         """Yield the CDR messages of some topics in recorded order, as `Source.iter_messages` says.
 
-        Recorded order within a topic is that of the sequence numbers where these are all different, else that of
-        `log_time`; between topics it is file order, or that of `log_time` where the files are out of order.
+        Recorded order within a topic is that of `log_time`; sequence numbers put messages in order that lie near each
+        other (`order_topic`). Between topics it is file order, or that of `log_time` where the files are out of order.
         Raises RecordingError where a file cannot be read, or has changed since it was walked.
         """
         if not self._files or not self._files[-1].walk.complete:
@@ -174,8 +183,10 @@ class McapRecording(Recording):
                 left += place.chunk.contents.of(place.wanted)
                 with _unchanged(place.file.path):
                     for head, body in read_messages(opened.of(place.file), place.chunk, place.wanted, self._largest):
-                        left -= 1
-                        yield place.file.walk.message(head, body)
+                        message = place.file.walk.message(head, body)
+                        if not place.file.walk.is_repeated(message):
+                            left -= 1
+                            yield message
             self._complete(left)
 
     def _complete(self, left: int) -> None:
@@ -184,7 +195,7 @@ class McapRecording(Recording):
             raise RecordingError(f"{self.path}: changed while it was read: {left} messages are missing")
 
     def _sorted(self, places: Sequence[_Place], start: int | None, end: int | None) -> Iterator[Message]:
-        """Yield messages of files that are out of order, by an index of 30 bytes a message."""
+        """Yield messages of files that are out of order, by an index of 32 bytes a message."""
         with _Opened() as opened:
             rows = recorded_order(self._index(opened, places))
             self._complete(sum(place.chunk.contents.of(place.wanted) for place in places) - len(rows))
@@ -203,19 +214,20 @@ class McapRecording(Recording):
                 yield place.file.walk.message(*split_message(held[number], int(at), int(length)))
 
     def _index(self, opened: _Opened, places: Sequence[_Place]) -> np.ndarray[Any, Any]:
-        fields = ["topic", "channel", "sequence", "log", "chunk", "at", "length"]
-        kind = np.dtype(list(zip(fields, ("u4", "u2", "u4", "u8", "u4", "u4", "u4"), strict=True)))
+        fields = ["topic", "file", "sequence", "log", "chunk", "at", "length"]
+        kind = np.dtype(list(zip(fields, ("u4", "u4", "u4", "u8", "u4", "u4", "u4"), strict=True)))
         names = {place.file.walk.channels[number].topic for place in places for number in place.wanted}
         topics = {topic: number for number, topic in enumerate(sorted(names))}
         parts = []
         for number, place in enumerate(places):
             with _unchanged(place.file.path):
                 data = unpack(opened.of(place.file), place.chunk, self._largest)
-            channels = place.file.walk.channels
-            found = [
-                (topics[channels[channel].topic], *MESSAGE_HEAD.unpack_from(data, at)[:3], number, at, length)
-                for channel, at, length in messages(data, place.wanted)
-            ]
+            walk, found = place.file.walk, []
+            for channel, at, length in messages(data, place.wanted):
+                _, sequence, log, _ = MESSAGE_HEAD.unpack_from(data, at)
+                if not walk.repeated or not walk.is_repeated(walk.message(*split_message(data, at, length))):
+                    topic = topics[walk.channels[channel].topic]
+                    found.append((topic, walk.number, sequence, log, number, at, length))
             parts.append(np.array(found, kind))
         return np.concatenate(parts) if parts else np.empty(0, kind)
 

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 from mcap.opcode import Opcode
 from zlib_ng import zlib_ng
 
@@ -44,16 +47,62 @@ LATEST = 4_000_000_000_000_000_000
 """ns, in the year 2096: later stamps are clamped to it, so that differences fit into 64 bits."""
 
 
+def _key_of(message: Message) -> int:
+    """Return a number of 64 bits that stands for topic, `log_time` and bytes of a message."""
+    return hash((message.topic, message.log_time, len(message.data), zlib_ng.crc32(message.data)))
+
+
+class Repeats:
+    """Finds messages that an earlier file of the recording has too: with equal topic, `log_time` and bytes.
+
+    It takes 8 bytes a message. Owns: the thread that walks.
+    """
+
+    def __init__(self) -> None:
+        self._file = 0
+        self._here = array("q")
+        """Keys of the messages of this file."""
+        self._earlier = np.empty(0, np.int64)
+        """Sorted keys of the messages of the files before it."""
+        self._newest = -1
+        self._newest_earlier = -1
+        """Latest `log_time` of this file, and of those before it, ns."""
+
+    def find(self, message: Message) -> int | None:
+        """Note the next message; return its key if an earlier file has it, else None."""
+        if message.file != self._file:
+            self._file, self._newest_earlier = message.file, max(self._newest, self._newest_earlier)
+            self._earlier = np.sort(np.concatenate([self._earlier, np.frombuffer(self._here, np.int64)]))
+            self._here = array("q")
+        key = _key_of(message)
+        if message.log_time <= self._newest_earlier:
+            place = int(self._earlier.searchsorted(key))
+            if place < len(self._earlier) and self._earlier[place] == key:
+                return key
+        self._here.append(key)
+        self._newest = max(self._newest, message.log_time)
+        return None
+
+
 class McapWalk:
     """One walk through a file from start to end, and what it found: channels, chunks, damage, order.
 
-    `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read. `order`: that of the files
-    before it, where it is a part of a recording.
+    `largest`: bytes of the largest chunk, unpacked, or message outside of one that is read. `number`: which file of
+    its recording it is; `order`: that of the files before it; `repeats`: the messages of the files before it, which are
+    not used again.
     Owns: the thread that walks; once `complete` any thread may read.
     """
 
-    def __init__(self, largest: int, order: FileOrder | None = None) -> None:
+    def __init__(
+        self, largest: int, number: int = 0, order: FileOrder | None = None, repeats: Repeats | None = None
+    ) -> None:
         self._largest = largest
+        self.number = number
+        """Which file of its recording it is."""
+        self._repeats = repeats
+        self.repeated = Counter[str]()
+        """{topic: messages that an earlier file has too}."""
+        self._again: set[int] = set()
         self._definitions = Definitions()
         self.channels = self._definitions.channels
         self.damage: list[Damage] = []
@@ -100,7 +149,11 @@ class McapWalk:
         number, sequence, log_time, publish_time = head
         channel = self.channels[number]
         stamps = min(log_time, LATEST), min(publish_time, LATEST)
-        return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition)
+        return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition, self.number)
+
+    def is_repeated(self, message: Message) -> bool:
+        """True if an earlier file of the recording has the same message, as the walk found."""
+        return bool(self._again) and _key_of(message) in self._again
 
     def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
         """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
@@ -227,10 +280,15 @@ class McapWalk:
                 if channel is not None:
                     channel.seen += 1
                     head, body = split_message(data, at, length)
-                    contents.note(number, min(head[2], LATEST))
                     if channel.encoding == "cdr":
-                        self.order.note(channel.topic, *head[1:3])
-                        yield self.message(head, body)
+                        message = self.message(head, body)
+                        if self._repeats is not None and (again := self._repeats.find(message)) is not None:
+                            self._again.add(again)
+                            self.repeated[channel.topic] += 1
+                            continue
+                        self.order.note(channel.topic, self.number, *head[1:3])
+                        contents.note(number, message.log_time)
+                        yield message
             elif opcode in (Opcode.SCHEMA, Opcode.CHANNEL):
                 self._define(opcode, data[at : at + length], position)
         return end

@@ -95,6 +95,10 @@ class Recording(Source, Protocol):
     def damage(self) -> Sequence[Damage]:
         """What `walk()` could not read, in all files."""
 
+    @property
+    def repeated(self) -> Mapping[str, int]:
+        """{topic: messages that two of its files have}, as `walk()` found them; they are yielded once."""
+
     def walk(self) -> Iterator[Message]:
         """Read everything once and yield every CDR message in the order in which it is stored.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,8 @@ class TileJoiner:
         self._topic = topic
         self._pending: dict[int, _Pending] = {}
         self._newest: list[int | None] = [None] * len(TILES)
-        self._numbers: list[int | None] = [None] * len(TILES)
+        self._last: list[tuple[int, int] | None] = [None] * len(TILES)
+        """File and number of the last message of each tile."""
         self._number = -1
 
     def add(self, message: Message, tile: int, guessed: int = 0) -> Iterator[Joined]:
@@ -77,10 +79,11 @@ class TileJoiner:
         `guessed`: how many of that tile seem to be lost before it, besides what its number says.
         """
         stamp = header_stamp(message) or 0
-        last, self._numbers[tile] = self._numbers[tile], message.sequence
+        last, self._last[tile] = self._last[tile], (message.file, message.sequence)
+        missing = message.sequence - last[1] - 1 if last is not None and last[0] == message.file else 0
         pending = self._pending.setdefault(stamp, _Pending(message, [None] * len(TILES), []))
         pending.tiles[tile] = message.data
-        pending.missing.append((0 if last is None else max(0, message.sequence - last - 1), guessed))
+        pending.missing.append((max(0, missing), guessed))
         self._newest[tile] = max(stamp, self._newest[tile] or stamp)
         yield from self._ready()
 
@@ -118,8 +121,8 @@ class TiledRecording(Recording):
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self.path: Path = recording.path
-        self._joined: dict[str, int] = {}
-        """Topic of the whole picture -> stamps of which a tile came."""
+        self._joined: defaultdict[str, set[int]] = defaultdict(set)
+        """Topic of the whole picture -> stamps of which it has a tile."""
 
     @property
     def files(self) -> Sequence[RecordedFile]:
@@ -142,6 +145,12 @@ class TiledRecording(Recording):
         return self._recording.damage
 
     @property
+    def repeated(self) -> Mapping[str, int]:
+        """{topic: messages that two of its files have}; tiles are counted by stamps, so none of theirs."""
+        types = self._recording.topics
+        return {t: n for t, n in self._recording.repeated.items() if whole_of(t, types.get(t, "")) is None}
+
+    @property
     def notes(self) -> Sequence[str]:
         """What could not be read, in words."""
         return self._recording.notes
@@ -160,14 +169,17 @@ class TiledRecording(Recording):
             if whole is None:
                 found[number] = channel
             elif not any(other.topic == whole[0] for other in found.values()):
-                found[number] = Channel(whole[0], TILED, channel.encoding, b"", self._joined.get(whole[0], 0))
+                found[number] = Channel(whole[0], TILED, channel.encoding, b"", len(self._joined[whole[0]]))
         return found
 
     def walk(self) -> Iterator[Message]:
-        self._joined = {}
+        self._joined.clear()
         for message in _joining(self._recording.walk()):
             if message.schema == TILED:
-                self._joined[message.topic] = self._joined.get(message.topic, 0) + 1
+                stamps, stamp = self._joined[message.topic], header_stamp(message) or 0
+                if stamp in stamps:
+                    continue  # its other tiles stand far away, in another file
+                stamps.add(stamp)
             yield message
 
     def iter_messages(

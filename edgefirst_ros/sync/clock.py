@@ -201,18 +201,29 @@ class RunningClock:
     """Running time of a recording: the sum of the steps of `log_time`, without jumps of the clock.
 
     A longer step tells nothing of how long messages had to come: the clock was stepped, or the recorder stood still.
+    While `log_time` stands still, the stamps of the reference topic drive the clock.
     """
 
     def __init__(self) -> None:
         self.now = 0
+        self._ahead = 0
+        """Time counted by stamps that a step of `log_time` will count again, at most a second, ns."""
         self._last: int | None = None
+        self._stamp: int | None = None
 
-    def tick(self, log_time: int) -> int:
-        """Return the running time at this message, ns."""
-        if self._last is not None:
-            step = log_time - self._last
-            if -JUMP_BACK <= step < 0:
-                return self.now  # a little out of order
-            self.now += max(0, min(step, LONGEST_STEP))
+    def tick(self, log_time: int, stamp: int | None = None) -> int:
+        """Return the running time at this message, ns; `stamp`: of a message of the reference topic, else None."""
+        step = 0 if self._last is None else log_time - self._last
+        if -JUMP_BACK <= step < 0:
+            return self.now  # a little out of order
         self._last = log_time
+        if step > 0:
+            self.now += min(max(0, step - self._ahead), LONGEST_STEP)
+            self._ahead = max(0, self._ahead - step)
+        elif step == 0 and stamp is not None and self._stamp is not None:
+            run = max(0, min(stamp - self._stamp, LONGEST_STEP))
+            self.now += run
+            self._ahead = min(self._ahead + run, SECOND)
+        if stamp is not None:
+            self._stamp = stamp
         return self.now

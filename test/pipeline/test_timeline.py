@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
+
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.timeline import Timeline
 from edgefirst_ros.streams import VIDEO
@@ -6,18 +8,40 @@ from edgefirst_ros.streams import VIDEO
 S = 1_000_000_000
 
 
-def message(sequence):
-    return Message("/camera/h264", VIDEO, 0, 0, sequence, b"")
+def message(sequence, file=0):
+    return Message("/camera/h264", VIDEO, 0, 0, sequence, b"", file=file)
+
+
+def gaps(sent, *, numbered=True):
+    """Numbers of the frames before which one is missing; `sent`: sequence number, ms, and file of each message."""
+    line = Timeline(None, numbered=numbered)
+    found = [line.next_frame(message(n, *file), ms * S // 1000) for n, ms, *file in sent]
+    assert [number for number, _ in found] == list(range(len(sent)))
+    return [number for number, gap in found if gap]
 
 
 def test_a_step_of_sequence_numbers_is_a_gap_where_they_count():
-    found = {
-        numbered: [line.next_frame(message(n)) for n in (5, 6, 8, 9)]
-        for numbered in (True, False)
-        for line in [Timeline(None, numbered=numbered)]
-    }
-    assert found[True] == [(0, False), (1, False), (2, True), (3, False)]
-    assert found[False] == [(0, False), (1, False), (2, False), (3, False)]
+    sent = [(5, 0), (6, 33), (8, 66), (9, 99)]
+    assert gaps(sent) == [2]
+    assert gaps(sent, numbered=False) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ([(500, 0), (501, 100), (1, 200), (2, 300)], []),  # started again without a pause
+        ([(500, 0), (501, 100), (1, 250), (2, 350)], []),  # 1.5 times the usual interval
+        ([(500, 0), (501, 100), (1, 251), (2, 351)], [2]),
+        ([(0, 0), (1, 100), (1, 900), (2, 1000)], [2]),  # it counts from where it was
+        ([(0, 0), (1, 100), (2, 200), (0, -5000), (1, -4900)], []),  # with its clock set back
+        ([(9, 0), (0, 5000), (1, 5100)], []),  # its usual interval is not known
+        ([(7, 0), (8, 100), (0, 200, 1), (1, 300, 1)], []),  # another file
+        ([(7, 0), (8, 100), (90, 900, 1), (91, 1000, 1)], []),
+        ([(7, 0), (8, 100), (0, 200, 1), (2, 300, 1)], [3]),  # and a loss in it
+    ],
+)
+def test_a_step_back_is_a_gap_where_the_stamps_leave_one(sent, expected):
+    assert gaps(sent) == expected
 
 
 def test_live_every_clock_set_back_begins_an_epoch():

@@ -2,6 +2,7 @@
 """Recordings cut to pieces, and put together from others, by the mcap library."""
 
 import heapq
+from dataclasses import replace
 
 from mcap.reader import make_reader
 from mcap.writer import Writer
@@ -13,9 +14,10 @@ def messages(path):
         return list(make_reader(file).iter_messages(log_time_order=False))
 
 
-def write(path, found, chunk_size=1 << 16):
+def write(path, found, chunk_size=1 << 16, **options):
+    """`options`: of the library's writer."""
     with path.open("wb") as file:
-        writer = Writer(file, chunk_size=chunk_size)
+        writer = Writer(file, chunk_size=chunk_size, **options)
         writer.start(profile="ros2", library="test")
         known = {}
         for schema, channel, message in found:
@@ -29,13 +31,26 @@ def write(path, found, chunk_size=1 << 16):
     return path
 
 
-def bag(folder, found, cuts, storage="mcap", begin=""):
-    """A rosbag2 folder of messages cut before the positions `cuts`, as `ros2 bag record --max-bag-size` makes one."""
+def renumbered(found, first=0):
+    """The same messages with sequence numbers of each topic from `first` on, as a recorder gives them to a new file."""
+    numbers, changed = {}, []
+    for schema, channel, message in found:
+        number = numbers[channel.topic] = numbers.get(channel.topic, first - 1) + 1
+        changed.append((schema, channel, replace(message, sequence=number)))
+    return changed
+
+
+def bag(folder, found, cuts, storage="mcap", begin="", *, overlap=0, fresh=False):
+    """A rosbag2 folder of messages cut before the positions `cuts`, as `ros2 bag record --max-bag-size` makes one.
+
+    `overlap`: messages at the end of a file that the next one has too; `fresh`: numbers of each file begin with 0.
+    """
     folder.mkdir(parents=True)
     names = []
     for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(found)], strict=True)):
         names.append(f"{folder.name}_{number}.mcap")
-        write(folder / names[-1], found[first:last])
+        part = found[max(0, first - overlap) : last]
+        write(folder / names[-1], renumbered(part) if fresh else part)
     lines = "".join(f"    - {begin}{name}\n" for name in names)
     (folder / "metadata.yaml").write_text(
         "rosbag2_bagfile_information:\n"
