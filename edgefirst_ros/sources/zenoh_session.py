@@ -63,7 +63,12 @@ def session(endpoint: str) -> Iterator[Any]:
 def _settings(endpoint: str) -> dict[str, Any]:
     common = {"transport/link/tx/queue/congestion_control/drop/wait_before_drop": DROPPED_AFTER}
     if endpoint == PEER:
-        return {**common, "mode": "peer", "scouting/multicast/interface": "lo"}
+        return {
+            **common,
+            "mode": "peer",
+            "scouting/multicast/interface": "lo",
+            "listen/endpoints": ["tcp/127.0.0.1:0"],  # zenoh itself listens on every interface
+        }
     return {
         **common,
         "mode": "client",

@@ -44,3 +44,24 @@ def test_a_peer_needs_nobody_and_is_closed_whatever_happens():
     assert not bus.is_closed()
     assert not way.__exit__(ValueError, ValueError("planted"), None)  # it is raised again
     assert bus.is_closed()
+
+
+def test_peers_reach_each_other_and_listen_on_the_loopback_interface_only():
+    zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
+    psutil = pytest.importorskip("psutil", reason="no psutil to list sockets")
+    from zenoh_network import LONG, until
+
+    came, key = queue.SimpleQueue(), f"test-{os.getpid()}/fix"
+
+    def listening():
+        sockets = psutil.Process().net_connections()
+        return {tuple(one.laddr) for one in sockets if one.status == psutil.CONN_LISTEN}
+
+    before = listening()
+    with session(PEER) as one, session(PEER) as other:
+        assert {address for address, _ in listening() - before} == {"127.0.0.1"}
+        one.declare_subscriber(key, zenoh.handlers.Callback(came.put, indirect=False))
+        publisher = other.declare_publisher(key)
+        until(lambda: publisher.matching_status.matching)
+        publisher.put(b"fix")
+        assert came.get(timeout=LONG).payload.to_bytes() == b"fix"
