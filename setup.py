@@ -5,7 +5,7 @@ from setuptools import find_packages, setup
 
 package_name = "edgefirst_ros"
 
-FLEET = ["distributed>=2025.1", "obstore>=0.8"]
+FLEET = ["distributed>=2025.1", "cryptography>=42", "obstore>=0.8"]
 """An engine for many recordings, and object storage."""
 NCORE = [
     "cbor2>=5.4",

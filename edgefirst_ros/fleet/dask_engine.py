@@ -9,15 +9,18 @@ import logging
 import os
 import queue
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError, missing_extra
 from edgefirst_ros.fleet.engine import Task
+from edgefirst_ros.fleet.scratch import Scratch
 from edgefirst_ros.sensors.processors import processors
 
 MEMORY = "MEM"
@@ -45,10 +48,16 @@ SELDOM: Mapping[str, Any] = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "2s",
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
 }
-"""What a local cluster does not do, or seldom. With Dask's own settings (a sample of what runs every 10 ms, a tick
-every 20, figures of the machine every 500) scheduler and one worker that has nothing to do took 138 ms of processor
-time a second, with these 41 in the same minute of a busy machine. Memory is watched every 100 ms as before."""
+"""What a local cluster does not do, or seldom.
+
+Its HTTP servers know no page, as they ask for no certificate: any user of the machine could read names of recordings.
+With Dask's own settings (a sample of what runs every 10 ms, a tick every 20, figures of the machine every 500) an idle
+scheduler with one worker took 138 ms of processor time a second, with these 41 in the same minute of a busy machine.
+Memory is watched every 100 ms as before.
+"""
 _AGAIN = object()
 
 
@@ -98,8 +107,8 @@ class DaskEngine:
 
     @property
     def dashboard(self) -> str:
-        """Address of the dashboard."""
-        return str(self._client.dashboard_link)
+        """Address of the dashboard; "" for a local cluster, which has none."""
+        return "" if self._local else str(self._client.dashboard_link)
 
     def submit(self, task: Task) -> None:
         """Begin a task; it asks for memory where workers have some to give."""
@@ -188,15 +197,19 @@ def _gone(error: Exception) -> EdgeFirstError:
 def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine]:
     """Open the user's cluster, by its scheduler's address or file, or one of this machine with so many workers.
 
+    On a cluster of this machine scheduler, nannies, workers and this process accept each other only, by TLS with a
+    certificate made for this run and held in memory. Their files are in a folder of their own.
     Raises EdgeFirstError where Dask is not installed or the scheduler does not answer, UsageError for no address.
     """
     try:
         import dask
         import distributed
         from distributed.system import MEMORY_LIMIT
+
+        library: Any = distributed
+        security = library.Security.temporary() if cluster is None else None
     except ImportError as error:
         raise EdgeFirstError(missing_extra("fleet", "fleet", error)) from None
-    library: Any = distributed
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # deaths are told by their recordings
     if cluster is not None:
         with _client(library.Client, cluster) as client:
@@ -213,6 +226,8 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with (
         dask.config.set(settings),
+        closing(Scratch(Path(tempfile.gettempdir()))) as scratch,
+        scratch.folder() as folder,
         _interrupts_later() as allow_interrupts,
         _begun(
             library.LocalCluster,
@@ -220,7 +235,10 @@ def dask_engine(cluster: str | None, workers: int | None) -> Iterator[DaskEngine
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
+            security=security,
+            local_directory=str(folder),
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             memory_limit=memory,
             resources={MEMORY: memory},
             silence_logs=logging.CRITICAL,

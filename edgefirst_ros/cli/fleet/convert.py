@@ -70,7 +70,8 @@ def convert(
     if conversion.plan.todo:
         try:
             with dask_engine(cluster, workers) as engine, live(quiet=as_json) as report:
-                _note(f"{counted(engine.threads, 'thread')} on workers; dashboard: {engine.dashboard}")
+                dashboard = engine.dashboard and f"; dashboard: {engine.dashboard}"
+                _note(f"{counted(engine.threads, 'thread')} on workers{dashboard}")
                 conversion.run(engine, report)
         except KeyboardInterrupt:
             _note("interrupted: what is done is kept; the same command continues from here")
