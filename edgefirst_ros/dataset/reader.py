@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
-from edgefirst_ros.dataset.inputs import Key, member_of
+from edgefirst_ros.dataset.inputs import Key, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
 from edgefirst_ros.dataset.query import annotating, rows_by_key, sorted_rows, with_all_columns, without_broken_rings
@@ -50,8 +50,8 @@ class Dataset(Sequence[Sample]):
         self.paths, self.limits, self.container = opened.paths, limits, opened.container
         self._annotation_file, self._frames_file = opened.annotations, opened.frames
         self._members: dict[Key, dict[str, str]] = {}
-        for name in self.container.names:
-            member = member_of(name)
+        names = self.container.names
+        for name, member in zip(names, list_members(names, self._annotated), strict=True):
             if member:
                 self._members.setdefault(member[0], {}).setdefault(member[1], name)
         self._order = self._ordered()
@@ -222,6 +222,9 @@ class Dataset(Sequence[Sample]):
         there = stamp_columns(self._frames_file.schema.names)
         values = self._frames_file.values(list(there.values()))
         return repeats_of({name: values[column] for name, column in there.items()}, self._order, self.frame_rows)
+
+    def _annotated(self) -> Collection[Key]:
+        return rows_by_key(self._annotation_file).keys() if self._annotation_file else ()
 
     def _ordered(self) -> list[Key]:
         plain = sorted(self._members, key=lambda key: (key.name, -1 if key.frame is None else key.frame))

@@ -14,9 +14,10 @@ from edgefirst_ros.dataset.validate.subject import Subject, place_of
 
 @rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
 def form(subject: Subject) -> Iterator[tuple[str, str]]:
-    """Other files do no harm, but no reader will look at them."""
-    for name in subject.container.names:
-        if parse_member(name) is None:
+    """The vendor's client also makes flat folders of SEQUENCE_FRAME.KIND; readers ignore other files."""
+    for name, found in subject.members:
+        flat = "/" not in name and found is not None and found[0].frame is not None
+        if not flat and parse_member(name) is None:
             yield name, "is not SEQUENCE/SEQUENCE_FRAME.KIND"
 
 

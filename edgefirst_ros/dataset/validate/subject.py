@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.inputs import Key, member_of
+from edgefirst_ros.dataset.inputs import Key, list_members
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
@@ -54,15 +54,16 @@ class Subject:
         if not os.path.lexists(paths.members):
             raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
         self.container: Container = open_container(paths.members, limits)
-        self.members = [(name, member_of(name)) for name in self.container.names]
-        self.samples: dict[Key, set[str]] = {}
-        for _, member in self.members:
-            if member:
-                self.samples.setdefault(member[0], set()).add(member[1])
         self.table_faults: list[tuple[str, str]] = []
         found = annotation_path(paths.arrow)
         self.annotations = self._open(open_annotations, found) if found else None
         self.frames = self._open(TableFile, paths.frames) if os.path.lexists(paths.frames) else None
+        names = self.container.names
+        self.members = list(zip(names, list_members(names, self._annotated), strict=True))
+        self.samples: dict[Key, set[str]] = {}
+        for _, member in self.members:
+            if member:
+                self.samples.setdefault(member[0], set()).add(member[1])
         self.rows = self._frame_rows()
         self.view: View | None = None
         """The member under the eyes of the member rules."""
@@ -110,6 +111,9 @@ class Subject:
             self.table_faults.append((path.name, str(error)))
             return None
         return table
+
+    def _annotated(self) -> set[Key]:
+        return {key_of(row) for row in self.annotation_rows()}
 
     def _frame_rows(self) -> dict[Key, FrameRow]:
         found = {}
