@@ -31,6 +31,9 @@ def merge(
     rename: Annotated[
         bool, typer.Option("--rename", help="Rename a sequence whose name is taken, instead of refusing it.")
     ] = False,
+    renumber: Annotated[
+        bool, typer.Option("--renumber", help="Give each label one label_index where datasets number them differently.")
+    ] = False,
     layout: Annotated[
         str, typer.Option(metavar="zip|directory", help="One ZIP, or the same members as files.")
     ] = "zip",
@@ -40,11 +43,11 @@ def merge(
 ) -> None:
     """Merge datasets into one.
 
-    Members keep their bytes, tables are joined, labels merged. Samples keep their groups, unless --split or --group
+    Members keep their bytes, tables are joined, label_index stays. Samples keep their groups, unless --split or --group
     gives new ones.
 
-    Exit codes: 0 all there, 1 nothing written, 2 wrong usage (sequences of one name without --rename, too), 3 something
-    could not be taken over (the notes say what).
+    Exit codes: 0 all there, 1 nothing written, 2 wrong usage (also sequences of one name without --rename, and labels
+    numbered differently without --renumber), 3 something could not be merged (the notes say what).
     """
     from edgefirst_ros.dataset.merge import merge as run
 
@@ -55,6 +58,7 @@ def merge(
             out,
             name=name,
             rename=rename,
+            renumber=renumber,
             layout=layout,  # type: ignore[arg-type]  # the writer names those it knows
             overwrite=overwrite,
             group_rule=rule,

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Labels and their indices, from metadata and rows of a dataset, and how new labels get theirs.
 
+`label_index` is the number that the source gave a label and is never changed on the way; names by index stand in
+`category_metadata`. `labels` names the pixel values of masks of classes, and nothing else.
 Source: EdgeFirst Annotation Schema 2026.04, "Category Metadata", "Labels Metadata", "label_index".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import parsed
-from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_NAMED = 10
+"""Conflicts that a message lists."""
 
 
 @dataclass
@@ -24,30 +29,22 @@ class Labels:
 
     names: dict[int, str] = field(default_factory=dict)
     categories: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """{label: further category metadata}."""
+    """{label: category metadata}."""
     bound: bool = False
-    """True if indices must not change: semantic masks or metadata use them."""
+    """True if metadata state the indices."""
 
     @classmethod
     def of(
         cls, metadata: Mapping[str, str], rows: pl.DataFrame, categories: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Labels:
-        """Labels as the file metadata list them, else as rows use them; of `categories` alone where they are given."""
-        listed = _parsed(metadata, "labels", list)
-        described = {name: dict(of) for name, of in _parsed(metadata, "category_metadata", dict).items() if of}
-        found = cls(categories={name: of for name, of in described.items() if isinstance(of, dict)})
+        """Return the labels that file metadata and rows have; of `categories` only, where they are given."""
         if categories is not None:
-            found.categories = {name: dict(of) for name, of in categories.items()}
-            listed = []
-        for index, name in enumerate(listed):
-            found._add(index, name)
-        for name, of in found.categories.items():
-            if isinstance(of.get("id"), int) and name not in found.names.values():
-                found._add(of["id"], name)
-        found.bound = bool(found.names) and categories is None
-        if not found.names and {"label", "label_index"} <= set(rows.columns):
-            for index, name in _pairs(rows):
-                found._add(index, name)
+            ids = {of["id"]: name for name, of in categories.items() if type(of.get("id")) is int}
+            return cls(ids, {name: dict(of) for name, of in categories.items()})
+        found = cls(categories=described(metadata))
+        for index, name in pairs_of(metadata, rows):
+            found.names.setdefault(index, name)
+        found.bound = bool(found.names) and bool(metadata.keys() & {"labels", "category_metadata"})
         return found
 
     def indexed(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -55,6 +52,8 @@ class Labels:
 
         Raises UsageError where an index stands for two labels, or a label has two.
         """
+        import polars as pl
+
         if "label" not in rows.columns:
             return rows
         if "label_index" not in rows.columns:
@@ -71,14 +70,13 @@ class Labels:
             name = next(name for name in given.values() if list(given.values()).count(name) > 1)
             indices = [index for index, other in given.items() if other == name]
             raise UsageError(f"label {name!r} has the indices {indices}; expected one")
-        for index, name in given.items():
-            self._add(index, name)
+        self.names |= given
         place = {name: index for index, name in reversed(self.names.items())} | {n: i for i, n in given.items()}
         missing = rows.filter(pl.col("label").is_not_null() & pl.col("label_index").is_null())["label"]
         for name in missing.unique(maintain_order=True).to_list():
             if name not in place:
                 place[name] = max(self.names, default=-1) + 1
-                self._add(place[name], name)
+                self.names[place[name]] = name
         by_name = pl.DataFrame(
             {"label": list(place), "index": list(place.values())}, {"label": pl.String, "index": pl.UInt64}
         )
@@ -86,25 +84,81 @@ class Labels:
         return rows.with_columns(pl.coalesce("label_index", joined["index"]).alias("label_index"))
 
     def metadata(self, before: Mapping[str, str]) -> dict[str, str]:
-        """Return file metadata with these labels: a list where the indices are places in one, else ids by name."""
-        kept = {key: value for key, value in before.items() if key not in ("labels", "category_metadata")}
+        """Return file metadata with these labels: `category_metadata` with the id of each; `labels` stays as it is."""
+        from edgefirst_ros.dataset.tables.seal import json_text
+
+        kept = {key: value for key, value in before.items() if key != "category_metadata"}
         if not schema.has_metadata(before.get("schema_version", schema.UNNAMED_VERSION)):
             return kept
-        places = sorted(self.names)
-        listed = places == list(range(len(places)))
-        described = {name: dict(of) for name, of in self.categories.items()}
-        if not listed or any("id" in of for of in described.values()):
-            for index in places:
-                described.setdefault(self.names[index], {})["id"] = index
-        if places and listed:
-            kept["labels"] = json_text([self.names[index] for index in places])
-        if described:
-            kept["category_metadata"] = json_text(described)
-        return kept
+        known = {name: dict(of) for name, of in self.categories.items()}
+        for index in sorted(self.names):
+            known.setdefault(self.names[index], {})["id"] = index
+        return {**kept, "category_metadata": json_text(known)} if known else kept
 
-    def _add(self, index: int, name: object) -> None:
-        if isinstance(name, str):
-            self.names[index] = name
+
+def described(metadata: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the category metadata by label."""
+    stated = _parsed(metadata, "category_metadata", dict)
+    return {name: dict(of) for name, of in stated.items() if isinstance(of, Mapping)}
+
+
+def pairs_of(metadata: Mapping[str, str], rows: pl.DataFrame) -> list[tuple[int, str]]:
+    """Return (label_index, label) of the category metadata, then of the rows; both may number a label differently.
+
+    In datasets of earlier versions only `labels` numbers labels that no row has: it does where all rows agree with it.
+    """
+    categories = described(metadata)
+    stated = [(of["id"], name) for name, of in categories.items() if type(of.get("id")) is int]
+    there = _pairs(rows) if {"label", "label_index"} <= set(rows.columns) else []
+    listed = [item for item in enumerate(_parsed(metadata, "labels", list)) if isinstance(item[1], str)]
+    if not categories and set(there) <= set(listed):
+        stated = listed
+    return list(dict.fromkeys([*stated, *there]))
+
+
+def categories_of(labels: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return the category metadata of a model's labels: the id of each is its place, of equal ones the first."""
+    places: dict[str, int] = {}
+    for index, name in enumerate(labels):
+        places.setdefault(name, index)
+    return {name: {"id": index} for name, index in places.items()}
+
+
+def list_conflicts(pairs: Iterable[tuple[int, str]]) -> list[str]:
+    """Return in words which indices have two names, and which names two indices."""
+    names: dict[int, list[str]] = {}
+    indices: dict[str, list[int]] = {}
+    for index, name in sorted(set(pairs)):
+        names.setdefault(index, []).append(name)
+        indices.setdefault(name, []).append(index)
+    found = [
+        f"label_index {index} is {' and '.join(repr(name[:80]) for name in of)}"
+        for index, of in names.items()
+        if len(of) > 1
+    ]
+    found += [
+        f"{name[:80]!r} has the label_index {' and '.join(map(str, of))}" for name, of in indices.items() if len(of) > 1
+    ]
+    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return [*found[:MOST_NAMED], *more]
+
+
+def unite_models(known: Sequence[str] | None, own: Sequence[str] | None) -> list[str] | None:
+    """Return one list of the labels of two models, by index; None where neither has labels.
+
+    Raises UsageError where they number labels differently.
+    """
+    if known is None or own is None:
+        return None if known is own else [*(known or own or ())]
+    pairs = [(of["id"], name) for labels in (known, own) for name, of in categories_of(labels).items()]
+    conflicts = list_conflicts(pairs)
+    if conflicts:
+        raise UsageError(
+            f"its model numbers labels otherwise than the recordings before, and label_index is never changed: "
+            f"{'; '.join(conflicts)}; convert it to a dataset of its own, and join them with edgefirst-ros merge "
+            "--renumber"
+        )
+    return [*max(known, own, key=len)]
 
 
 def _pairs(rows: pl.DataFrame) -> list[tuple[int, str]]:

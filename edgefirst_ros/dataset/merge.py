@@ -17,12 +17,10 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.frames_metadata import parsed
 from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.merge_labels import Part, separate_ids, unite_labels
-from edgefirst_ros.dataset.merge_metadata import merge_metadata
+from edgefirst_ros.dataset.merge_labels import Part, merge_metadata, separate_ids, unite_labels
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
@@ -65,6 +63,7 @@ def merge(
     *,
     name: str | None = None,
     rename: bool = False,
+    renumber: bool = False,
     layout: Layout = "zip",
     overwrite: bool = False,
     group_rule: GroupRule | None = None,
@@ -76,7 +75,8 @@ def merge(
     Members keep their bytes, and in a ZIP those that are deflated stay so; their checksums are compared. With `rename`
     sequences whose name is taken get another one, and with it their pictures' EXIF. Rows get the newest schema version
     there is. With `group_rule` all samples get new groups, by the names that sequences have in the merged dataset.
-    Raises DatasetError or UsageError; then nothing is left of it.
+    Datasets that number labels differently are refused, unless `renumber`: then each label has one number, in rows,
+    masks of classes, `labels` and `category_metadata`. Raises DatasetError or UsageError; then nothing is left of it.
     """
     if not datasets:
         raise UsageError("no dataset is given")
@@ -86,11 +86,11 @@ def merge(
     if group_rule is not None:
         group_rule.check([new for part in parts for new in part.sequences.values()])
     notes: list[str] = []
-    labels = unite_labels(parts)
-    if any(part.indices for part in parts):
-        notes.append("the datasets have other labels: label_index counts in the united list")
+    labels, categories = unite_labels(parts, renumber=renumber)
+    if any(part.numbers for part in parts):
+        notes.append("labels were renumbered: category_metadata has the label_index of each")
     separate_ids(parts)
-    metadata, categories = merge_metadata(parts, notes), _categories(parts, notes)
+    metadata = merge_metadata(parts, notes)
     companions = [base for base in schema.COMPANIONS if any(_has(part, base) for part in parts)]
     version = max(part.version for part in parts)
     writer = DatasetWriter(
@@ -100,7 +100,7 @@ def merge(
         schema=version,
         companions=companions,
         overwrite=overwrite,
-        describe=lambda: {**metadata, "labels": labels},
+        describe=lambda: {**metadata, "labels": labels, "category_metadata": categories},
         group_rule=group_rule,
     )
     total, lost = sum(map(len, opened)), sum(part.lost for part in parts)
@@ -257,15 +257,3 @@ def _left_over(part: Part, notes: list[str]) -> int:
             f"{dataset.container.path}: left out, rows without members: {counted(unknown.height - without, 'sample')}"
         )
     return without + unknown.height
-
-
-# ---- metadata ------------------------------------------------------------------------------------
-def _categories(parts: Sequence[Part], notes: list[str]) -> dict[str, object] | None:
-    """Return the combined category metadata; where two differ, the first."""
-    united: dict[str, object] = {}
-    for part in parts:
-        own = parsed(part.metadata.get("category_metadata", "{}"))
-        for label, what in own.items() if isinstance(own, dict) else ():
-            if united.setdefault(label, what) != what:
-                notes.append(f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first is kept")
-    return united or None

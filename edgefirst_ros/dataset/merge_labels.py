@@ -1,29 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels, object ids and annotation rows of several datasets made consistent for one."""
+"""Labels, object ids, annotation rows and metadata of several datasets, made consistent for one.
+
+Rows stay in Arrow, however many there are: as values of Python they would take fifty times the memory.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate, count
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.merge_rows import AnnotationRows, read_frames
+from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_conflicts, pairs_of
+from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
+from edgefirst_ros.errors import DatasetError, UsageError, text_of
+from edgefirst_ros.limits import Limits
+from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.masks import VOID
 
 COLUMNS = frozenset(ANNOTATION_JOURNAL.names)
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
@@ -42,15 +59,23 @@ class Part:
     version: str = schema.UNNAMED_VERSION
     metadata: Mapping[str, str] = field(default_factory=dict)
     """File metadata of the annotations."""
-    indices: dict[int, int] = field(default_factory=dict)
-    """`label_index` -> that in the merged dataset, if it changes."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Label -> its `label_index` in the merged dataset; empty if none changes."""
+    indices: Mapping[int, int] = field(default_factory=dict)
+    """`label_index` -> that in the merged dataset, where there is no label beside it, if it changes."""
+    values: Mapping[int, int] = field(default_factory=dict)
+    """Pixel value of masks of classes -> that in the merged dataset; empty if none changes."""
     ids: dict[str, str] = field(default_factory=dict)
     """`object_id` -> that in the merged dataset, if it changes."""
     notes: list[str] = field(default_factory=list)
     lost: int = 0
     """Number of annotation values that cannot be read."""
-    names: Mapping[int, str] = field(default_factory=dict)
-    """Labels by index: as listed in the metadata, else as used by the rows."""
+    pairs: Sequence[tuple[int, str]] = ()
+    """(`label_index`, label) of metadata and rows."""
+    classes: Sequence[str] | None = None
+    """Names of pixel values of masks of classes."""
+    has_classes: bool = False
+    """True if there are such masks."""
     object_ids: frozenset[str] = frozenset()
     """All object ids of the annotations."""
 
@@ -72,7 +97,10 @@ class Part:
         if self.version not in schema.WRITABLE:
             raise DatasetError(f"{path}: schema {self.version} cannot be merged; known: {', '.join(schema.WRITABLE)}")
         self._check_forms(path, table.column_names)
-        self.names = self._names(table)
+        self.classes = self._classes()
+        named = [_column(table, name) for name in ("label", "label_index") if name in table.column_names]
+        self.pairs = pairs_of(self.metadata, pl.DataFrame(named))
+        self.has_classes = bool(masks_of_classes({name: table[name] for name in table.column_names}).any())
         if "object_id" in table.column_names:
             self.object_ids = frozenset(_column(table, "object_id").drop_nulls().unique())
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
@@ -96,22 +124,18 @@ class Part:
     def _read(self, found: Annotations) -> AnnotationRows:
         return AnnotationRows(found, [sample.key for sample in self.dataset.samples()], self.dataset.limits)
 
-    def _names(self, table: pa.Table) -> dict[int, str]:
-        if "labels" in self.metadata:
-            labels = parsed(self.metadata["labels"])
-            if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-                raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
-            return dict(enumerate(labels))
-        if not {"label", "label_index"} <= set(table.column_names):
-            return {}
-        pairs = pl.DataFrame([_column(table, "label_index"), _column(table, "label")])
-        return dict(reversed(pairs.drop_nulls().unique().sort("label_index", "label").rows()))
+    def _classes(self) -> list[str] | None:
+        """Return the names of pixel values of masks of classes."""
+        labels = parsed(self.metadata["labels"]) if "labels" in self.metadata else None
+        if labels is not None and (not isinstance(labels, list) or not all(isinstance(one, str) for one in labels)):
+            raise DatasetError(f"{self.dataset.paths.arrow}: metadata labels is not a list of texts")
+        return labels
 
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
         if self._rows is None:
             return None
-        return self._rows.of(key, self.sequences[key.name], timestamp, self.ids, self.indices)
+        return self._rows.of(key, self.sequences[key.name], timestamp, self)
 
     def _check_forms(self, file: Path, columns: Sequence[str]) -> None:
         """Raise DatasetError if the file has other conventions (box layout, orders) than datasets written here."""
@@ -130,26 +154,77 @@ def _column(table: pa.Table, name: str) -> pl.Series:
     return pl.Series(name, pl.from_arrow(table[name]))
 
 
-def unite_labels(parts: Sequence[Part]) -> list[str] | None:
-    """Return one list of labels for all parts, and set in each part how its indices change.
+def unite_labels(parts: Sequence[Part], *, renumber: bool) -> tuple[list[str] | None, dict[str, Any] | None]:
+    """Return `labels` and category metadata for all parts, and set in each part what is renumbered.
 
-    The first list is kept as it is, what others know besides comes behind it. None, and no index changes, where no
-    part has a list and all agree about the indices they use.
+    Raises UsageError where one index has two names or one name two indices, unless `renumber`: then a label has the
+    index of the first part that knows it, or the next free one where a label of an earlier part has that.
     """
-    known = [part.names for part in parts]
-    if not any("labels" in part.metadata for part in parts):
-        pairs = {pair for names in known for pair in names.items()}
-        if len(pairs) == len({index for index, _ in pairs}) == len({name for _, name in pairs}):
-            return None
-    united: list[str] = []
-    for part, names in zip(parts, known, strict=True):
-        in_order = [names[index] for index in sorted(names)]
-        taken = set(united)
-        united += [name for name in dict.fromkeys(in_order) if name not in taken] if united else in_order
-        place = {name: index for index, name in reversed(list(enumerate(united)))}
-        kept = united[: len(names)] == in_order and sorted(names) == list(range(len(names)))
-        part.indices = {} if kept else {index: place[name] for index, name in names.items() if index != place[name]}
-    return united
+    labels, clashes = _unite_classes(parts)
+    conflicts = [*list_conflicts(pair for part in parts for pair in part.pairs), *clashes]
+    if conflicts and not renumber:
+        raise UsageError(
+            f"the datasets number labels differently: {'; '.join(conflicts)}; label_index stays as it is, unless "
+            "--renumber gives each label one number"
+        )
+    numbers: dict[str, int] = {}
+    free = count(1 + max((index for part in parts for index, _ in part.pairs), default=-1))
+    for part in parts:
+        for index, name in part.pairs:
+            if name not in numbers:
+                numbers[name] = next(free) if index in numbers.values() else index
+        part.numbers = numbers if conflicts else {}
+        part.indices = {index: numbers[name] for index, name in reversed(part.pairs) if numbers[name] != index}
+    return labels, _unite_categories(parts, numbers)
+
+
+def _unite_classes(parts: Sequence[Part]) -> tuple[list[str] | None, list[str]]:
+    """Return one list of names by pixel value, and which values of masks have two names in words.
+
+    Set in each part with masks of classes how its values change, where it has another list. A list that names no
+    masks gives way to one that does.
+    """
+    united: list[str] | None = None
+    clashes: list[str] = []
+    for part in sorted(parts, key=lambda part: not part.has_classes):
+        if part.classes is None:
+            continue
+        if united is None:
+            united = list(part.classes)
+        differing = [(n, pair) for n, pair in enumerate(zip(united, part.classes, strict=False)) if pair[0] != pair[1]]
+        if not differing:
+            united += part.classes[len(united) :]
+        elif not part.has_classes:
+            part.notes.append(
+                f"{part.dataset.paths.arrow}: has no masks of classes: its labels, the names of their "
+                "values, are left out"
+            )
+        else:
+            clashes += [
+                f"value {n} of masks is {one!r:.80} and {other!r:.80}" for n, (one, other) in differing[:MOST_NAMED]
+            ]
+            united += [name for name in dict.fromkeys(part.classes) if name not in united]
+            part.values = {value: united.index(name) for value, name in enumerate(part.classes)}
+    return united, clashes
+
+
+def _unite_categories(parts: Sequence[Part], numbers: Mapping[str, int]) -> dict[str, Any] | None:
+    """Return the category metadata of all parts; where two differ in more than the id, the first."""
+    united: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for label, own in described(part.metadata).items():
+            plain = {key: value for key, value in own.items() if key != "id"}
+            known = united.setdefault(label, plain)
+            if plain and known != plain:
+                if known:
+                    part.notes.append(
+                        f"{part.dataset.paths.arrow}: category_metadata of {label!r} differs: the first is kept"
+                    )
+                else:
+                    united[label] = plain
+    for label, number in numbers.items():
+        united[label] = {"id": number, **united.get(label, {})}
+    return united or None
 
 
 def separate_ids(parts: Sequence[Part]) -> None:
@@ -177,3 +252,232 @@ def _is_random(text: str) -> bool:
         return uuid.UUID(text).version == RANDOM
     except ValueError:
         return False
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+INDICES = ("neg_label_indices", "not_exhaustive_label_indices")
+FREE_PIXELS, PIXELS_PER_BYTE, PER_MASK = 1 << 30, 1032, 1 << 14
+"""Pixels of masks that are counted anew in any case, and for each byte of the file: deflate cannot do better.
+
+A mask counts for so many at least: to look at it takes time, however small it is."""
+
+
+def read_frames(file: TableFile) -> pl.DataFrame:
+    """Return the columns of a table of frames that the format has, in its types.
+
+    Raises DatasetError naming a column of another kind, before anything is made of it.
+    """
+    known = {c.name: c for c in schema.frames_columns(schema.COMPANIONS).values() if c.name in file.schema.names}
+    wanted = schema.journal_schema(known)
+    batches = [_cast(file, batch.select(wanted.names), wanted) for batch in file.batches()]
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, wanted)))
+
+
+def _cast(file: TableFile, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    try:
+        return cast_rows(batch, wanted)
+    except DatasetError as error:
+        raise DatasetError(f"{file.path}: {error}") from error
+
+
+class AnnotationRows:
+    """Annotations in columns of a journal, those of a sample behind each other.
+
+    `table`: all rows; `keys`: name and frame of every sample that has rows, also of those that are not there.
+    """
+
+    def __init__(self, found: Annotations, samples: Collection[Key], limits: Limits) -> None:
+        """`samples`: those whose rows are asked for. Raises DatasetError where rows cannot be read."""
+        self.path = found.path
+        names = [name for name in ANNOTATION_JOURNAL.names if name in found.columns]
+        batches = list(found.batches(names))
+        table = pa.Table.from_batches(batches, found.schema_of(names))
+        order = keys_of(
+            pl.DataFrame(pl.from_arrow(table.select([n for n in ("name", "frame") if n in names]))), self.path
+        )
+        order = order.with_row_index().sort("name", "frame", maintain_order=True)
+        runs = order.group_by("name", "frame", maintain_order=True).len()
+        if not order["index"].is_sorted():
+            table = table.take(order["index"].to_arrow())
+        self.table = table
+        self.keys = runs.select("name", "frame")
+        starts = accumulate(runs["len"], initial=0)
+        wanted = frozenset(samples)
+        self._spans = {
+            Key(name, frame): (start, count)
+            for (name, frame, count), start in zip(runs.iter_rows(), starts, strict=False)
+            if (name, frame) in wanted
+        }
+        self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
+
+    def of(self, key: Key, sequence: str, timestamp: int, part: Part) -> pa.RecordBatch | None:
+        """Return the rows of a sample for the merged dataset; None without any."""
+        start, count = self._spans.get(key, (0, 0))
+        if not count:
+            return None
+        rows = self.table.slice(start, count).combine_chunks()
+        found = {name: rows[name].chunk(0) for name in rows.column_names}
+        if part.ids and "object_id" in found:
+            ids = [part.ids.get(one, one) for one in found["object_id"].to_pylist()]
+            found["object_id"] = pa.array(ids, schema.TEXT)
+        if part.numbers:
+            _renumber(found, part)
+        if part.values:
+            self._recolour(found, part.values)
+        found |= {
+            "name": pa.repeat(pa.scalar(sequence, schema.TEXT), count),
+            "frame": pa.repeat(pa.scalar(key.frame, pa.uint32()), count),
+            "timestamp": pa.repeat(pa.scalar(timestamp, pa.int64()), count),
+        }
+        columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in ANNOTATION_JOURNAL]
+        return pa.record_batch(columns, schema=ANNOTATION_JOURNAL)
+
+    def _recolour(self, found: dict[str, pa.Array], values: Mapping[int, int]) -> None:
+        plain = masks_of_classes(found)
+        if plain.any():
+            masks = [
+                self._mask(mask.as_py(), values) if of_classes else mask.as_py()
+                for mask, of_classes in zip(found["mask"], plain, strict=True)
+            ]
+            found["mask"] = pa.array(masks, found["mask"].type)
+
+    def _mask(self, png: bytes, values: Mapping[int, int]) -> bytes:
+        """Return a mask of classes with the values of the merged dataset."""
+        from PIL import Image
+
+        known = [values.get(old, old) if old < VOID else old for old in range(256)]
+        try:
+            with Image.open(io.BytesIO(png), formats=["PNG"]) as image:
+                if image.mode not in ("1", "L"):
+                    raise DatasetError(f"{self.path}: a mask of classes of mode {image.mode}, expected 8 bits")
+                self._pixels -= max(PER_MASK, image.width * image.height)
+                if self._pixels < 0:
+                    raise DatasetError(
+                        f"{self.path}: masks of classes must be renumbered and have too many pixels for their bytes "
+                        f"({PIXELS_PER_BYTE} for each, {FREE_PIXELS} or limits.unpacked_bytes in any case)"
+                    )
+                classes = np.asarray(image).astype(np.uint8)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise DatasetError(f"{self.path}: a mask cannot be read as PNG: {text_of(error)}") from error
+        if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
+            raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, there are more")
+        return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
+
+
+def masks_of_classes(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArray[np.bool_]:
+    """Return which rows have a mask of classes: one that is of no box, polygon or label."""
+    if "mask" not in columns:
+        return np.zeros(0, bool)
+    others = [columns[name] for name in ("box2d", "polygon", "label") if name in columns]
+    there = [column.is_valid().to_numpy(zero_copy_only=False) for column in (columns["mask"], *others)]
+    found: NDArray[np.bool_] = there[0] & ~np.any(np.array(there[1:]).reshape(-1, len(there[0])), axis=0)
+    return found
+
+
+def _renumber(found: dict[str, pa.Array], part: Part) -> None:
+    """Give labels their new numbers: by name where there is one, else by the old number."""
+    if "label_index" in found:
+        old, names = found["label_index"], found.get("label", pa.nulls(len(found["label_index"]))).to_pylist()
+        plain = _mapped(old, part.indices).to_pylist()
+        new = [part.numbers.get(name, number) for name, number in zip(names, plain, strict=True)]
+        found["label_index"] = pa.array(new, old.type, mask=~is_valid(old))
+    for name in (name for name in INDICES if name in found):
+        array = found[name]
+        flat = _mapped(pc.list_flatten(array), part.indices)
+        found[name] = lists(lengths(array), flat, is_valid(array), array.type)
+
+
+def _mapped(array: pa.Array, indices: Mapping[int, int]) -> pa.Array:
+    """Return an array with the keys of `indices` replaced by their values; nulls stay."""
+    if not indices:
+        return array
+    old = np.array(sorted(indices), np.uint64)
+    new = np.array([indices[one] for one in sorted(indices)], np.uint64)
+    values: NDArray[np.uint64] = pc.fill_null(array, 0).to_numpy(zero_copy_only=False).astype(np.uint64)
+    place = np.minimum(np.searchsorted(old, values), len(old) - 1)
+    changed = np.where(old[place] == values, new[place], values)
+    return pa.array(changed, mask=~is_valid(array)).cast(array.type)
+
+
+# ---- metadata of the frames ----------------------------------------------------------------------
+ONCE = ("configuration", "software")
+"""Keys with one value for a whole dataset."""
+
+
+def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
+    """Return the metadata of the frames: sources in one list, counts added up, the rest by sequence and dataset.
+
+    Adds to `notes` what differs. Raises DatasetError where a dataset has no table of frames, or metadata that are not
+    as the format says.
+    """
+    found = [_stored(part) for part in parts]
+    counts, sources, sequences = Counts(), list[Any](), dict[str, dict[str, Any]]()
+    for part, known in zip(parts, found, strict=True):
+        try:
+            counts.add(Counts.of(known["counts"] or {}))
+        except KeyError as error:
+            raise DatasetError(f"{part.dataset.paths.frames}: has no metadata counts, which are added up") from error
+        sequences |= _sequences(part, known, len(sources), {*sequences, *part.sequences.values()})
+        own = known.get("sources")
+        sources += own if isinstance(own, list) else []
+    if len(found) == 1 and all(old == new for old, new in parts[0].sequences.items()):
+        return {**found[0], SEQUENCES: sequences}
+    common, differing = combined(sequences)
+    notes += differing
+    merged: dict[str, Any] = {"sources": sources, "time_base": _time_base(parts, found), "counts": counts.plain()}
+    for key in ONCE:
+        values = [known.get(key) for known in found]
+        given = [value for value in values if value] or values[:1]
+        merged[key] = given[0]
+        if any(value != given[0] for value in given):
+            notes.append(f"the datasets differ in {key}: what each of them says is in the metadata, under merged")
+            merged[key] = values if key == "configuration" else given[0]
+    merged |= {**common, SEQUENCES: sequences}
+    merged["merged"] = [
+        {
+            "dataset": part.dataset.paths.name,
+            "sequences": part.sequences,
+            **{key: known.get(key) for key in (*ONCE, *CALIBRATION)},
+        }
+        for part, known in zip(parts, found, strict=True)
+    ]
+    recovered = [known["recovered"] for known in found if "recovered" in known]
+    left = [of for known in found for of in known.get(LEFT_OUT) or ()]
+    return merged | ({"recovered": recovered} if recovered else {}) | ({LEFT_OUT: left} if left else {})
+
+
+def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:
+    """Return the metadata of a dataset's sequences by new name; their source indices start at `offset`.
+
+    Of sequences without samples too, unless another one has their name.
+    """
+    stored = known.get(SEQUENCES)
+    others = stored.keys() - part.sequences.keys() - taken if isinstance(stored, dict) else set()
+    found = {}
+    for old, new in {**part.sequences, **{name: name for name in sorted(others)}}.items():
+        facts = part.dataset.sequence_facts(old)
+        places = facts.get("sources")
+        moved = [offset + place for place in places if isinstance(place, int)] if isinstance(places, list) else []
+        found[new] = {**facts, "sources": moved}
+    return found
+
+
+def _stored(part: Part) -> dict[str, Any]:
+    path = part.dataset.paths.frames
+    if part.frames is None:
+        raise DatasetError(
+            f"{path}: not there; only datasets with a frames table can be merged, as it has the stamps of the samples"
+        )
+    return part.frames_metadata
+
+
+def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the time base as a conversion of several recordings has it: of the first, and by sequence."""
+    bases: dict[str, Any] = {}
+    for part, known in zip(parts, found, strict=True):
+        base = known.get("time_base")
+        of_each = base.get("sequences", {}) if isinstance(base, dict) else {}
+        plain = {key: base[key] for key in base if key != "sequences"} if isinstance(base, dict) else base
+        bases |= {new: of_each.get(old, plain) for old, new in part.sequences.items()}
+    first = next(iter(bases.values()), None)
+    return {**first, "sequences": bases} if isinstance(first, dict) else {"sequences": bases}

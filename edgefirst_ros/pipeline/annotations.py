@@ -13,7 +13,7 @@ from edgefirst_ros.counts import MASK_REASONS
 from edgefirst_ros.dataset.tables.outline import outline
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.detections import Context, rows_of_boxes3d, rows_of_model
+from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sources.topics import Roles
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
@@ -24,13 +24,13 @@ def context_of(
     settings: Settings, roles: Roles, calibration: Calibration, sequence: str, frame: int, size: tuple[int, int] | None
 ) -> Context:
     """Return the context of a frame's results: sequence, frame, picture size, and what the settings want of them."""
-    labels = calibration.labels or ()
+    classes = calibration.labels or ()
     return Context(
         sequence,
         frame,
         size,
-        labels,
-        labels if roles.classes is None else roles.classes,
+        mapped_labels(classes, settings.label_map) or (),
+        classes,
         settings.min_score,
         settings.label_map,
         settings.masks or settings.polygons,

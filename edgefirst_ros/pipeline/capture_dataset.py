@@ -142,7 +142,7 @@ class CaptureDataset:
             self._output.finish()
             if not self._writer.samples:
                 return None
-            return self._writer.finish(self._facts.metadata(), self._facts.labels)
+            return self._writer.finish(self._facts.metadata(), self._facts.labels, self._facts.categories)
 
 
 def free_name(out: Path, host: str, layout: Layout) -> str:

@@ -194,6 +194,7 @@ class _Run:
                     sequence: walked.conclude(self._settings.model_copy(update={"reference_topic": topic}))
                     for sequence, topic in zip(planned.sequences, self._references, strict=True)
                 }
+                self._check_labels(given.label, [each.calibration.labels for each in found.values()])
         except (RecordingError, UsageError) as error:
             if self._alone:
                 raise
@@ -205,7 +206,7 @@ class _Run:
             if conclusions.unknown_labels and self._alone and not self._one_of_many:
                 raise UsageError(f"{given.label}: {conclusions.unknown_labels}")
             if conclusions.calibration.labels is not None:
-                self._labels = {*(self._labels or ()), *(conclusions.roles.classes or ())}
+                self._labels = {*(self._labels or ()), *conclusions.calibration.labels}
         for file in walked.recording.files:
             self._notes += [f"{file.path.name}: {damage}" for damage in file.damage]
             self._loss = self._loss or any(damage.loss for damage in file.damage)
@@ -218,6 +219,12 @@ class _Run:
                 self._facts.end()
         self._sources += len(given.files)
         self._duration += max(conclusions.duration for conclusions in found.values()) / SECOND
+
+    def _check_labels(self, label: str, models: Sequence[Sequence[str] | None]) -> None:
+        try:
+            self._facts.check_labels(models)
+        except UsageError as error:
+            raise UsageError(f"{label}: {error}") from error
 
     def _note(self, found: FirstPass, label: str) -> None:
         self._notes += [f"{label}: {note}" for note in found.roles.notes]
@@ -257,8 +264,7 @@ class _Run:
         roles, counts, sources = found.roles, Counts(), [file.plain for file in found.recording.files]
         found.count(counts)
         facts = SequenceFacts(sequence, roles, found.base, found.calibration, counts, sources, self._sources)
-        if self._facts.begin(facts):
-            self._notes.append(f"{sequence}: its model has other labels: label_index counts in the united list")
+        self._facts.begin(facts)
         writer, wanted = self._open(found), found.wanted
         check_sources(self._paths, self._earlier, self._sources, sources)
         streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
@@ -303,7 +309,7 @@ class _Run:
             self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
             self._loss = True
         with self._watch.step("completing"):
-            paths = writer.finish(self._facts.metadata(), self._facts.labels)
+            paths = writer.finish(self._facts.metadata(), self._facts.labels, self._facts.categories)
             groups = _count_groups(paths, self._settings, self._notes)
         return Outcome(
             paths,

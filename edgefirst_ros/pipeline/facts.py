@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
+from edgefirst_ros.dataset.label_names import categories_of, unite_models
 from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE, combined
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
+from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.picture_size import Size, scaled_info
 from edgefirst_ros.sources.topics import Roles
@@ -115,17 +117,15 @@ class DatasetFacts:
         """Note a recording that cannot be converted."""
         self.left_out.append(recording)
 
-    def begin(self, facts: SequenceFacts) -> bool:
-        """Begin the next sequence; True if its model's labels have other indices in the one list of all labels.
-
-        The table of annotations has one list of labels.
-        """
-        known, own = self._labels, facts.calibration.labels
+    def begin(self, facts: SequenceFacts) -> None:
+        """Begin the next sequence."""
         self._current = facts
-        if known is None or own is None:
-            return False
-        facts.calibration.labels = known + [label for label in own if label not in known]
-        return known[: len(own)] != own
+
+    def check_labels(self, models: Iterable[Sequence[str] | None]) -> None:
+        """Raise UsageError where the labels of models have other indices than those of the sequences before."""
+        known = self._labels
+        for labels in models:
+            known = unite_models(known, mapped_labels(labels, self._settings.label_map))
 
     def end(self) -> None:
         """End the current sequence."""
@@ -139,9 +139,14 @@ class DatasetFacts:
 
     @property
     def labels(self) -> list[str] | None:
-        """Labels of the model by index, None if no model gave any; they may grow with every sequence."""
+        """Labels of the models by index, None if no model gave any; they may grow with every sequence."""
         own = self._current.calibration.labels if self._current is not None else None
-        return own if own is not None else self._labels
+        return unite_models(self._labels, mapped_labels(own, self._settings.label_map))
+
+    @property
+    def categories(self) -> dict[str, dict[str, int]] | None:
+        """Category metadata of the labels; None if no model gave any."""
+        return None if (labels := self.labels) is None else categories_of(labels)
 
     @property
     def time_bases(self) -> dict[str, dict[str, Any]]:
@@ -173,7 +178,7 @@ class DatasetFacts:
 
     def describe(self) -> dict[str, Any]:
         """Return all metadata known so far, for recovery."""
-        return {**self.metadata(), "labels": self.labels}
+        return {**self.metadata(), "labels": self.labels, "category_metadata": self.categories}
 
     def _all(self) -> tuple[list[Mapping[str, Any]], dict[str, dict[str, Any]]]:
         """Return sources and sequences, with the current one."""

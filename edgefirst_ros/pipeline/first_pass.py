@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import Message, decode, header_stamp, known_name
 from edgefirst_ros.sensors.calibration import Calibration
-from edgefirst_ros.sensors.detections import mapped_labels, unknown_labels
+from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Recording
@@ -224,10 +224,8 @@ class Walked:
         if own is not None or self.several:
             calibration.take_info(own or Calibration())
         unknown = ""
-        if calibration.labels is not None:  # in one dataset with others they may get other positions
-            roles = replace(roles, classes=tuple(calibration.labels))
+        if calibration.labels is not None:
             unknown = unknown_labels(calibration.labels, settings.label_map)
-            calibration.labels = mapped_labels(calibration.labels, settings.label_map)
         return FirstPass(
             recording,
             self.topics,

@@ -20,7 +20,6 @@ from edgefirst_ros.pipeline.timeline import Timeline
 from edgefirst_ros.pipeline.tracks import Navigation
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.companions import storable
-from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo, VideoMessage
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.cut import Cut
@@ -88,7 +87,6 @@ class FrameBuilder:
         self._swept = 0
         self._cut = cut
         self._wanted = 0  # frames inside the cut that were not handed on yet
-        self._map_labels()
 
     # ---- messages ------------------------------------------------------------------------
     def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
@@ -156,7 +154,6 @@ class FrameBuilder:
             self._aligner.add(BOXES3D, stamp, now, SensorMessage(topic, content, stamp), epoch)
         if topic in roles.statics:
             facts.calibration.take(message.schema, content, message.log_time)
-            self._map_labels()
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
         roles, topic, epoch = self._facts.roles, message.topic, self._timeline.epoch
@@ -171,10 +168,6 @@ class FrameBuilder:
 
     def _join_stamp(self, message: Message, stamp: int) -> int:
         return (header_stamp(message) or 0) if self._facts.base.by_header else stamp
-
-    def _map_labels(self) -> None:
-        calibration = self._facts.calibration
-        calibration.labels = mapped_labels(calibration.labels, self._settings.label_map)
 
     # ---- frames --------------------------------------------------------------------------
     def advance(self, now: int | None) -> None:

@@ -59,11 +59,19 @@ class Context:
 
 
 def mapped_labels(labels: Sequence[str] | None, label_map: Mapping[str, str]) -> list[str] | None:
-    """Return the model's labels, and behind them the new names of a label map: what they had keeps its position."""
+    """Return the model's labels by index, as a label map names them: a label that is renamed keeps its index.
+
+    Of several that get one name, or the name of another label, one index has it; the others keep their old names.
+    """
     if labels is None:
         return None
-    new = [label_map[label] for label in labels if label_map.get(label)]
-    return [*labels, *(name for name in dict.fromkeys(new) if name not in labels)]
+    named = [label_map.get(label) or label for label in labels]
+    taken = {label for label, name in zip(labels, named, strict=True) if label == name}
+    found = []
+    for label, name in zip(labels, named, strict=True):
+        found.append(label if name in taken else name)
+        taken.add(name)
+    return found
 
 
 def unknown_labels(labels: Sequence[str], label_map: Mapping[str, str]) -> str:

@@ -41,8 +41,6 @@ class Roles:
     """Topic of masks without a header, which belong to the messages of `model`."""
     boxes3d: str | None = None
     """Topic of Detect messages with 3D boxes."""
-    classes: tuple[str, ...] | None = None
-    """Labels by index in semantic masks, if known beforehand."""
     statics: frozenset[str] = frozenset()
     """Topics of camera/info, model/info and tf_static."""
     notes: tuple[str, ...] = ()

@@ -57,7 +57,9 @@ def test_a_flat_folder_is_exported(flat, tmp_path):
 
 def test_names_decide_where_a_table_has_the_whole_name(flat):
     """Pictures that are called so, and belong to no sequence: as coco-to-arrow has them."""
-    table = pl.DataFrame({"name": [f"{made.SEQUENCE}_003", "other_7"], "frame": pl.Series([None, None], dtype=pl.UInt32)})
+    table = pl.DataFrame(
+        {"name": [f"{made.SEQUENCE}_003", "other_7"], "frame": pl.Series([None, None], dtype=pl.UInt32)}
+    )
     table.write_ipc(flat / "flat.arrow")
     found = {tuple(sample.key) for sample in Dataset(flat)}
     assert found == {(f"{made.SEQUENCE}_003", None), (made.SEQUENCE, 4), ("other_7", None), ("single", None)}

@@ -4,19 +4,22 @@
 import io
 import json
 import math
+import re
 import shutil
 import zipfile
 
+import handmade_dataset as made
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from PIL import Image
 
-from edgefirst_ros import Dataset, convert
+from edgefirst_ros import Dataset, convert, migrate
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export import export
 from edgefirst_ros.synthetic import Recipe, messages, write_recording
 
 SMALL = {
@@ -194,30 +197,104 @@ def test_a_track_of_the_device_is_one_in_all_datasets(tmp_path):
 
 
 # ---- labels --------------------------------------------------------------------------------------
-def test_labels_are_united_by_name(tmp_path, monkeypatch):
+def test_labels_of_other_numbers_are_refused_or_renumbered(tmp_path, monkeypatch):
     write_recording(tmp_path / "one.mcap", Recipe(**SEMANTIC))
     convert(tmp_path / "one.mcap", tmp_path / "out")
     monkeypatch.setattr(messages, "LABELS", ("tree", "person", "car", "background"))
     truth = write_recording(tmp_path / "two.mcap", Recipe(**SEMANTIC))
     outcome = convert(tmp_path / "two.mcap", tmp_path / "out", label_map={"person": "human"})
-    assert Dataset(outcome.paths.container).metadata["labels"][-1] == "human"
-    merged = merge([tmp_path / "out" / "one", tmp_path / "out" / "two"], tmp_path / "out", name="both")
-    labels = Dataset(merged.paths.container).metadata["labels"]
+    assert Dataset(outcome.paths.container).metadata["labels"] == ["tree", "human", "car", "background"]
+    both = [tmp_path / "out" / "one", tmp_path / "out" / "two"]
+    with pytest.raises(UsageError, match="--renumber") as caught:
+        merge(both, tmp_path / "out", name="both")
+    pairs = ["label_index 0 is 'background' and 'tree'", "'car' has the label_index 1 and 2", "value 2 of masks is"]
+    assert all(pair in str(caught.value) for pair in pairs)
+    assert not (tmp_path / "out" / "both.zip").exists()
+
+    merged = merge(both, tmp_path / "out", name="both", renumber=True)
+    dataset = Dataset(merged.paths.container)
+    labels, found = dataset.metadata["labels"], pl.read_ipc(merged.paths.arrow)
     assert labels == ["background", "car", "person", "tree", "human"]
-    found = pl.read_ipc(merged.paths.arrow)
-    for row in found.filter(pl.col("label").is_not_null()).to_dicts():
-        assert labels[row["label_index"]] == row["label"]
+    assert dataset.metadata["category_metadata"] == {
+        "background": {"id": 0}, "car": {"id": 1}, "person": {"id": 2}, "tree": {"id": 4}, "human": {"id": 5}
+    }  # fmt: skip
+    number = {"background": 0, "car": 1, "person": 2, "tree": 4, "human": 5}
+    rows = found.filter(pl.col("label").is_not_null()).to_dicts()
+    assert [row["label_index"] for row in rows] == [number[row["label"]] for row in rows]
     assert set(found.filter(pl.col("name") == "two")["label"].drop_nulls()) == {"car", "human"}
     masks = found.filter((pl.col("name") == "two") & pl.col("mask").is_not_null())["mask"]
     before = pl.read_ipc(outcome.paths.arrow).filter(pl.col("mask").is_not_null())["mask"]
-    own = Dataset(outcome.paths.container).metadata["labels"]
-    moved = np.array([labels.index(label) for label in own], np.uint8)
+    moved = np.array([labels.index(label) for label in ("tree", "human", "car", "background")], np.uint8)
     assert len(masks) == truth.counts["model/mask"]
     for old, new in zip(before, masks, strict=True):
         classes, united = (np.asarray(Image.open(io.BytesIO(png))) for png in (old, new))
         assert np.array_equal(moved[classes], united)
-    assert any("label_index counts in the united list" in note for note in merged.notes)
+    assert any("renumbered" in note for note in merged.notes)
     assert validate(merged.paths.container).ok
+
+
+def numbered(folder, pairs, metadata=None):
+    """A dataset whose boxes have these labels and indices, with the lists of LVIS."""
+    parts = made.good()
+    row = parts.annotations[0]
+    fields = [*parts.annotation_schema, pa.field("neg_label_indices", pa.large_list(pa.uint32()))]
+    parts.annotation_schema = pa.schema(fields)
+    parts.annotations = [
+        {**row, "label": label, "label_index": index, "mask": None, "neg_label_indices": [9]} for index, label in pairs
+    ]
+    parts.annotation_metadata.pop("labels")
+    parts.annotation_metadata |= metadata or {}
+    return made.write(folder, parts)
+
+
+def rows_numbered(merged):
+    found = pl.read_ipc(merged.paths.arrow).drop_nulls("label_index").cast({"label": pl.String})
+    return found.select("name", "label", "label_index").rows()
+
+
+def test_indices_with_gaps_are_never_renumbered(tmp_path):
+    """As COCO and LVIS have them: gaps stay, in any order of the datasets, and though `labels` lists four names."""
+    given = ([(1, "person"), (1203, "zucchini")], [(3, "car"), (1, "person"), (90, "brush")])
+    listed = {"labels": json.dumps(["person", "car", "brush", "zucchini"])}
+    places = [numbered(tmp_path / str(n), pairs, listed) for n, pairs in enumerate(given)]
+    for number, order in enumerate((places, places[::-1])):
+        merged = merge(order, tmp_path / f"out{number}", rename=True)
+        assert {(label, index) for _, label, index in rows_numbered(merged)} == {
+            (label, index) for pairs in given for index, label in pairs
+        }
+        metadata = Dataset(merged.paths.container).metadata
+        assert {name: of["id"] for name, of in metadata["category_metadata"].items()} == {
+            "person": 1, "zucchini": 1203, "car": 3, "brush": 90
+        }  # fmt: skip
+        assert metadata["labels"] == ["person", "car", "brush", "zucchini"]
+        done = export(merged.paths.container, "coco", tmp_path / f"coco{number}", pictures="none")
+        ids = {one["name"]: one["id"] for one in json.loads((done.out / "instances.json").read_text())["categories"]}
+        assert ids == {"person": 1, "zucchini": 1203, "car": 3, "brush": 90}
+        back = migrate(merged.paths.arrow, tmp_path / f"{number}.json", "2025.10")
+        there = [row for sample in json.loads(back.out.read_text()) for row in sample["annotations"]]
+        assert {(row["label_name"], row["label_index"]) for row in there if "label_name" in row} >= set(ids.items())
+
+
+@pytest.mark.parametrize(
+    ("given", "told", "expected"),
+    [
+        ([[(1, "person")], [(1, "car"), (9, "bus")]], "label_index 1 is 'car' and 'person'", [1, 10, 9]),
+        ([[(1, "person"), (7, "car")], [(3, "person")]], "'person' has the label_index 1 and 3", [1, 7, 1]),
+        ([[(1, "person"), (1, "car")], [(2, "bus")]], "label_index 1 is 'car' and 'person'", [1, 3, 2]),
+        ([[(1, "person"), (4, "person")], [(2, "bus")]], "'person' has the label_index 1 and 4", [1, 1, 2]),
+    ],
+)
+def test_conflicts_of_indices_are_refused_with_the_pairs_and_settled_by_renumber(tmp_path, given, told, expected):
+    places = [numbered(tmp_path / str(n), pairs) for n, pairs in enumerate(given)]
+    with pytest.raises(UsageError, match=re.escape(told)):
+        merge(places, tmp_path / "out", rename=True)
+    merged = merge(places, tmp_path / "out", rename=True, renumber=True)
+    found = rows_numbered(merged)
+    assert [index for _, _, index in found] == expected
+    known = Dataset(merged.paths.container).metadata["category_metadata"]
+    assert all(known[label]["id"] == index for _, label, index in found)
+    lists = pl.read_ipc(merged.paths.arrow).drop_nulls("label_index")["neg_label_indices"].to_list()
+    assert lists == [[9]] * len(found)  # no label has that number, so it stays
 
 
 # ---- versions and forms --------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset import merge_rows
+from edgefirst_ros.dataset import merge_labels
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import Limits
@@ -147,8 +147,8 @@ def test_exif_that_is_broken_where_pictures_are_renamed(tmp_path, change, refuse
 @pytest.mark.parametrize(("count", "side"), [(200, 8), (3, 2000)])
 def test_masks_of_classes_that_take_too_long_are_refused(tmp_path, monkeypatch, count, side):
     """Few bytes that stand for many masks, or for large ones, which all would have to be counted anew."""
-    monkeypatch.setattr(merge_rows, "FREE_PIXELS", 1 << 20)
-    monkeypatch.setattr(merge_rows, "PIXELS_PER_BYTE", 1)
+    monkeypatch.setattr(merge_labels, "FREE_PIXELS", 1 << 20)
+    monkeypatch.setattr(merge_labels, "PIXELS_PER_BYTE", 1)
     places = []
     for name, labels in (("a", '["car", "person"]'), ("b", '["person", "car"]')):
         folder = tmp_path / name
@@ -157,7 +157,7 @@ def test_masks_of_classes_that_take_too_long_are_refused(tmp_path, monkeypatch, 
         table = rows(count).select("name", "frame").with_columns(mask=pl.lit(png(side)))
         store(folder / "data.arrow", table, {"schema_version": "2026.04", "labels": labels})
     with pytest.raises(DatasetError, match=r"b/data\.arrow: masks of classes .* too many pixels"):
-        merge(places, tmp_path / "out", rename=True, limits=Limits(unpacked_bytes=1 << 20))
+        merge(places, tmp_path / "out", rename=True, renumber=True, limits=Limits(unpacked_bytes=1 << 20))
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -170,7 +170,7 @@ def test_masks_of_classes_are_counted_anew(tmp_path):
         masks = [png(8, value) for value in (0, 1, 255)]
         table = rows(3).select("name", "frame").with_columns(mask=pl.Series(masks))
         store(folder / "data.arrow", table, {"schema_version": "2026.04", "labels": labels})
-    paths = merge(places, tmp_path / "out", rename=True).paths
+    paths = merge(places, tmp_path / "out", rename=True, renumber=True).paths
     masks = pl.read_ipc(paths.arrow).drop_nulls("mask")["mask"].to_list()
     assert [int(np.asarray(Image.open(io.BytesIO(mask)))[0, 0]) for mask in masks] == [0, 1, 255, 1, 0, 255]
 
@@ -236,7 +236,7 @@ def test_a_sample_without_a_frame_number_is_refused_by_name(tmp_path):
 
 
 def test_of_two_descriptions_of_a_label_the_first_is_kept_and_the_user_is_told(tmp_path):
-    described = [{"car": {"id": 1, "synonyms": ["auto"]}}, {"car": {"id": 1}, "person": {"id": 0}}]
+    described = [{"car": {"id": 1, "synonyms": ["auto"]}}, {"car": {"id": 1, "synonyms": ["c"]}, "person": {"id": 0}}]
 
     def describe(number, parts):
         parts.annotation_metadata["category_metadata"] = json.dumps(described[number])
@@ -322,7 +322,7 @@ def test_lists_of_label_indices_are_counted_anew(tmp_path):
         lists = pl.Series([[0, 1], [], None], dtype=pl.List(pl.UInt32))
         table = rows(3).select("name", "frame").with_columns(neg_label_indices=lists)
         store(place.with_name("data.arrow"), table, {"schema_version": "2026.04", "labels": listed})
-    merged = pl.read_ipc(merge(places, tmp_path / "out", rename=True).paths.arrow)
+    merged = pl.read_ipc(merge(places, tmp_path / "out", rename=True, renumber=True).paths.arrow)
     found = merged.filter(pl.col("frame") == 3).select("name", "neg_label_indices").rows()
     assert found == [
         *((made.SEQUENCE, value) for value in ([0, 1], [], None)),
@@ -350,5 +350,5 @@ def coloured():
 )
 def test_masks_of_classes_that_cannot_be_counted_anew_are_refused(tmp_path, mask, labels, told):
     with pytest.raises(DatasetError, match=rf"b/data\.arrow: {told}"):
-        merge(of_classes(tmp_path, [mask], labels), tmp_path / "out", rename=True)
+        merge(of_classes(tmp_path, [mask], labels), tmp_path / "out", rename=True, renumber=True)
     assert list((tmp_path / "out").iterdir()) == []

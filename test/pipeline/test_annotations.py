@@ -225,11 +225,13 @@ def test_what_is_left_out_is_counted(tmp_path):
     assert dropped["score below min_score"] == len(low) > 0
     assert dropped["label dropped by label_map"] == len(people) > 0
     boxes = found.filter(pl.col("box2d").is_not_null())
-    assert (set(boxes["label"]), set(boxes["label_index"])) == ({"vehicle"}, {3})
-    assert Dataset(outcome.paths.container).metadata["labels"] == ["background", "car", "person", "vehicle"]
+    assert (set(boxes["label"]), set(boxes["label_index"])) == ({"vehicle"}, {1})
+    metadata = Dataset(outcome.paths.container).metadata
+    assert metadata["labels"] == ["background", "vehicle", "person"]
+    assert metadata["category_metadata"] == {"background": {"id": 0}, "vehicle": {"id": 1}, "person": {"id": 2}}
     png = found.filter(pl.col("mask").is_not_null())["mask"][0]
     classes = truth.classes(truth.stamp("camera", 0))
-    assert np.array_equal(pixels(png), np.array([0, 3, 255], np.uint8)[classes])
+    assert np.array_equal(pixels(png), np.array([0, 1, 255], np.uint8)[classes])
     assert validate(outcome.paths.container).ok
     assert outcome.exit_code == 0
 
@@ -273,21 +275,29 @@ def test_the_oldest_schema_has_no_place_for_masks_of_classes(tmp_path):
     assert validate(outcome.paths.container).ok
 
 
-def test_labels_in_another_order_are_united(tmp_path, monkeypatch):
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_model_that_numbers_labels_otherwise_makes_a_dataset_of_its_own(tmp_path, monkeypatch, alone):
+    """`label_index` is never renumbered: the drive is left out by name, and goes into the same dataset by merge."""
     from edgefirst_ros.synthetic import messages
 
     first = made(tmp_path, "first", **OLDER)
-    monkeypatch.setattr(messages, "LABELS", ("person", "background", "car"))
+    monkeypatch.setattr(messages, "LABELS", ("background", "person", "car"))
     second = made(tmp_path, "second", **OLDER)
-    outcome = convert([first.path, second.path], tmp_path / "out", name="both")
-    united = Dataset(outcome.paths.container).metadata["labels"]
-    assert united == ["background", "car", "person"]
+    both = [second.path] if alone else [first.path, second.path]
+    outcome = convert(both, tmp_path / "out", name="both")
     found = table(outcome)
+    labels = ["background", "person", "car"] if alone else ["background", "car", "person"]
+    assert set(found["name"]) == ({"second"} if alone else {"first"})
+    assert outcome.exit_code == (0 if alone else 3)
+    conflict = "label_index 1 is 'car' and 'person'"
+    assert (
+        any("second.mcap" in note and conflict in note and "merge --renumber" in note for note in outcome.notes)
+        != alone
+    )
     for row in found.filter(pl.col("label").is_not_null()).to_dicts():
-        assert united[row["label_index"]] == row["label"]
-    png = found.filter((pl.col("name") == "second") & pl.col("mask").is_not_null())["mask"][0]
-    # its model says 0, 1, 2 for person, background, car
-    assert np.array_equal(pixels(png), np.array([2, 0, 1], np.uint8)[second.classes(second.stamp("camera", 0))])
+        assert labels[row["label_index"]] == row["label"]
+    numbered = {label: {"id": index} for index, label in enumerate(labels)}
+    assert Dataset(outcome.paths.container).metadata["category_metadata"] == numbered
 
 
 def test_degradation_is_told_of_every_sample_when_asked_for(tmp_path):

@@ -314,17 +314,18 @@ def test_masks_need_a_picture_and_to_be_wanted():
 def test_low_scores_and_other_names():
     labels = ["background", "car", "person", "bus"]
     wanted = {"car": "vehicle", "bus": "vehicle", "person": ""}
-    united = mapped_labels(labels, wanted)
-    assert united == [*labels, "vehicle"]
-    assert mapped_labels(united, wanted) == united
+    named = mapped_labels(labels, wanted)
+    assert named == ["background", "vehicle", "person", "bus"]
+    assert mapped_labels(labels, {"car": "person"}) == labels
+    assert mapped_labels(labels, {"car": "person", "person": "car"}) == ["background", "person", "car", "bus"]
     assert mapped_labels(None, wanted) is None
-    context = Context("s", 0, (4, 1), united, labels, min_score=0.5, label_map=wanted)
+    context = Context("s", 0, (4, 1), named, labels, min_score=0.5, label_map=wanted)
     scores = {"car": 0.5, "person": 0.9, "bus": 0.499, "tree": 0.9}
     mask = Mask(1, 4, 1, "", bytes([0, 1, 2, 3]), False)
     rows, dropped = rows_of_model(model([Box(0.5, 0.5, 1, 1, *pair) for pair in scores.items()], [mask]), context)
     assert dropped == {LOW_SCORE: 1, DROPPED_LABEL: 1}
-    assert [(row["label"], row["label_index"]) for row in rows[:-1]] == [("vehicle", 4), ("tree", None)]
-    assert classes(rows[-1]["mask"], (4, 1)).tolist() == [[0, 4, 255, 4]]
+    assert [(row["label"], row["label_index"]) for row in rows[:-1]] == [("vehicle", 1), ("tree", None)]
+    assert classes(rows[-1]["mask"], (4, 1)).tolist() == [[0, 1, 255, 1]]
 
 
 def test_classes_of_a_model_with_another_order_count_as_the_labels_do():

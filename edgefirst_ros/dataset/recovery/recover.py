@@ -256,10 +256,12 @@ class _Recoverer:
         version = version if version in schema.WRITABLE else schema.DEFAULT_VERSION
         labels = described.get("labels")
         labels = labels if isinstance(labels, list) and all(isinstance(label, str) for label in labels) else None
+        categories = described.get("category_metadata")
+        categories = categories if isinstance(categories, dict) else None
         if not self._is_kept(paths.arrow):
             rule, rows = GroupRule.of_plain(described.get(GROUPING)), partial(self._annotations, annotations)
             grouped = with_groups(rule, partial(self._frames, frames), rows)
-            seal_annotations(grouped, paths.arrow_partial, version, labels)
+            seal_annotations(grouped, paths.arrow_partial, version, labels, categories)
         if not self._is_kept(paths.frames):
             columns = schema.frames_columns(self._journals.companions)
             seal_frames(partial(self._frames, frames), paths.frames_partial, columns, self._metadata())

@@ -132,7 +132,7 @@ def test_hostile_names_of_labels_go_out_and_come_back(tmp_path, form, capsys):
     after = dataset.annotations
     assert after["label"].cast(str).to_list() == before["label"].cast(str).to_list()
     assert after["box2d"].equals(before["box2d"])
-    assert dataset.metadata["labels"] == list(dict.fromkeys(dataset.metadata["labels"]))
+    assert set(dataset.metadata["category_metadata"]) == set(HOSTILE)
 
 
 def test_categories_keep_their_ids(tmp_path, capsys):
