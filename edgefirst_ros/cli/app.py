@@ -48,7 +48,7 @@ VERBS: Mapping[str, Verb] = {
     "demo": Verb("demo", "Make a recording, convert it, check the dataset."),
     "capture": Verb("capture", "Record datasets from live topics.", ZenohCommand, NODE),
     "control": Verb("control", "Control a capture on the device's own bus.", ZenohCommand),
-    "replay": Verb("replay", "Convert recordings as a ROS 2 node.", context=NODE),
+    "replay": Verb("replay", "Convert recordings as a ROS 2 node.", SettingsCommand, NODE),
     "play": Verb("play", "Publish a recording or a dataset at its own pace.", ZenohCommand, NODE),
 }
 

@@ -166,12 +166,13 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
         if name in context.meta[UNUSED]:
             raise UsageError(f"--set {name}: says how a dataset is written, and none is written here")
         if name in own:
-            raise UsageError(f"{_flag(name)} and --set {name} exclude each other: give one of them")
+            raise UsageError(f"{flag_of(name)} and --set {name} exclude each other: give one of them")
         texts[name] = text
     return texts
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
+    """Return the option of a setting."""
     return OPTIONS[name].name or f"--{name.replace('_', '-')}"
 
 
@@ -198,7 +199,7 @@ def _parameters() -> Sequence[Any]:
         shown = "" if default in (None, False, [], {}) else f" (default: {default})"
         metavar = option.metavar or "|".join(field.schema.get("enum", ())) or None
         switch = field.type is bool
-        given = typer.Option(_flag(name), metavar=metavar, help=f"{field.schema['description']}{shown}.")
+        given = typer.Option(flag_of(name), metavar=metavar, help=f"{field.schema['description']}{shown}.")
         kind = Annotated[bool if switch else list[str] | None if option.repeated else str | None, given]  # type: ignore[valid-type]
         made.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=kind)

@@ -3,20 +3,35 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from typing import Annotated
 
+import typer
+
+from edgefirst_ros.cli.options import texts_of
 from edgefirst_ros.cli.ros import ROS_ARGUMENTS, as_ros_arguments, run_node
 
 
-def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None:
+def replay(
+    context: typer.Context,
+    arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", help="Folder for the dataset; overrides parameter files.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the dataset; default: that of the recording.")] = None,
+    join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, as of convert.")
+    ] = None,
+) -> None:
     """Convert recordings as a ROS 2 node.
 
     replay REC.mcap -o OUT [--rate 5.0] [--ros-args ...]
 
     replay --ros-args -p recordings:="['REC.mcap']" -p out:=OUT
 
-    Other parameters: name, join, overwrite, and every setting of `convert`. Progress goes to /diagnostics.
+    Options are parameters of the node, and override those of files. Progress is published on /diagnostics.
 
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameter, 3 finished with loss,
     128 and more: stopped by a signal.
@@ -24,7 +39,19 @@ def replay(arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None) -> None
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config_file import setting_fields
 
-    given = sys.argv[2:] if arguments is None else arguments
-    texts = {"-o": "out", "--out": "out", "--name": "name"}
-    lists = [name for name, field in setting_fields(Settings).items() if field.type is list]
-    run_node("replay", as_ros_arguments(given, texts, lambda recordings: {"recordings": recordings}, lists))
+    fields = setting_fields(Settings)
+    given = texts_of(context, assignments or ())
+    found = {key: _parameter(text, fields[key].type) for key, text in given.items()}
+    found |= {key: json.dumps(text, ensure_ascii=False) for key, text in (("out", out), ("name", name)) if text}
+    found |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
+    own = [part for key, text in found.items() for part in ("-p", f"{key}:={text}")]
+    lists = [key for key, field in fields.items() if field.type is list]
+    rest = as_ros_arguments(arguments or [], {}, lambda recordings: {"recordings": recordings}, lists)
+    run_node("replay", [*rest, *(["--ros-args", *own] if own else [])])  # of parameters the last one counts
+
+
+def _parameter(text: str, kind: type) -> str:
+    """Return the value of a setting as ROS arguments have it."""
+    if kind is str:
+        return json.dumps(text, ensure_ascii=False)
+    return text if kind is not list or text.startswith("[") else json.dumps([part for part in text.split(",") if part])

@@ -126,7 +126,7 @@ class Settings(Model):
 
     min_score: float = setting(0.0, "Lowest score of a box that becomes an annotation", ge=0, le=1)
     label_map: Annotated[dict[str, str], BeforeValidator(names_of_text)] = setting(
-        dict, "Other names for labels, such as car: vehicle; an empty one drops them", examples=["car=vehicle,tree="]
+        dict, "Other names for labels, such as car=vehicle; an empty one drops them", examples=["car=vehicle,tree="]
     )
     masks: bool = setting(True, "Write the masks of the model")
     polygons: bool = setting(False, "Write the outlines of instance masks as polygons")
@@ -135,7 +135,7 @@ class Settings(Model):
     schema_version: Literal["2025.10", "2026.04", "2026.10"] = setting("2026.04", "Version of the annotation schema")
     layout: Literal["zip", "directory"] = setting("zip", "One ZIP, or the same members as files")
     split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = setting(
-        dict, "Groups and their shares, such as train: 0.8, val: 0.2", examples=["train=0.8,val=0.2"]
+        dict, "Share of each group, such as train=0.8,val=0.2", examples=["train=0.8,val=0.2"]
     )
     split_block: float = setting(10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400)
     split_gap: float = setting(
@@ -145,7 +145,7 @@ class Settings(Model):
         False, "A sequence's group by split depends on its name alone, and stays when others are added"
     )
     group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = setting(
-        dict, "Groups of sequences by name, such as test: night*; these take no part in split", examples=["test=night*"]
+        dict, "Groups of sequences by name, such as test=night*; these take no part in split", examples=["test=night*"]
     )
     jobs: int = Field(
         0,

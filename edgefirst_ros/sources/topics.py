@@ -158,12 +158,12 @@ class _Finder:
             if len(found) == 1:
                 return found[0]
             if found:
-                raise UsageError(f"several cameras: {', '.join(found)}; name one with --reference-topic")
+                raise UsageError(f"several cameras: {', '.join(found)}; set reference_topic to one of them")
         for schema in CAMERA_TYPES:
             found = self.unknown(schema)
             if len(found) > 1:
                 raise UsageError(
-                    f"several topics could be the camera: {', '.join(found)}; name one with --reference-topic"
+                    f"several topics could be the camera: {', '.join(found)}; set reference_topic to one of them"
                 )
             if found:
                 self.notes.append(f"{found[0]} is used as the camera: it is the only {schema} topic")
@@ -171,7 +171,7 @@ class _Finder:
         types = ", ".join(kind for kind in CAMERA_TYPES if kind != TILED)
         raise RecordingError(
             f"no camera topic ({', '.join(CAMERA_NAMES)}, or the only one of type {types}); "
-            f"there are {_listed(sorted(self.topics))}; name another stream with --reference-topic"
+            f"there are {_listed(sorted(self.topics))}; set reference_topic to another stream"
         )
 
 

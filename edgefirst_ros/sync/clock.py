@@ -122,7 +122,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
     if not own.tell_time:
         raise UsageError(
             f"{reference.topic}: its {base} stamps are missing, zero or all equal, so they cannot be the time base; "
-            f"choose another one (--time-base auto finds it)"
+            "set time_base to another one (auto finds it)"
         )
     offset = own.median()
     replaced, medians = {}, [offset]

@@ -93,9 +93,12 @@ def test_notes_of_a_merge_are_told(call, sets, tmp_path):
 
 def test_a_report_needs_a_place_for_its_table(call, sets, tmp_path):
     pytest.importorskip("plotly", reason="plotly is not installed")
-    error = call("fleet", "report", sets).exception
-    assert isinstance(error, UsageError)
-    assert str(error) == "-o X.html says where the table goes; the pages lie beside it"
+    refused = call("fleet", "report", sets)
+    assert refused.exit_code == 2
+    assert "Missing option '-o' / '--out'" in refused.output
+    shown = " ".join(call("fleet", "report", "--help").output.split())
+    assert "-o, --out X.html The table, with the pages beside it. [required]" in shown
+    assert "Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some datasets could not be read." in shown
     done = call("fleet", "report", sets, "-o", tmp_path / "all.html", "--table-only", "--json")
     told = json.loads(done.stdout)
     assert (done.exit_code, [one["samples"] for one in told["reports"]]) == (0, [5, 5])

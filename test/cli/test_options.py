@@ -10,6 +10,7 @@ import typer.main
 from edgefirst_ros.cli.app import VERBS, app
 from edgefirst_ros.cli.options import OPTIONS
 from edgefirst_ros.config import Settings
+from edgefirst_ros.config_file import load, setting_fields
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 
@@ -96,3 +97,36 @@ def test_what_is_wrong_gives_exit_code_2(run, recording, tmp_path, arguments, sa
     assert done.returncode == 2
     assert re.sub(r"\s+", " ", done.stderr).find(says) >= 0, done.stderr
     assert not (tmp_path / "out").exists()
+
+
+# ---- examples in help --------------------------------------------------------------------------
+EXAMPLE = re.compile(r"such as ([^ ;]+[^ ;.,])")
+
+
+def examples():
+    """The examples of help: verb, option, value."""
+    for name, command in typer.main.get_command(app).commands.items():
+        for verb, one in getattr(command, "commands", {name: command}).items():
+            for option in one.get_params(typer.Context(one)):
+                for text in (getattr(option, "help", None) or "", option.metavar or ""):
+                    for value in EXAMPLE.findall(text) + re.findall(r"^[\w.]+=[\d.]+(?:,[\w.]+=[\d.]+)*$", text):
+                        yield name, verb, option.opts[-1], value
+
+
+def test_examples_in_help_are_taken_by_convert(run, recording, tmp_path):
+    """`--split train=0.8,val=0.2`: what help shows for a setting is typed as it is shown."""
+    for name in ("night.mcap", "day.mcap"):
+        (tmp_path / name).symlink_to(recording(**SMALL, seed=len(name)))
+    shown = {(option, value) for name, verb, option, value in examples() if name in ("convert", "split", "merge")}
+    assert {option for option, _ in shown} >= {"--split", "--group", "--set"}
+    for option, value in sorted(shown):
+        done = run("convert", "night.mcap", "day.mcap", "-o", "out", "--name", "both", "--overwrite", option, value)
+        assert done.returncode == 0, f"{option} {value}: {done.stderr}"
+
+
+def test_descriptions_of_settings_show_what_options_take():
+    for name, field in setting_fields(Settings).items():
+        shown = EXAMPLE.findall(field.schema["description"]) + list(field.schema.get("examples", ()))
+        for value in shown:
+            needed = {"end": {}, "start": {}}.get(name, {})
+            load(None, texts={name: value.rstrip(","), **needed})

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain arguments of verbs that are nodes, beside --ros-args."""
 
+import itertools
+
 import pytest
 
 from edgefirst_ros.cli import play, replay, ros
+from edgefirst_ros.cli.options import OPTIONS, flag_of
 from edgefirst_ros.errors import UsageError
 
 
@@ -27,26 +30,45 @@ def given(monkeypatch):
         ),
         (play.play, ["--ros-args", "-p", "recording:=REC.mcap"], ["--ros-args", "-p", "recording:=REC.mcap"]),
         (play.play, [], []),
-        (
-            replay.replay,
-            ["a.mcap", "b c.mcap", "-o", "12", "--rate=5.0"],
-            ["--ros-args", "-p", 'recordings:=["a.mcap", "b c.mcap"]', "-p", 'out:="12"', "-p", "rate:=5.0"],
-        ),
-        (
-            replay.replay,
-            ["a.mcap", "--out", "o", "--split-block", "2.0"],
-            ["--ros-args", "-p", 'recordings:=["a.mcap"]', "-p", 'out:="o"', "-p", "split_block:=2.0"],
-        ),
-        (
-            replay.replay,
-            ["--require", "radar.cube,model", "--sensors=['camera']"],
-            ["--ros-args", "-p", 'require:=["radar.cube", "model"]', "-p", "sensors:=['camera']"],
-        ),
     ],
 )
 def test_plain_arguments_become_parameters(given, verb, arguments, node):
     verb(arguments)
     assert given[0][1] == node
+
+
+@pytest.mark.parametrize(
+    ("arguments", "node"),
+    [
+        (
+            ["a.mcap", "b c.mcap", "-o", "12", "--rate=5.0"],
+            {"recordings": '["a.mcap", "b c.mcap"]', "out": '"12"', "rate": "5.0"},
+        ),
+        (
+            ["a.mcap", "--out", "o", "--split-block", "2.0", "--join", "--set", "camera_format=png"],
+            {"recordings": '["a.mcap"]', "out": '"o"', "split_block": "2.0", "join": "true", "camera_format": '"png"'},
+        ),
+        (
+            ["--require", "radar.cube,model", "--sensors=['camera']", "--layout", "zip", "--overwrite"],
+            {"require": '["radar.cube", "model"]', "sensors": "['camera']", "layout": '"zip"', "overwrite": "true"},
+        ),
+        (["--ros-args", "-p", "rate:=1.0", "-p", "out:=x", "--rate", "2.0"], {"rate": "2.0", "out": "x"}),
+        (["--ros-args", "-p", "out:=x", "-r", "__ns:=/front"], {"out": "x"}),
+    ],
+)
+def test_options_of_replay_become_parameters(given, call, arguments, node):
+    assert call("replay", *arguments).exit_code == 0
+    words = given[0][1]
+    pairs = [text.split(":=", 1) for before, text in itertools.pairwise(words) if before == "-p"]
+    assert dict(pairs) == node
+    assert words[0] == "--ros-args"
+    assert ("-r" in words) == ("-r" in arguments)
+
+
+def test_help_of_replay_lists_what_it_accepts(call):
+    shown = call("replay", "--help").output
+    for option in ("-o, --out", "--name", "--join", "--overwrite", "--set", *(flag_of(name) for name in OPTIONS)):
+        assert option in shown
 
 
 @pytest.mark.parametrize(

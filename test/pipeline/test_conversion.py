@@ -412,7 +412,7 @@ def test_what_is_no_recording(tmp_path, name, says):
 
 
 def test_no_camera(recording, tmp_path):
-    with pytest.raises(RecordingError, match=r"no camera topic.*--reference-topic"):
+    with pytest.raises(RecordingError, match=r"no camera topic.*set reference_topic"):
         convert(recording(seconds=1, topics={"gps", "imu"}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

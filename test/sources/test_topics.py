@@ -82,7 +82,7 @@ def test_the_only_topic_of_the_type_is_the_camera_and_this_is_said():
 
 @pytest.mark.parametrize("kind", [VIDEO, JPEG, RAW])
 def test_several_of_the_type_are_an_error_that_lists_them(kind):
-    with pytest.raises(UsageError, match="--reference-topic") as caught:
+    with pytest.raises(UsageError, match="set reference_topic") as caught:
         chosen({"/left": kind, "/right": kind, "/gps": FIX})
     assert "/left, /right" in str(caught.value)
     assert "gps" not in str(caught.value)
@@ -114,7 +114,7 @@ def test_the_topics_of_the_cameras_own_host_are_taken():
 
 
 def test_no_camera_is_an_error_that_says_what_there_is():
-    with pytest.raises(RecordingError, match="--reference-topic") as caught:
+    with pytest.raises(RecordingError, match="set reference_topic") as caught:
         chosen({"/gps": FIX, "/radar/cube": CUBE})
     assert "/gps, /radar/cube" in str(caught.value)
     assert caught.value.exit_code == 1
@@ -124,7 +124,7 @@ def test_no_camera_is_an_error_that_says_what_there_is():
 
 @pytest.mark.parametrize("topics", [("/lidar/reflect",), ("/lidar/depth",), ("/lidar/depth", "/host/lidar/reflect")])
 def test_a_known_name_is_never_taken_for_the_camera_by_its_type(topics):
-    with pytest.raises(RecordingError, match="--reference-topic") as caught:
+    with pytest.raises(RecordingError, match="set reference_topic") as caught:
         chosen(dict.fromkeys(topics, RAW), lidar_images=True)
     assert all(topic in str(caught.value) for topic in topics)
     assert chosen({**dict.fromkeys(topics, RAW), "/front": RAW}).reference == "/front"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from edgefirst_ros.cli.progress import EVERY, LINE_EVERY
+from edgefirst_ros.cli.progress import EVERY, LINE_EVERY, describe_time
 from edgefirst_ros.cli.text import size_of
 
 if TYPE_CHECKING:
@@ -55,11 +55,5 @@ def describe(tally: FleetProgress) -> str:
         rate = tally.now / tally.seconds
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
         parts.append(size_of(tally.bytes))
-        parts.append(f"{_duration((tally.total - done) / rate)} left")
+        parts.append(f"{describe_time((tally.total - done) / rate)} left")
     return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

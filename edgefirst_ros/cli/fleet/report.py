@@ -18,8 +18,8 @@ from edgefirst_ros.cli.text import say
 def report(
     place: Annotated[str, PLACE],
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", readable=False, help="The table (required); pages go beside it.")
-    ] = None,
+        Path, typer.Option("-o", "--out", metavar="X.html", readable=False, help="The table, with the pages beside it.")
+    ],
     where: Annotated[str | None, WHERE] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
@@ -28,21 +28,18 @@ def report(
 ) -> None:
     """Write a table of the datasets of a fleet, each with its verdict, and a page for each.
 
-    Exit codes: as of report.
+    Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some datasets could not be read.
     """
     from functools import partial
     from typing import cast
 
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.opening import ObjectPath
-    from edgefirst_ros.errors import UsageError
     from edgefirst_ros.fleet.datasets import finished_datasets, local_copy
     from edgefirst_ros.fleet.layout import Layout
     from edgefirst_ros.report.run import report_all
     from edgefirst_ros.report.wanted import Wanted
 
-    if out is None:
-        raise UsageError("-o X.html says where the table goes; the pages lie beside it")
     layout = Layout(Location.of(place))
     wanted = [
         Wanted(

@@ -15,7 +15,7 @@ BYTES_PER_ROW = 2
 """The rows of a file that may be there whatever the limits: those of a real table take more bytes than this, packed."""
 BYTES_PER_VALUE = 8
 """Bytes that a value counts for at least: nulls take none in a file, but do in memory."""
-SETTABLE = "{0}; --set {0}=NUMBER takes another"
+SETTABLE = "raise the setting {0}"
 IMPORT_RATIO = 100
 """Bytes that may come out of each byte of an import, whatever the limits."""
 

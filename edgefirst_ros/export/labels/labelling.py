@@ -83,7 +83,7 @@ def label(
             "(--replace), or put the labels beside them (--join)"
         )
     tell = progress or quiet
-    tell("reading labels", 0, 1)
+    tell("labels", 0, 1)
     module, name = READERS[form]
     path = Path(labels)
     if not os.path.lexists(path):
@@ -103,7 +103,7 @@ def label(
     done.annotations = annotating(table).height
     opened.write_annotations(_joined(kept, table), categories=categories)
     done.lost = {reason: number for reason, number in sorted(found.lost.items()) if number}
-    tell("reading labels", 1, 1)
+    tell("labels", 1, 1)
     return done
 
 

@@ -31,7 +31,7 @@ def test_a_finished_dataset_over_a_limit_is_not_taken_for_a_cut_one(tmp_path):
     packed_table(paths.arrow)
     before = everything(tmp_path)
     for dry_run in (True, False):
-        with pytest.raises(TooLargeError, match=r"drive\.arrow: has 262144 rows .*--set limits\.table_rows=NUMBER"):
+        with pytest.raises(TooLargeError, match=r"drive\.arrow: has 262144 .*raise the setting limits\.table_rows"):
             recover(paths.container, limits=SMALL, dry_run=dry_run)
     assert everything(tmp_path) == before
     assert recover(paths.container, limits=Limits(table_rows=ROWS)).complete
@@ -77,7 +77,7 @@ def test_of_a_cut_dataset_with_a_table_over_a_limit_all_keep_their_names(tmp_pat
     cut(paths.container, paths.container.stat().st_size - 50)
     before = everything(tmp_path)
     for dry_run in (True, False):
-        with pytest.raises(TooLargeError, match=r"arrow: has 262144 rows .*--set limits\.table_rows=NUMBER"):
+        with pytest.raises(TooLargeError, match=r"arrow: has 262144 rows .*raise the setting limits\.table_rows"):
             recover(paths.container, limits=SMALL, dry_run=dry_run)
         assert everything(tmp_path) == before
     done = recover(paths.container, limits=Limits(table_rows=ROWS))
