@@ -39,7 +39,7 @@ test-aarch64: .venv/ready
 
 .venv/ready: setup.py
 	$(PYTHON) -m venv .venv
-	$(RUN)/python -m pip install -q -e .
+	$(RUN)/python -m pip install -q -e ".[report]"
 	touch $@
 
 .venv-benchmark/ready: setup.py test/readers.txt

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
 from glob import glob
 
 from setuptools import find_packages, setup
 
 package_name = "edgefirst_ros"
+URL = ""
+"""Address of the repository, once it has one: links of the long description are below it, and plain text until then."""
 
 FLEET = ["distributed>=2025.1", "cryptography>=42", "obstore>=0.8"]
 """An engine for many recordings, and object storage."""
@@ -22,11 +25,20 @@ REPORT = ["jinja2>=3.1", "plotly>=7.1"]
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 """170 MB; its files are read by the next version at most. It has no wheels for Python 3.10."""
 
+
+def describe():
+    """Return the README with absolute links: a package index has none of the files beside it."""
+    text = open("README.md", encoding="utf-8").read()
+    picture, link = (rf"![\1]({URL}/raw/HEAD/\2)", rf"[\1]({URL}/blob/HEAD/\2)") if URL else ("", r"\1")
+    text = re.sub(r"!\[([^]]*)\]\((?!https?:)([^)]+)\)", picture, text)
+    return re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:)([^)]+)\)", link, text)
+
+
 setup(
     name=package_name,
     version="0.1.0",
     description="Turns drives recorded with the Maivin into EdgeFirst datasets, on the device and off it",
-    long_description=open("README.md", encoding="utf-8").read(),
+    long_description=describe(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     maintainer="edgefirst_ros maintainers",

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 import typer
 import typer.main
+from object_server import S3
 from PIL import Image
 from pydantic import TypeAdapter
 from shared_data import REAL
@@ -112,6 +113,18 @@ def desk(recordings, command, tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture
+def buckets(desk, monkeypatch):
+    """An S3 server with the buckets that the examples name, two recordings in one of them."""
+    pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    with S3(monkeypatch) as server:
+        for bucket in ("sets", "train"):
+            server.client.create_bucket(Bucket=bucket)
+        for name in ("drive", "monday"):
+            server.put_file(f"2026/{name}.mcap", desk / f"{name}.mcap")
+        yield server
+
+
 def run_examples(document, desk):
     """Run all blocks of a document in order, programs as processes of their own."""
     names = {}
@@ -140,7 +153,9 @@ def run_examples(document, desk):
 
 
 @pytest.mark.parametrize("document", TEXTS)
-def test_examples_run(document, desk):
+def test_examples_run(document, desk, request):
+    if document == "fleet.md":
+        request.getfixturevalue("buckets")
     run_examples(document, desk)
 
 
@@ -250,7 +265,8 @@ def test_no_option_is_invented():
     foreign = {"--from-paths", "--ignore-src", "--packages-select", "--help", "--ros-args", "--params-file"}
     foreign |= {"--nthreads", "--nworkers", "--resources"}  # of Dask
     whole = {"--install-completion"}  # of the command itself
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | whole | {"--no-deps"}
+    foreign |= {"--no-deps", "--user"}  # of pip
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | whole
 
 
 # ---- settings ----------------------------------------------------------------------------------

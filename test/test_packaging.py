@@ -16,6 +16,7 @@ import pytest
 
 import edgefirst_ros
 from edgefirst_ros.messages import KNOWN_TOPICS
+from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "edgefirst_ros"
@@ -87,6 +88,10 @@ def test_the_wheel_holds_everything(pip, source, tmp_path):
     assert "edgefirst-ros = edgefirst_ros.cli:main" in points
     assert re.search(rf"^Version: {re.escape(edgefirst_ros.__version__)}$", metadata, re.MULTILINE)
     assert any(name.endswith("/LICENSE") for name in names)
+    description = metadata.partition("\n\n")[2]
+    assert len(description) > 2000
+    links = re.findall(r"\]\(([^)]*)\)", description)
+    assert [link for link in links if not link.startswith("https://")] == [], "a package index has no such page"
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="pip 23.0 cannot run on this Python")
@@ -195,18 +200,87 @@ def test_the_changelog_has_the_form_of_ros():
     assert len(lines[0]) == len(lines[1]) == len(lines[2])
 
 
-def test_rosdep_and_one_line_of_pip_give_all_requirements():
-    """Every requirement of setup.py is a rosdep key of package.xml or stands in the pip line of the README."""
+def readme_block(line):
+    """The block of the README with this text."""
+    blocks = re.findall(r"^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if line in block]
+    return found
+
+
+def test_the_readme_makes_a_workspace_with_this_package_in_it(tmp_path):
+    """The lines for ROS 2, with programs of ROS, pip and the network that only write down how they were called."""
+    programs, home = tmp_path / "bin", tmp_path / "home"
+    programs.mkdir()
+    home.mkdir()
+    log = tmp_path / "calls"
+    git = shutil.which("git")
+    for name in ("rosdep", "colcon", "ros2", "python3"):
+        (programs / name).write_text(f'#!/bin/sh\nset -e\necho "{name} $*" >> {log}\nls src/*/package.xml >> {log}\n')
+    (programs / "git").write_text(
+        f'#!/bin/sh\ncase "$*" in *https:*) mkdir -p src/edgefirst_schemas;; *) exec {git} "$@";; esac\n'
+    )
+    for file in programs.iterdir():
+        file.chmod(0o755)
+    (home / "edgefirst_ws" / "install").mkdir(parents=True)
+    (home / "edgefirst_ws" / "install" / "setup.sh").touch()
+    if subprocess.run([git, "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("not a checkout of git")
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", readme_block("colcon build")],
+        cwd=ROOT,
+        env={"PATH": path, "HOME": os.fspath(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = log.read_text()
+    assert calls.count("src/edgefirst_ros/package.xml") == 4, "before rosdep, pip, colcon and ros2"
+    assert "python3 -m pip install --user ./src/edgefirst_ros\n" in calls
+
+
+def test_no_second_list_of_requirements():
+    """What is installed stands in setup.py, and rosdep keys in package.xml."""
     required = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.DOTALL)[1]
     names = set(re.findall(r'"([a-z0-9_-]+)', required))
-    package = ElementTree.parse(ROOT / "package.xml").getroot()
-    keys = {element.text for element in package.findall("exec_depend")}
-    given = {
-        "python3-numpy": "numpy",
-        "python3-pil": "pillow",
-        "python3-yaml": "pyyaml",
-        "mcap-ros2-support": "mcap-ros2-support",
+    assert len(names) > 10
+    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")):
+        for line in re.findall(r"pip install ([^\n`]+)", document.read_text()):
+            assert not names & set(line.split()), f"{document.name}: {line}"
+
+
+EXTRAS = {"report": ["jinja2", "plotly"], "fleet": ["distributed", "obstore"], "zenoh": ["zenoh"], "view": ["rerun"]}
+"""Modules that are there only with an extra; those of NCore are in none of the commands of the README."""
+
+
+def test_the_readme_runs_with_what_make_demo_installs(tmp_path):
+    """Every command of its blocks but those marked, with the other extras out of reach."""
+    line = re.search(r"^\t\$\(RUN\)/python -m pip install .+$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
+    installed = re.search(r"\.\[([\w,]+)\]", line)
+    there = installed[1].split(",") if installed else []
+    hidden = [module for extra, modules in EXTRAS.items() if extra not in there for module in modules]
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({hidden!r}))\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    shim = programs / "edgefirst-ros"
+    shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m edgefirst_ros "$@"\n')
+    shim.chmod(0o755)
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    for seed, name in enumerate(("drive", "monday", "tuesday")):
+        recipe = Recipe(seed=seed, seconds=2, size=(160, 96), cube_shape=(2, 16, 4, 32), lidar_points=100)
+        write_recording(desk / f"{name}.mcap", recipe)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
     }
-    line = re.search(r"-m pip install (.+)$", (ROOT / "README.md").read_text(), re.MULTILINE)[1]
-    from_rosdep = {given[key] for key in keys & set(given)}
-    assert set(line.split()) == names - from_rosdep - {"setuptools"}
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^(<!-- not run[^\n]*-->\n)?```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    for marked, language, block in blocks:
+        if marked:
+            continue
+        run = ["bash", "-euc", block] if language == "bash" else [sys.executable, "-c", block]
+        done = subprocess.run(run, cwd=desk, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
