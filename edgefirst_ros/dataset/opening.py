@@ -13,7 +13,7 @@ from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.storage.remote_archive import RemoteArchive
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.forms.table import annotation_forms, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -72,12 +72,23 @@ def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
     store = open_store(place)
     container = RemoteArchive(paths.container, place.parent / f"{name}.zip", limits)
     container.refuse_overlaps()
-    tables = [_table(store, place.parent / path.name, path, limits) for path in (paths.arrow, paths.frames)]
-    return DatasetFiles(paths, container, *tables)
+    return DatasetFiles(paths, container, _annotations(store, paths, limits), _table(store, paths.frames, limits))
 
 
-def _table(store: Store, place: Location, path: Path, limits: Limits) -> TableFile | None:
+def _annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile | None:
+    """Return the annotations in the first form that is there. Raises DatasetError for nested JSON."""
+    forms = annotation_forms(paths.arrow)
+    for path in forms[:-1]:
+        if (found := _table(store, path, limits)) is not None:
+            return found
+    if store.stat(Location.of(forms[-1]).key) is not None:
+        raise DatasetError(f"{forms[-1]}: JSON is not read in place; fetch the dataset, or upload it as NAME.arrow")
+    return None
+
+
+def _table(store: Store, path: Path, limits: Limits) -> TableFile | None:
     """Return a table, held in memory; None if it does not exist."""
+    place = Location.of(path)
     if (answer := store.tail(place.key, AT_ONCE)) is None:
         return None
     found, data = answer

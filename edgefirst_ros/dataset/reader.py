@@ -30,6 +30,8 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     import polars as pl
 
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
+
 
 class Dataset(Sequence[Sample]):
     """A dataset, named by OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow alike, in either layout: a sequence of samples.
@@ -84,6 +86,11 @@ class Dataset(Sequence[Sample]):
     def sequences(self) -> list[str]:
         """Names of the sequences, in the order of the samples."""
         return list(dict.fromkeys(key.name for key in self._order))
+
+    @property
+    def table_files(self) -> tuple[TableFile | None, TableFile | None]:
+        """The open files of annotations and frames, wherever they are; None where there is none."""
+        return self._annotation_file, self._frames_file
 
     @cached_property
     def annotations(self) -> pl.DataFrame:

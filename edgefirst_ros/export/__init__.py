@@ -97,6 +97,7 @@ def export(
     Raises UsageError for an unknown system or option or a library that is missing, DatasetError where `out` exists or
     the dataset lacks what the format needs; nothing is left in `out` then.
     """
+    from edgefirst_ros.dataset.objects.location import is_remote
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.output import refuse_inside, staged
 
@@ -110,6 +111,10 @@ def export(
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     place, report = Path(os.path.abspath(out)), Report(to)
     refuse_inside(place, opened.paths.container)
+    if is_remote(opened.paths.container) and opened.table_files[0] is None:
+        raise DatasetError(
+            f"{opened.paths.arrow}: not there, nor NAME.parquet, so the labels are unknown; upload it beside the ZIP"
+        )
     with staged(place) as folder:
         system.export(opened, folder, report, progress or quiet, **chosen)
         if system.calibrated:

@@ -50,7 +50,8 @@ class TableFile:
             self._parquet = start != ARROW_MAGIC
             if not self._parquet:
                 count_batches(fd, self._size, self._budget())
-                self._file: Any = pa.ipc.open_file(_native(fd))
+                self._bytes = _native(fd)
+                self._file: Any = pa.ipc.open_file(self._bytes)
                 schema = self._file.schema
             elif start.startswith(PARQUET_MAGIC):
                 schema = self._open_parquet(fd)
@@ -71,7 +72,8 @@ class TableFile:
     def _open_parquet(self, fd: int) -> Any:
         from pyarrow.parquet import ParquetFile
 
-        self._file = ParquetFile(_native(fd))
+        self._bytes = _native(fd)
+        self._file = ParquetFile(self._bytes)
         budget = self._budget()
         longest = count_pages(fd, self._file.metadata, budget)
         self._at_once = max(1, min(ROWS, budget.unpacked // max(1, longest)))
@@ -82,6 +84,13 @@ class TableFile:
 
     def _budget(self) -> Budget:
         return Budget.of_file(self.path, self._size, self._limits)
+
+    def content(self) -> bytes:
+        """Return the bytes of the file, also where it is held in memory. Raises DatasetError."""
+        try:
+            return bytes(self._bytes.read_at(self._size, 0))
+        except OSError as error:
+            raise DatasetError(f"{self.path}: cannot be read: {error}") from error
 
     @property
     def rows(self) -> int:

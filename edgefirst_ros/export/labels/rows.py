@@ -14,8 +14,7 @@ from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
 from edgefirst_ros.dataset.schema import VERSIONS
 from edgefirst_ros.dataset.tables.boxes import converted
-from edgefirst_ros.dataset.tables.forms.read import read_annotations
-from edgefirst_ros.dataset.tables.forms.table import annotation_path
+from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations
 from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.errors import DatasetError
 
@@ -35,13 +34,14 @@ class LabelRows:
     """
 
     def __init__(self, dataset: Dataset, report: Report) -> None:
-        file = annotation_path(dataset.paths.arrow)
+        file, _ = dataset.table_files
         self.columns: list[str] = []
         metadata: dict[str, str] = {}
         rows = pl.DataFrame({"name": [], "frame": []}, {"name": pl.String, "frame": pl.UInt32})
         self._layout, self._normalised = "cxcywh", True
         if file is not None:
-            found = read_annotations(file, limits=dataset.limits)
+            nested = file.path.suffix == JSON_SUFFIX  # which its own reader understands in full
+            found = Annotations(file.path, limits=dataset.limits, source=None if nested else file)
             rows = found.frame()
             metadata, self.columns = dict(found.metadata), [*found.columns]
             self._layout, self._normalised = found.layout, found.normalised

@@ -15,7 +15,6 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.errors import DatasetError, MessageError, UsageError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives
@@ -304,9 +303,8 @@ class _Sequence:
         path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
     def _tables(self) -> dict[str, str]:
-        paths = self._drive.dataset.paths
-        tables = [annotation_path(paths.arrow), paths.frames if paths.frames.exists() else None]
-        return {path.name: self._blob(path.read_bytes()) for path in tables if path is not None}
+        tables = self._drive.dataset.table_files
+        return {file.path.name: self._blob(file.content()) for file in tables if file is not None}
 
 
 def _equal(one: bytes, other: bytes) -> bool:

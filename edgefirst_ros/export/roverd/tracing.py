@@ -8,7 +8,6 @@ OUT/_edgefirst/         tables as files, members without a home, and where each 
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -23,7 +22,6 @@ from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
@@ -92,10 +90,10 @@ def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> N
         member_name(drive.name, 0, "camera.jpeg")  # refuses what cannot name a folder
         with ExitStack() as closing:
             _Trace(drive, out, tally, closing).write(progress)
-    annotations = annotation_path(dataset.paths.arrow)
-    for table in (annotations, dataset.paths.frames):
+    annotations, _ = dataset.table_files
+    for table in dataset.table_files:
         if table is not None:
-            shutil.copyfile(table, side / table.name)
+            (side / table.path.name).write_bytes(table.content())
     write_json(
         side / HEAD,
         {
@@ -104,7 +102,7 @@ def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> N
             "layout": dataset.paths.layout,
             "software": edgefirst_ros.__version__,
         }
-        | {"annotations": annotations.name if annotations else None, "frames": dataset.paths.frames.name},
+        | {"annotations": annotations.path.name if annotations else None, "frames": dataset.paths.frames.name},
     )
     with (side / LIST).open("x", encoding="utf-8") as file:
         for key in dict.fromkeys(key for key in _stored_order(dataset) if key in tally.members):
@@ -280,9 +278,9 @@ def _tell(dataset: Dataset, tally: TraceCounts, report: Report) -> None:
         report.add("mask of classes", f"{SEMANTIC}/segment", "", entries[SEMANTIC])
     homes = {"latitude", "longitude", "altitude", "orientation"}
     report.add(", ".join(sorted(columns - homes)), f"{SIDE}/{dataset.paths.frames.name}", "not read by roverd")
-    path = annotation_path(dataset.paths.arrow)
-    if path is not None:
-        report.add(", ".join(dataset.annotation_columns), f"{SIDE}/{path.name}", "not read by roverd")
+    annotations, _ = dataset.table_files
+    if annotations is not None:
+        report.add(", ".join(dataset.annotation_columns), f"{SIDE}/{annotations.path.name}", "not read by roverd")
     strangers = len(dataset.container.names) - sum(map(len, tally.members.values()))
     if strangers:
         report.add("files that belong to no sample", "", "not taken along", strangers)

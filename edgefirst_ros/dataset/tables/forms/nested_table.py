@@ -45,6 +45,10 @@ class NestedTable(TableFile):
         self._categories = found.categories
         self.schema = schema.arrow_schema(self._columns)
 
+    def content(self) -> bytes:
+        """Return the bytes of the file."""
+        return self.path.read_bytes()
+
     @property
     def rows(self) -> int:
         """Number of rows."""

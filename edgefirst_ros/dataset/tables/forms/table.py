@@ -13,10 +13,14 @@ SUFFIXES = (".arrow", ".parquet", ".json")
 """Suffixes of annotation files; of several files the first counts."""
 
 
+def annotation_forms(arrow: Path) -> list[Path]:
+    """Return the paths that the annotations of a dataset may have: NAME.arrow, NAME.parquet, NAME.json."""
+    return [arrow.with_name(arrow.name.removesuffix(SUFFIXES[0]) + suffix) for suffix in SUFFIXES]
+
+
 def annotation_path(arrow: Path) -> Path | None:
     """Return NAME.arrow, else NAME.parquet or NAME.json beside it; None without any of them."""
-    paths = (arrow.with_name(arrow.name.removesuffix(SUFFIXES[0]) + suffix) for suffix in SUFFIXES)
-    return next((path for path in paths if os.path.lexists(path)), None)
+    return next((path for path in annotation_forms(arrow) if os.path.lexists(path)), None)
 
 
 def open_annotations(path: Path, limits: Limits = DEFAULT_LIMITS) -> TableFile:

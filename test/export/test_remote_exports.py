@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports of a dataset in a bucket: the same files, byte for byte, as of the copy on the disk, to every system."""
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+from l5kit_truth import DRIVE, HOUR, tracked
+from object_server import s3
+from typer.testing import CliRunner
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.cli.app import app
+from edgefirst_ros.dataset.objects.transfer import upload_dataset
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export import SYSTEMS, export
+from edgefirst_ros.synthetic import START
+
+__all__ = ["s3"]
+GROUPS = {"train": 0.5, "val": 0.5}
+
+
+@pytest.fixture(scope="module")
+def local(recording, tmp_path_factory):
+    """A dataset of two drives with boxes, tracks, masks and groups."""
+    drives = [recording(**DRIVE), recording(**DRIVE, seed=1, host="second", start=START + HOUR, heading=-2.5)]
+    out = tmp_path_factory.mktemp("local")
+    dataset = tracked(Dataset(convert(drives, out, name="both", split=GROUPS).paths.container))
+    dataset.write_annotations(dataset.annotations)
+    return Dataset(out / "both.zip")
+
+
+@pytest.fixture(scope="module")
+def remote(s3, local):
+    upload_dataset(local.paths, "s3://drives/sets")
+    return "s3://drives/sets/both.zip"
+
+
+def files(folder):
+    """Bytes by path."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("front", ["command", "function"])
+@pytest.mark.parametrize("to", SYSTEMS)
+def test_an_export_from_a_bucket_is_that_of_the_copy_on_the_disk(local, remote, tmp_path, to, front):
+    for name, place in (("disk", local.paths.container), ("bucket", remote)):
+        if front == "function":
+            export(place, to, tmp_path / name)
+        else:
+            done = CliRunner().invoke(app, ["export", str(place), "--to", to, "-o", str(tmp_path / name)])
+            assert done.exit_code == 0, (done.output, done.exception)
+    made = files(tmp_path / "bucket")
+    assert made.keys() == files(tmp_path / "disk").keys()
+    assert [name for name, data in files(tmp_path / "disk").items() if data != made[name]] == []
+    if to == "coco":
+        whole = json.loads(made["instances.json"])
+        assert len(whole["annotations"]) == local.annotations["box2d"].count() > 0
+        assert {one["name"] for one in whole["categories"]} == set(
+            local.annotations["label"].drop_nulls().cast(pl.String)
+        )
+
+
+@pytest.mark.parametrize("to", SYSTEMS)
+def test_a_table_that_is_not_in_the_bucket_is_an_error(s3, local, remote, tmp_path, to):
+    s3.put_file("bare/both.zip", local.paths.container)
+    s3.put_file("bare/both.frames.arrow", local.paths.frames)
+    with pytest.raises(DatasetError, match=r"^s3://drives/bare/both\.arrow: not there, .* upload it"):
+        export("s3://drives/bare/both.zip", to, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("to", ["coco", "yolo"])
+def test_labels_in_another_form_of_table_are_those_of_the_disk(s3, local, tmp_path, to):
+    there = tmp_path / "sets"
+    there.mkdir()
+    for path in (local.paths.container, local.paths.frames):
+        shutil.copy(path, there)
+    local.annotations.write_parquet(there / "both.parquet")
+    for path in there.iterdir():
+        s3.put_file(f"parquet/{path.name}", path)
+    export(there / "both.zip", to, tmp_path / "disk")
+    export("s3://drives/parquet/both.zip", to, tmp_path / "bucket")
+    assert files(tmp_path / "bucket") == files(tmp_path / "disk")
+
+
+def test_nested_json_in_a_bucket_is_refused_by_name(s3, local, tmp_path):
+    s3.put_file("nested/both.zip", local.paths.container)
+    s3.put("nested/both.json", b"[]")
+    with pytest.raises(DatasetError, match=r"^s3://drives/nested/both\.json: JSON is not read in place; fetch"):
+        Dataset("s3://drives/nested/both.zip")
