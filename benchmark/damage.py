@@ -22,11 +22,12 @@ import av
 import numpy as np
 
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.decoder import BEYOND, HARMFUL, HARMLESS
-from edgefirst_ros.sensors.h264 import H264Headers, H264Tracker
-from edgefirst_ros.sensors.h265 import H265Headers, H265Tracker
-from edgefirst_ros.sensors.video_message import codec_of
+from edgefirst_ros.sensors.pictures import codec_of
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
+from edgefirst_ros.sensors.video.decoder import BEYOND, HARMFUL, HARMLESS
+from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
+from edgefirst_ros.sensors.video.reader import VideoReader
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import VIDEO
 
@@ -162,10 +163,10 @@ def written(codec, units, shown):
     """{number: digest} of the pictures that a conversion would write."""
     reader = VideoReader(codec)
     headers, tracker = (H264Headers(), H264Tracker()) if codec == "h264" else (H265Headers(), H265Tracker())
-    for number, unit in enumerate(units):
-        if unit:
-            reader.push(number, tracker.judge(unit, headers.read(unit)))
-    pictures = {number: reader.picture(number, last=True) for number in shown if units[number]}
+    judged = {n: tracker.judge(AccessUnit(n), data, headers.read(data)) for n, data in enumerate(units) if data}
+    for unit in judged.values():
+        reader.push(unit)
+    pictures = {number: reader.picture(judged[number], last=True) for number in shown if number in judged}
     return {number: digest(picture) for number, picture in pictures.items() if not isinstance(picture, str)}
 
 

@@ -19,14 +19,15 @@ from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.pipeline.usage import Usage
-from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
-from edgefirst_ros.sensors.h264 import H264Headers, H264Tracker
-from edgefirst_ros.sensors.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
+from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
+from edgefirst_ros.sensors.video.reader import VideoReader
 from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import CLOUD, CUBE
@@ -88,7 +89,7 @@ def judging(codec):
     """What a conversion does with a unit before it is decoded."""
     headers = H264Headers() if codec == "h264" else H265Headers()
     tracker = H264Tracker() if codec == "h264" else H265Tracker()
-    return lambda unit: tracker.judge(unit, headers.read(unit))
+    return lambda number, data: tracker.judge(AccessUnit(number), data, headers.read(data))
 
 
 def decoding(codec, data, every=1):
@@ -97,11 +98,12 @@ def decoding(codec, data, every=1):
     def run(n):
         reader, judged = VideoReader(codec, keyframes_only=every > 1), judging(codec)
         for number in range(n * max(every, 1)):
-            reader.push(number, judged(data[number]))
+            unit = judged(number, data[number])
+            reader.push(unit)
             if every and number % every == 0:
-                assert not isinstance(reader.picture(number, last=True), str)
+                assert not isinstance(reader.picture(unit, last=True), str)
             else:
-                reader.skip(number)
+                reader.skip(unit)
 
     return run
 
@@ -134,9 +136,9 @@ def aligning(path, settings):
 def first_picture(data):
     """A picture that is no keyframe."""
     reader, judged = VideoReader("h264"), judging("h264")
-    for number in range(2):
-        reader.push(number, judged(data[number]))
-    return reader.picture(1, last=True)
+    for unit in (judged(number, data[number]) for number in range(2)):
+        reader.push(unit)
+    return reader.picture(unit, last=True)
 
 
 def writing(folder, members, jpeg, *, commit=False):

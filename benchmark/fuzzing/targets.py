@@ -32,8 +32,8 @@ from edgefirst_ros.sensors.detections import Context, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import pictures_of
-from edgefirst_ros.sensors.video_message import ReferenceParser
+from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, VideoParser, open_parser, open_pictures
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 from fuzzing import foreign, places, recovering, seeds
 from fuzzing.mutate import units
@@ -126,9 +126,9 @@ def _message(data: bytes) -> bool:
     elif schema.endswith("/Imu"):
         attitude_of(content)
     elif schema.endswith(("/Image", "/CompressedImage", "/CompressedVideo")):
-        pictures = pictures_of(schema, encoder, keyframes_only=False, decoder="software")
-        pictures.push(0, ReferenceParser().parse(message))
-        picture = pictures.take(0, last=True)
+        pictures, unit = open_pictures(schema, PictureOptions(encoder)), AccessUnit(0, open_parser(schema)(message))
+        pictures.push(unit)
+        picture = pictures.take(unit, last=True)
         if isinstance(picture, EdgeFirstError):
             raise picture
         picture.encode()
@@ -141,15 +141,16 @@ def _message(data: bytes) -> bool:
 
 
 def _video(codec: str, data: bytes) -> bool:
-    pictures = pictures_of(VIDEO, PictureEncoder("jpeg", 80), keyframes_only=False, decoder="software")
-    parser, found, decoded = ReferenceParser(), units(data), False
-    for number, unit in enumerate(found):
-        pictures.push(number, parser.parse_unit(codec, unit))
-    for number in range(len(found)):
-        if number % 7 == 3:
-            pictures.skip(number)
+    pictures = open_pictures(VIDEO, PictureOptions(PictureEncoder("jpeg", 80)))
+    parser, decoded = VideoParser(), False
+    found = [AccessUnit(number, parser.parse(codec, unit)) for number, unit in enumerate(units(data))]
+    for unit in found:
+        pictures.push(unit)
+    for unit in found:
+        if unit.number % 7 == 3:
+            pictures.skip(unit)
             continue
-        picture = pictures.take(number, last=True)
+        picture = pictures.take(unit, last=True)
         if not isinstance(picture, EdgeFirstError):
             picture.encode()
             decoded = True
@@ -231,9 +232,10 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
 
 
 def _passed_through(data: bytes) -> None:
-    pictures = pictures_of(COMPRESSED_IMAGE, PictureEncoder("jpeg", 90), keyframes_only=False, decoder="software")
-    pictures.push(0, _Content("", memoryview(data)))
-    picture = pictures.take(0, last=True)
+    pictures = open_pictures(COMPRESSED_IMAGE, PictureOptions(PictureEncoder("jpeg", 90)))
+    unit = AccessUnit(0, StillMessage(_Content("", memoryview(data)), ""))
+    pictures.push(unit)
+    picture = pictures.take(unit, last=True)
     if isinstance(picture, EdgeFirstError):
         raise picture
     insert = insert_png if picture.kind.endswith("png") else insert_jpeg

@@ -4,7 +4,7 @@
     floor.py RECORDING
 
 What is read stands in memory before the clock starts; what comes out is thrown away. The calls are those the package
-makes (sensors/camera.py, picture.py, cube.py): video decoding, conversion of range and matrix, JPEG, and for cubes
+makes (sensors/video, picture.py, cube.py): video decoding, conversion of range and matrix, JPEG, and for cubes
 byte order, deflate and CRC. They must follow the package's, so the first picture and the first cube are compared
 with what it makes of them, byte by byte. Prints JSON: processor seconds, and how much was coded.
 """
@@ -30,7 +30,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode
 from edgefirst_ros.sensors.cube import BLOCK, encode_cube
 from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.video_message import codec_of
+from edgefirst_ros.sensors.pictures import codec_of
 from edgefirst_ros.streams import CUBE, VIDEO
 
 QUALITY = Settings().jpeg_quality

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from preload import messages
 
 from edgefirst_ros.messages import decode
-from edgefirst_ros.sensors.video_message import codec_of
+from edgefirst_ros.sensors.pictures import codec_of
 from edgefirst_ros.streams import VIDEO
 
 EVERY = 7

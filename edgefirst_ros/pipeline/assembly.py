@@ -11,15 +11,15 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.writer import Sample
-from edgefirst_ros.pipeline.encoding import EncodingSample
+from edgefirst_ros.pipeline.encoding import SampleParts
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
-from edgefirst_ros.sensors.pictures import Picture
+from edgefirst_ros.sensors.picture import Picture
 
 
-def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) -> Sample:
+def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sample:
     """Wait for the encoded parts of a sample and assemble it; boxes and masks that are left out are counted."""
     frame, picture = parts.frame, parts.picture
     members: list[tuple[str, Sequence[Any]]] = []
@@ -31,7 +31,7 @@ def assemble(parts: EncodingSample, facts: SequenceFacts, settings: Settings) ->
             members.append((picture.kind, _with_exif(data, frame, picture, facts, settings)))
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
-        if picture.full is not None and picture.full != picture.size:
+        if picture.full != picture.size:
             facts.scaling.note(picture.full, picture.size)
     _add_navigation(frame, row, common)
     if frame.result is not None:

@@ -8,10 +8,9 @@ from typing import Any
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import Picture, pictures_of
-from edgefirst_ros.sensors.video_message import ReferenceParser
-from edgefirst_ros.streams import COMPRESSED_IMAGE, TILED, VIDEO
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder
+from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 MOST_TRIED = 1000
 """Messages that are tried at most."""
@@ -26,11 +25,10 @@ class CameraFacts:
         self.size: tuple[int, int] | None = None
         """Width and height, pixels; None while no picture was found."""
         self._schema = schema
-        self._parser = ReferenceParser()
+        self._parse = open_parser(schema)
         self._number = 0
-        self._pictures = pictures_of(
-            schema, PictureEncoder("jpeg", 90), keyframes_only=True, decoder="software", limits=limits
-        )
+        options = PictureOptions(PictureEncoder("jpeg", 90), keyframes_only=True, limits=limits)
+        self._pictures = open_pictures(schema, options)
 
     def offer(self, message: Message) -> None:
         """Try the next message, unless a picture was found."""
@@ -38,24 +36,20 @@ class CameraFacts:
             return
         self._number += 1
         try:
-            content = self._parser.parse(message)
+            parsed = self._parse(message)
         except MessageError:
             return
-        self._pictures.push(self._number, content)
-        if not self._pictures.keyframe(self._number):
-            self._pictures.skip(self._number)
+        unit = AccessUnit(self._number, parsed)
+        self._pictures.push(unit)
+        if not unit.keyframe:
+            self._pictures.skip(unit)
             return
-        found = self._pictures.take(self._number, last=True)
+        found = self._pictures.take(unit, last=True)
         if isinstance(found, Picture):
-            self.size, self.codec = found.size, self._codec(content)
+            self.size, self.codec = found.size, parsed.form
             self._pictures.close()
 
     def plain(self) -> dict[str, Any]:
         """{"topic", "codec", "width", "height"}; null where no picture was found."""
         width, height = self.size or (None, None)
         return {"topic": self.topic, "codec": self.codec or None, "width": width, "height": height}
-
-    def _codec(self, content: Any) -> str:
-        if self._schema in (VIDEO, TILED):
-            return str(content.form)
-        return str(content.format if self._schema == COMPRESSED_IMAGE else content.encoding)

@@ -113,7 +113,7 @@ class CaptureDataset:
         self._counts.see(topic, 1 + arrival.lost + arrival.guessed)
         self._counts.drop(topic, ON_THE_WAY, arrival.lost)
         self._counts.drop(topic, BY_STAMPS, arrival.guessed)
-        self._output.push(arrival.message, arrival.now, arrival.video)
+        self._output.push(arrival.message, arrival.now, arrival.parsed)
 
     def advance(self, now: int) -> None:
         """Hand on the frames that are complete by `now`, ns of time.monotonic_ns()."""

@@ -7,30 +7,34 @@ import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import Frame, SensorMessage
-from edgefirst_ros.pipeline.part import WHOLE, Part
+from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
 from edgefirst_ros.sensors.companions import encode, is_quick
 from edgefirst_ros.sensors.degradation import degradation_of
-from edgefirst_ros.sensors.pictures import Picture
+from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.processors import workers
 
 
-class EncodingSample(NamedTuple):
-    """A sample in progress: futures of its encoded parts, and what is known already."""
+@dataclass(slots=True)
+class SampleParts:
+    """A sample in progress: its frame and picture, and once encoding has begun the futures of its parts.
+
+    Owns: the thread that chooses frames makes it, and hands it on to the thread that writes.
+    """
 
     frame: Frame
     picture: Picture | None
     keyframe: bool
     part: Part
     """The wanted part: a companion's message shared with other samples may be encoded, but not be a member of this."""
-    image: Callable[[], tuple[bytes, str | None]] | None
+    image: Callable[[], tuple[bytes, str | None]] | None = None
     """Waits for and returns the encoded picture, and its degradation if that is asked for."""
-    rows: Future[Rows] | None
+    rows: Future[Rows] | None = None
 
 
 class SampleEncoder:
@@ -49,22 +53,22 @@ class SampleEncoder:
         self._pool = ThreadPoolExecutor(threads, "encode")
         self._slots = threading.BoundedSemaphore(2 * threads)
 
-    def begin(self, frame: Frame, picture: Picture | None, *, keyframe: bool, part: Part = WHOLE) -> EncodingSample:
+    def begin(self, sample: SampleParts) -> None:
         """Start to encode the wanted parts of the next sample."""
+        frame, picture, part = sample.frame, sample.picture, sample.part
         wanted = self._already_written == 0
         self._already_written = max(0, self._already_written - 1)
-        image = None
         if wanted:
             if picture is not None:
                 of_picture = functools.partial(self._image, picture)
-                ready = picture.ready and not self._settings.degradation
-                image = of_picture if ready else self._submit(of_picture).result
+                ready = picture.data is not None and not self._settings.degradation
+                sample.image = of_picture if ready else self._submit(of_picture).result
             if frame.own is not None and part.has(frame.own[0]):
                 self._encode(*frame.own)
             for sensor, (_, message) in frame.companions.items():
                 if part.has(sensor):
                     self._encode(sensor, message)
-        return EncodingSample(frame, picture, keyframe, part, image, self._rows(frame, picture, masks=part.masks))
+        sample.rows = self._rows(frame, picture, masks=part.masks)
 
     def close(self) -> None:
         """End all threads; what has not started is not encoded."""

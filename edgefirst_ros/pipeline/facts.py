@@ -14,8 +14,8 @@ from edgefirst_ros.dataset.label_names import categories_of, unite_models
 from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE, combined
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
+from edgefirst_ros.sensors.picture import Size, scaled_info
 from edgefirst_ros.sensors.picture_hook import load_hook
-from edgefirst_ros.sensors.picture_size import Size, scaled_info
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records passed from alignment to samples: messages of the reference topic, and frames with their companions."""
+"""Frames with their companions, as the alignment gives them, and which parts of a frame become members."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import Position, Quaternion
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 
 @dataclass(slots=True)
@@ -38,7 +38,8 @@ class SensorMessage:
 class Frame:
     """A frame with its aligned messages; immutable once it is handed on."""
 
-    number: int
+    unit: AccessUnit
+    """Message of the reference topic."""
     stamp: int
     segment: int
     companions: dict[str, tuple[int, SensorMessage]] = field(default_factory=dict)
@@ -56,9 +57,14 @@ class Frame:
     since: float = field(default_factory=time.monotonic)
     """Time at which it was complete, s of time.monotonic()."""
 
-    def left_out(self) -> Frame:
-        """Return the frame without its messages, for one that is dropped as overdue."""
-        return Frame(self.number, self.stamp, self.segment, since=-math.inf)
+    @property
+    def number(self) -> int:
+        """Number of the frame in its sequence."""
+        return self.unit.number
+
+    def make_overdue(self) -> Frame:
+        """Return the frame without its messages, as one that is dropped as overdue."""
+        return Frame(self.unit, self.stamp, self.segment, since=-math.inf)
 
     @property
     def results(self) -> list[SensorMessage]:
@@ -67,21 +73,22 @@ class Frame:
         return [message for message in (self.result, mask, self.boxes3d) if message is not None]
 
 
-class CameraMessage(NamedTuple):
-    """A message of the reference topic, in recorded order.
+class Part(NamedTuple):
+    """Parts of a frame that are wanted besides its rows in the tables."""
 
-    `content`: a VideoMessage, another type's message decoded, why it cannot be read, or None: left out.
-    """
+    picture: bool = True
+    sensors: Collection[str] | None = None
+    """Sensors whose members are made, with the reference if it is not a camera; None: all."""
+    masks: bool = True
+    """True if its annotations have masks and outlines."""
 
-    number: int
-    content: Any
-    gap: bool = False
-    """True if a message before it is missing."""
-    wanted: bool = True
-    """True if it lies between start and end; otherwise it is only decoded as a reference of later pictures."""
+    def has(self, sensor: str) -> bool:
+        """True if the member of a sensor is made."""
+        return self.sensors is None or sensor in self.sensors
 
-    def left_out(self) -> CameraMessage:
-        """Return the message without its content, which no later picture refers to."""
-        return (
-            self if isinstance(self.content, MessageError) else CameraMessage(self.number, None, self.gap, self.wanted)
-        )
+
+WHOLE = Part()
+ROWS = Part(picture=False, sensors=(), masks=False)
+
+Chosen = Callable[[Frame, bool], Part]
+"""Returns how much of a frame is wanted; it may be called more than once for a frame."""

@@ -14,13 +14,14 @@ from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import CameraMessage, Frame, SensorMessage
+from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.pipeline.results import Joint, ModelResults
 from edgefirst_ros.pipeline.timeline import Timeline
 from edgefirst_ros.pipeline.tracks import Navigation
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.companions import storable
-from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo, VideoMessage
+from edgefirst_ros.sensors.pictures import Parsed, open_parser
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
 from edgefirst_ros.sync.cut import Cut
 
@@ -34,18 +35,17 @@ SWEEP = 250_000_000
 class _Anchor:
     """Payload of a message of the reference topic in the alignment."""
 
+    unit: AccessUnit
     segment: int
     join: Joint
     """Key by which the model result is looked up."""
     own: SensorMessage | None
-    wanted: bool
-    """True if it lies between start and end."""
 
 
 class FrameBuilder:
     """Aligns messages pushed in recorded order.
 
-    `hand_on` gets every message of the reference topic at once, as `CameraMessage`, and its `Frame` when nothing that
+    `hand_on` gets every message of the reference topic at once, as `AccessUnit`, and its `Frame` when no message that
     is still to come can change it. `overlapping`, `preceded`, `numbered`: as for `Timeline`.
 
     Owns: everything here belongs to the thread that pushes messages, in which `hand_on` is called too.
@@ -56,7 +56,7 @@ class FrameBuilder:
         settings: Settings,
         facts: SequenceFacts,
         usage: Usage,
-        hand_on: Callable[[CameraMessage | Frame], None],
+        hand_on: Callable[[AccessUnit | Frame], None],
         *,
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
@@ -81,7 +81,7 @@ class FrameBuilder:
         self._aligner: Aligner[_Anchor, SensorMessage] = Aligner(streams, self._lookahead)
         self._results = ModelResults(tolerance, self._lookahead)
         self._navigation = Navigation(nanoseconds(settings.max_gap))
-        self._parser = ReferenceParser()
+        self._parse: Callable[[Message], Any] = open_parser(roles.schema) if roles.camera else decode
         self._timeline = Timeline(overlapping, preceded, numbered=numbered)
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
@@ -89,16 +89,16 @@ class FrameBuilder:
         self._wanted = 0  # frames inside the cut that were not handed on yet
 
     # ---- messages ------------------------------------------------------------------------
-    def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
+    def push(self, message: Message, now: int | None = None, parsed: Parsed | MessageError | None = None) -> None:
         """Add the next message; `now` is a monotonic time in ns (default: the running time of the recording).
 
-        `video`: the parsed video message, if it was parsed before.
+        `parsed`: the message of the camera, or why it cannot be read, if it was parsed before.
         """
         reference = message.topic == self._facts.roles.reference
         if now is None:
             now = self._timeline.tick(message, self._facts.base.stamp(message) if reference else None)
         if reference:
-            self._push_reference(message, now, video)
+            self._push_reference(message, now, parsed)
         else:
             try:
                 self._push_other(message, decode(message), now)
@@ -106,17 +106,20 @@ class FrameBuilder:
                 self._facts.counts.drop(message.topic, error.reason, why=error)
         self.advance(now)
 
-    def _push_reference(self, message: Message, now: int, video: VideoMessage | TiledVideo | None) -> None:
+    def _push_reference(self, message: Message, now: int, parsed: Parsed | MessageError | None) -> None:
         roles, stamp = self._facts.roles, self._facts.base.stamp(message)
         number, gap = self._timeline.next_frame(message, stamp)
         try:
-            content = video or self._parser.parse(message)
+            content = parsed or self._parse(message)
         except MessageError as error:
-            self._hand_on(CameraMessage(number, error, gap))
+            content = error
+        unit = AccessUnit(number, content, gap)
+        if isinstance(content, MessageError):
+            self._hand_on(unit)
             return
-        wanted = self._cut is None or self._cut.holds(stamp)
-        self._wanted += wanted
-        self._hand_on(CameraMessage(number, content, gap, wanted))
+        unit.wanted = self._cut is None or self._cut.holds(stamp)
+        self._wanted += unit.wanted
+        self._hand_on(unit)
         segment = self._timeline.segment(stamp)
         own = None
         if roles.sensor is not None:
@@ -126,7 +129,7 @@ class FrameBuilder:
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
         epoch = self._timeline.epoch
-        anchor = _Anchor(segment, self._results.expect(self._join_stamp(message, stamp), epoch), own, wanted)
+        anchor = _Anchor(unit, segment, self._results.expect(self._join_stamp(message, stamp), epoch), own)
         self._aligner.add_frame(stamp, number, now, anchor, segment, epoch)
         if message.topic in (roles.gps, roles.imu, roles.model):
             self._push_other(message, content, now)
@@ -177,7 +180,7 @@ class FrameBuilder:
         while self._ready and (now is None or self._is_complete(self._ready[0], now)):
             aligned = self._ready.popleft()
             frame = self._frame(aligned)
-            if aligned.item.wanted:
+            if aligned.item.unit.wanted:
                 self._wanted -= 1
                 self._hand_on(frame)
             else:
@@ -212,7 +215,7 @@ class FrameBuilder:
 
     def _frame(self, aligned: Aligned[_Anchor, SensorMessage]) -> Frame:
         roles, anchor = self._facts.roles, aligned.item
-        frame = Frame(aligned.number, aligned.stamp, anchor.segment, epoch=aligned.epoch)
+        frame = Frame(anchor.unit, aligned.stamp, anchor.segment, epoch=aligned.epoch)
         for sensor in roles.companions:
             near = aligned.nearest.get(sensor)
             if near is not None:

@@ -15,15 +15,15 @@ from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.storage.member_index import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
-from edgefirst_ros.errors import StorageError
+from edgefirst_ros.errors import MessageError, StorageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
+from edgefirst_ros.pipeline.frame import Chosen
 from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.outside import OutsideTolerance
-from edgefirst_ros.pipeline.part import Chosen
 from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
-from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage
+from edgefirst_ros.sensors.pictures import Parsed
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.cut import Cut
 from edgefirst_ros.sync.skews import Skews
@@ -134,9 +134,9 @@ class SequenceOutput:
     ) -> None:
         self._samples.abandon()
 
-    def push(self, message: Message, now: int | None = None, video: VideoMessage | TiledVideo | None = None) -> None:
+    def push(self, message: Message, now: int | None = None, parsed: Parsed | MessageError | None = None) -> None:
         """Add the next message, as `FrameBuilder.push`; raises StorageError if the disk refused earlier samples."""
-        self._frames.push(message, now, video)
+        self._frames.push(message, now, parsed)
 
     def advance(self, now: int) -> None:
         """Hand on the frames that are complete by `now`, ns of the clock of `push`."""

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from edgefirst_ros.config import SENSORS, Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sensors.bitstream import with_sets
-from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo, VideoMessage
+from edgefirst_ros.sensors.pictures import KINDS, Parsed, open_parser
 from edgefirst_ros.sources.topics import Roles
-from edgefirst_ros.streams import TILED, VIDEO
 
 LONGEST_WAIT = 10_000_000_000
 """ns an entry is held beyond the pre-trigger while no other comes: a stream without keyframes must not fill memory."""
@@ -36,18 +34,17 @@ class Arrival:
     """Number of messages of its topic lost in transport before it."""
     guessed: int = 0
     """Number of further losses estimated by a gap of stamps."""
-    video: VideoMessage | TiledVideo | None = None
-    """The parsed video message; None if it cannot be decoded."""
+    parsed: Parsed | MessageError | None = None
+    """The parsed message of the camera, or why it cannot be read."""
     entry: bool = False
     """True if decoding can start with it."""
     closed: bool = False
     """True if, besides, nothing after it refers to what came before (closed GOP)."""
-    sets: bytes = b""
-    """Parameter sets of the video before it, if it does not repeat them all."""
 
-    def whole(self) -> Arrival:
-        """Return the message with these parameter sets prepended: a new decoder can start with it."""
-        return self if self.video is None else replace(self, video=self.video.with_sets(self.sets), sets=b"")
+    def as_first(self) -> Arrival:
+        """Return the message with the parameter sets it lacks: a new decoder can start with it."""
+        parsed = self.parsed
+        return self if parsed is None or isinstance(parsed, MessageError) else replace(self, parsed=parsed.as_first())
 
 
 class Recent:
@@ -68,8 +65,8 @@ class Recent:
         self._arrivals: deque[Arrival] = deque()
         self._fixes: deque[Arrival] = deque()  # positions and attitudes: needed for longer, and small
         self._entries: deque[int] = deque()
-        self._parser = ReferenceParser()
-        self._sets: dict[str, bytes] = {}  # parameter sets so far, by format
+        self._parse = open_parser(roles.schema) if roles.camera else None
+        self._depends = roles.camera and KINDS[roles.schema].source.depends
         self.hold: int | None = None
         """Arrival from which on messages are kept, whatever their age; ns."""
         self.spread = UNKNOWN_SPREAD
@@ -125,38 +122,19 @@ class Recent:
             if arrival.message.topic != self._roles.reference:
                 yield arrival
             elif arrival.now >= begin:
-                yield arrival.whole() if first else arrival
+                yield arrival.as_first() if first else arrival
                 first = False
 
     def _mark(self, arrival: Arrival) -> None:
-        message = arrival.message
-        if message.schema == TILED:
-            self._mark_tiles(arrival)
-            return
-        if message.schema != VIDEO:
-            arrival.entry = arrival.closed = True
+        arrival.entry = arrival.closed = not self._depends
+        if self._parse is None:
             return
         try:
-            arrival.video = video = self._parser.parse_video(message)
-        except MessageError:
-            return
-        if video.headers is None:
-            return
-        arrival.entry, arrival.closed = video.headers.entry, video.headers.closed
-        before, own = self._sets.get(video.form, b""), video.headers.sets
-        self._sets[video.form] = with_sets(before, own)
-        if self._sets[video.form] != own:
-            arrival.sets = before
-
-    def _mark_tiles(self, arrival: Arrival) -> None:
-        """As `_mark`; parameter sets of tiles have to come with their keyframes."""
-        try:
-            arrival.video = tiled = self._parser.parse(arrival.message)
-        except MessageError:
-            return
-        headers = [tile.headers for tile in tiled.tiles]
-        arrival.entry = all(one is not None and one.entry for one in headers)
-        arrival.closed = all(one is not None and one.closed for one in headers)
+            arrival.parsed = parsed = self._parse(arrival.message)
+        except MessageError as error:
+            arrival.parsed = error
+        else:
+            arrival.entry, arrival.closed = parsed.entry, parsed.closed
 
 
 def max_skew(settings: Settings) -> int:

@@ -5,42 +5,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.pipeline.assembly import assemble
-from edgefirst_ros.pipeline.encoding import EncodingSample, SampleEncoder
+from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts
 from edgefirst_ros.pipeline.facts import SequenceFacts
-from edgefirst_ros.pipeline.frame import CameraMessage, Frame
+from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
 from edgefirst_ros.pipeline.pace import Pace
-from edgefirst_ros.pipeline.part import WHOLE, Chosen, Part
-from edgefirst_ros.pipeline.sampling import Bucket, Sampling
+from edgefirst_ros.pipeline.sampling import Sampling
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.pipeline.worker import Worker
-from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
-from edgefirst_ros.sensors.pictures import Picture, Pictures, pictures_of
+from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_pictures
 from edgefirst_ros.sensors.processors import workers
-from edgefirst_ros.streams import TILED, VIDEO
-
-
-class _Candidate(NamedTuple):
-    """A frame with an undamaged picture, and what is needed to make a sample of it."""
-
-    frame: Frame
-    picture: Picture | None
-    part: Part
-    bucket: Bucket | None
-    missing: str | None
-    """The first required sensor that it lacks; None if it has all."""
-    keyframe: bool
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 
 class SampleBuilder:
-    """Takes `CameraMessage` and `Frame` as they come, and gives samples to `sink` in the order of the frames.
+    """Takes `AccessUnit` and `Frame` as they come, and gives samples to `sink` in the order of the frames.
 
     Owns: `put`, `drain`, `finish` and `abandon` belong to the thread that pushes messages. The thread "choose" decodes,
     decides about the frames that wait, and alone changes `_waiting`, `_fallback`, `_pictures` and `_sampling` until it
@@ -71,29 +57,30 @@ class SampleBuilder:
         self._pace = Pace(start_lag)
         eager = start_lag is None and chosen is None
         self._pictures = _pictures(settings, facts, eager=eager, already_written=already_written)
+        self._depends = self._pictures is not None and self._pictures.depends
         self._encoder = SampleEncoder(settings, facts, already_written)
         self._waiting: deque[Frame] = deque()
-        self._fallback: _Candidate | None = None
+        self._fallback: SampleParts | None = None
 
-        def write(work: EncodingSample | Callable[[], None]) -> None:
-            if isinstance(work, EncodingSample):
+        def write(work: SampleParts | Callable[[], None]) -> None:
+            if isinstance(work, SampleParts):
                 sink(assemble(work, facts, settings))
             else:
                 work()
 
-        self._writing: Worker[EncodingSample | Callable[[], None]] = Worker(
-            "write", write, 2 * workers(settings.jobs) + 2
-        )
+        self._writing: Worker[SampleParts | Callable[[], None]] = Worker("write", write, 2 * workers(settings.jobs) + 2)
         size = 64 if start_lag is None else 0
-        self._choosing: Worker[CameraMessage | Frame] = Worker("choose", self._choose, size)
+        self._choosing: Worker[AccessUnit | Frame] = Worker("choose", self._choose, size)
 
     # ---- in the thread that pushes -------------------------------------------------------
-    def put(self, item: CameraMessage | Frame) -> None:
+    def put(self, item: AccessUnit | Frame) -> None:
         """Enqueue the next message or frame; raises what went wrong with earlier ones."""
         if not self._choosing.backlog:
             self._pace.move()
-        elif self._pace.is_stuck and (isinstance(item, Frame) or self._facts.roles.schema not in (VIDEO, TILED)):
-            item = item.left_out()
+        elif self._pace.is_stuck and isinstance(item, Frame):
+            item = item.make_overdue()
+        elif self._pace.is_stuck and isinstance(item, AccessUnit) and not self._depends:
+            item.leave_out()
         self._choosing.put(item)
 
     @property
@@ -130,35 +117,35 @@ class SampleBuilder:
     def abandon(self) -> None:
         """Stop all threads."""
         if self._pictures is not None:
-            self._pictures.close()  # who waits for a picture waits no more
+            self._pictures.close()  # wakes the thread that waits for a picture
         self._choosing.stop()
         if self._pictures is not None:
-            self._pictures.close()  # what was opened since
+            self._pictures.close()  # streams that were opened since
         self._writing.stop()
         self._encoder.close()
 
     # ---- in the thread that chooses ------------------------------------------------------
-    def _choose(self, item: CameraMessage | Frame) -> None:
+    def _choose(self, item: AccessUnit | Frame) -> None:
         self._pace.move()
         if isinstance(item, Frame):
             self._waiting.append(item)
         else:
-            self._decode(item)
+            self._add_unit(item)
         self._resolve(last=False)
 
-    def _decode(self, message: CameraMessage) -> None:
-        content, broken = message.content, isinstance(message.content, MessageError)
-        if self._pictures is not None and (message.gap or broken):
+    def _add_unit(self, unit: AccessUnit) -> None:
+        broken = isinstance(unit.content, MessageError)
+        if self._pictures is not None and (unit.gap or broken):
             self._pictures.mark_gap()
         if broken:
-            self._drop(content.reason, content)
+            self._drop(unit.content.reason, unit.content)
         elif self._pictures is not None and not self._pace.is_over:
-            if content is None:
-                content = MessageError(OVERLOAD, "nothing could be written when it came")
-            if message.wanted or self._facts.roles.schema in (VIDEO, TILED):  # no still picture depends on another
-                self._pictures.push(message.number, content)
-            if not message.wanted:
-                self._pictures.skip(message.number)
+            if unit.content is None:
+                unit.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
+            if unit.wanted or self._depends:
+                self._pictures.push(unit)
+            if not unit.wanted:
+                self._pictures.skip(unit)
 
     def _resolve(self, *, last: bool) -> None:
         while self._waiting and self._is_decided(self._waiting[0], last=last):
@@ -168,9 +155,9 @@ class SampleBuilder:
         """Decide about the first waiting frame; False if that needs further messages."""
         if self._pace.is_over:
             return self._drop(OVERLOAD)
-        keyframe = self._pictures.keyframe(frame.number) if self._pictures is not None else True
+        keyframe = frame.unit.keyframe if self._pictures is not None else True
         bucket = self._sampling.bucket_of(frame)
-        if self._fallback is not None and self._fallback.bucket != bucket:
+        if self._fallback is not None and self._sampling.bucket_of(self._fallback.frame) != bucket:
             self._take_fallback()
         second_choice = self._sampling.is_second_choice(frame) and self._fallback is not None
         if second_choice or self._sampling.passes_over(bucket, keyframe=keyframe):
@@ -188,16 +175,16 @@ class SampleBuilder:
             if self._facts.roles.sensor is None and not frame.companions:
                 return self._drop(EMPTY)
         elif part.picture:
-            picture = self._pictures.take(frame.number, last=last)
+            picture = self._pictures.take(frame.unit, last=last)
             if picture is None:
                 return False
         else:
-            picture = self._pictures.skip(frame.number)
+            picture = self._pictures.skip(frame.unit)
         if isinstance(picture, MessageError):
             return self._drop(picture.reason, picture)
-        return self._select(_Candidate(frame, picture, part, bucket, missing, keyframe))
+        return self._select(SampleParts(frame, picture, keyframe, part))
 
-    def _select(self, found: _Candidate) -> bool:
+    def _select(self, found: SampleParts) -> bool:
         """Make a sample of a clean frame, unless it lacks a sensor or another frame may be preferred."""
         if self._sampling.is_second_choice(found.frame):
             self._fallback = found
@@ -213,20 +200,21 @@ class SampleBuilder:
             found, self._fallback = self._fallback, None
             self._make_sample(found)
 
-    def _make_sample(self, found: _Candidate) -> bool:
-        frame, missing = found.frame, found.missing
-        self._sampling.fill(found.bucket)
+    def _make_sample(self, found: SampleParts) -> bool:
+        frame, missing = found.frame, self._sampling.missing(found.frame)
+        self._sampling.fill(self._sampling.bucket_of(frame))
         if missing is not None:
             return self._drop(lacks(missing))
         self._facts.counts.write(self._facts.roles.reference)
         self._usage.observe(frame)
-        self._writing.put(self._encoder.begin(frame, found.picture, keyframe=found.keyframe, part=found.part))
+        self._encoder.begin(found)
+        self._writing.put(found)
         return True
 
     def _skip(self, frame: Frame, reason: str) -> bool:
         """Drop a frame whose picture was not requested."""
         if self._pictures is not None:
-            self._pictures.skip(frame.number)
+            self._pictures.skip(frame.unit)
         return self._drop(reason)
 
     def _drop(self, reason: str, error: MessageError | None = None) -> bool:
@@ -235,23 +223,18 @@ class SampleBuilder:
         return True
 
 
-def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> Pictures | None:
-    """Return the decoder of the reference topic; None if it is no camera. `eager`: unwanted pictures may be decoded."""
+def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> PictureSource | None:
+    """Return the pictures of the reference topic; None if it is no camera. `eager`: all may be decoded."""
     if not facts.roles.camera or not settings.takes_pictures:
         return None
-    side_by_side = settings.rate is None and eager
-    return pictures_of(
-        facts.roles.schema,
-        PictureEncoder(
-            settings.camera_format,
-            settings.jpeg_quality,
-            settings.max_width,
-            load_hook(settings.picture_hook) if settings.picture_hook is not None else None,
-        ),
+    hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
+    options = PictureOptions(
+        PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook),
         keyframes_only=settings.keyframes,
         decoder=settings.decoder,
         limits=settings.limits,
-        threads=workers(settings.jobs) if side_by_side else 1,
+        threads=workers(settings.jobs) if settings.rate is None and eager else 1,
         # Of samples that are written already the size is enough, and what lacks a sensor is not written.
         ahead=not already_written and not settings.require,
     )
+    return open_pictures(facts.roles.schema, options)

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from edgefirst_ros.config import SECOND, Settings
-from edgefirst_ros.pipeline.frame import Frame
-from edgefirst_ros.pipeline.part import ROWS, Part
+from edgefirst_ros.pipeline.frame import ROWS, Frame, Part
 from edgefirst_ros.streams import companions
 from edgefirst_ros.sync.cut import Cut
 

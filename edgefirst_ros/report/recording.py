@@ -23,8 +23,8 @@ from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import Message, header_stamp
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass, walk
+from edgefirst_ros.pipeline.frame import ROWS, Chosen
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
-from edgefirst_ros.pipeline.part import ROWS, Chosen
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.choosing import Chooser
 from edgefirst_ros.report.subject import Subject, TopicTimes

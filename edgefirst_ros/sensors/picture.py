@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError, text_of
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.picture_hook import PictureHook
-from edgefirst_ros.sensors.picture_size import ACCURATE, AREA, FULL_CHROMA, Size, scaled_size
 from edgefirst_ros.sensors.png import RGB, UP, encode_png, filtered
 
 JPEG_RANGE = 2  # AVCOL_RANGE_JPEG
@@ -49,8 +49,30 @@ RAW_FORMATS = {
     "nv12": ("nv12", 1),
 }
 """Encoding of a sensor_msgs/Image -> (libav pixel format, bytes a pixel in the first plane)."""
-BICUBIC = 4
-"""Flag of swscale; without FULL_CHROMA and ACCURATE RGB comes out 1 to 1.5 too dark (39 dB instead of 55)."""
+BICUBIC, AREA, FULL_CHROMA, ACCURATE = 4, 0x20, 0x2000, 0x40000
+"""Flags of swscale; without FULL_CHROMA and ACCURATE RGB is 1 to 1.5 too dark (39 dB instead of 55)."""
+
+Size = tuple[int, int]
+"""Width and height, pixels."""
+
+
+class Picture(NamedTuple):
+    """A picture that can be written; any thread may encode it."""
+
+    kind: str
+    """Kind of its member."""
+    size: Size
+    full: Size
+    """Its size before it was scaled."""
+    frame: Any = None
+    """The av.VideoFrame, changed by the hook; None if it is encoded already."""
+    encoder: PictureEncoder | None = None
+    data: bytes | None = None
+    """Bytes of its file, if it is encoded already."""
+
+    def encode(self) -> bytes:
+        """Return the bytes of its file."""
+        return self.data or (self.encoder.encode(self.frame) if self.encoder is not None else b"")
 
 
 def source_colours(frame: Any) -> tuple[str, int]:
@@ -73,7 +95,7 @@ class PictureEncoder:
     """Encodes frames of one stream; safe to call from several threads at once.
 
     `form` is "jpeg" (4:2:0, `quality` 1..100) or "png" (RGB, lossless). Pictures wider than `max_width` are scaled
-    down; `hook` is for the caller to apply first, by `change`, because it may fail.
+    down, and then changed by the `hook`.
 
     Owns: nothing changes once it is made but `_own`, of which each thread has its own scaler and filter.
     """
@@ -93,16 +115,22 @@ class PictureEncoder:
         """True if a picture of some size does not stay as it is."""
         return self._hook is not None or self.size(width, height) != (width, height)
 
-    def change(self, frame: Any) -> Any:
-        """Return an av.VideoFrame as the hook makes it, scaled; the frame itself without a hook.
-
-        Raises MessageError(HOOK) where the hook fails.
-        """
-        if self._hook is None:
-            return frame
+    def picture(self, frame: Any) -> Picture:
+        """Return the picture of an av.VideoFrame, changed by the hook. Raises MessageError(HOOK) if the hook fails."""
         import av
 
-        return av.VideoFrame.from_ndarray(self._hook(self._rgb(frame).copy()), format="rgb24")
+        full = frame.width, frame.height
+        if self._hook is not None:
+            frame = av.VideoFrame.from_ndarray(self._hook(self._rgb(frame).copy()), format="rgb24")
+        return Picture(f"camera.{self.form}", self.size(*full), full, frame, self)
+
+    def encoded(self, frame: Any) -> Picture | MessageError:
+        """Return the picture of an av.VideoFrame, encoded, or why the hook makes none of it."""
+        try:
+            picture = self.picture(frame)
+        except MessageError as error:
+            return error
+        return picture._replace(data=picture.encode(), frame=None, encoder=None)
 
     def _scaled(self, frame: Any) -> Any:
         """Return the frame in the size it gets, by the average of the area of each pixel."""
@@ -339,3 +367,29 @@ def still_frame(data: bytes) -> Any:
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise MessageError(UNDECODABLE, f"picture: {text_of(error)}") from None
     return av.VideoFrame.from_ndarray(rgb, format="rgb24")
+
+
+# ---- size --------------------------------------------------------------------------------------
+def scaled_size(width: int, height: int, most: int | None) -> Size:
+    """Return the size of a picture of at most `most` pixels in width (None: any): even, in the same aspect."""
+    if most is None or width <= most:
+        return width, height
+    narrow = most - most % 2
+    return narrow, max(2, 2 * round(height * narrow / width / 2))
+
+
+def scaled_info(info: Mapping[str, Any], before: Size, after: Size) -> dict[str, Any]:
+    """Return the CameraInfo of pictures that were scaled, as image_proc's resize does it.
+
+    The first line of k and p goes with the width, the second with the height. An info of another size than the
+    pictures had keeps that proportion.
+    """
+    across, down = after[0] / before[0], after[1] / before[1]
+    lines = across, down, 1.0
+    return {
+        **info,
+        "width": round(info["width"] * across),
+        "height": round(info["height"] * down),
+        "k": [value * lines[n // 3] for n, value in enumerate(info["k"])],
+        "p": [value * lines[n // 4] for n, value in enumerate(info["p"])],
+    }

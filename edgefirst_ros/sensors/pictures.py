@@ -1,308 +1,471 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a camera stream by message number, whatever form the messages have."""
+"""Picture sources: from the messages of a camera to its pictures, one interface for every form the messages have.
+
+`KINDS` has one line for each type of message: how messages are parsed, once, and how pictures are made of them. A new
+kind of camera is a line there. Each camera of a vehicle has a parser and a source of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
-from edgefirst_ros.counts import UNDECODABLE
+import numpy as np
+import numpy.typing as npt
+
+from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.gops import Encoded, GopReader
-from edgefirst_ros.sensors.h264 import H264Tracker
-from edgefirst_ros.sensors.h265 import H265Tracker
-from edgefirst_ros.sensors.picture import PictureEncoder, check_size, raw_frame, still_frame
+from edgefirst_ros.messages import Message, decode
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_size, raw_frame, still_frame
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
-from edgefirst_ros.sensors.tiled import TileReader
-from edgefirst_ros.sensors.tracker import Tracker
-from edgefirst_ros.sensors.video_message import TiledVideo, VideoMessage, codec_of
-from edgefirst_ros.streams import COMPRESSED_IMAGE, TILED, VIDEO
+from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderReader, Tracker, UnitHeaders, with_sets
+from edgefirst_ros.sensors.video.gops import GopReader
+from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
+from edgefirst_ros.sensors.video.reader import VideoReader
+from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, TILED, VIDEO
+
+CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}
+"""`format` of a CompressedVideo -> codec."""
+COLOURS = ("colorspace", "color_range", "color_primaries", "color_trc")
+"""Attributes of a picture's colour space."""
 
 
-class Picture(NamedTuple):
-    """A picture that can be written: kind of member, (width, height), and a function that gives its bytes.
+def codec_of(form: str) -> str:
+    """Return the codec of the `format` of a CompressedVideo: h264 or hevc.
 
-    The function may be called in any thread; `ready`: it has nothing to do but to give them.
+    Raises MessageError(UNDECODABLE) for an unknown one.
+    """
+    try:
+        return CODECS[form.strip().lower()]
+    except KeyError:
+        raise MessageError(UNDECODABLE, f"video format {form!r}; expected h264 or h265") from None
+
+
+# ---- messages ----------------------------------------------------------------------------------
+class Parsed(Protocol):
+    """A parsed message of a camera."""
+
+    @property
+    def form(self) -> str:
+        """`format` or `encoding` as in the message."""
+
+    @property
+    def entry(self) -> bool:
+        """True if decoding can start with it."""
+
+    @property
+    def closed(self) -> bool:
+        """True if, besides, nothing after it refers to anything before it."""
+
+    def as_first(self) -> Parsed:
+        """Return it with the parameter sets it lacks in front: decoding can start without the messages before it."""
+
+
+class StillMessage(NamedTuple):
+    """A CompressedImage or Image."""
+
+    content: Any
+    """The decoded message."""
+    form: str
+    entry: bool = True
+    closed: bool = True
+
+    def as_first(self) -> StillMessage:
+        return self
+
+
+class VideoMessage(NamedTuple):
+    """The access unit of a CompressedVideo, with its headers."""
+
+    form: str
+    data: Buffer
+    """The access unit, a view into the message."""
+    headers: UnitHeaders | None
+    """None if the format is unknown."""
+    lacking: bytes = b""
+    """Parameter sets of the messages before it that it does not repeat."""
+
+    @property
+    def tiles(self) -> tuple[VideoMessage, ...]:
+        """It is the only tile of its picture."""
+        return (self,)
+
+    @property
+    def entry(self) -> bool:
+        return self.headers is not None and self.headers.entry
+
+    @property
+    def closed(self) -> bool:
+        return self.headers is not None and self.headers.closed
+
+    def as_first(self) -> VideoMessage:
+        if not self.lacking or self.headers is None:
+            return self
+        headers = self.headers._replace(sets=self.lacking + self.headers.sets)
+        return VideoMessage(self.form, b"".join((self.lacking, self.data)), headers)
+
+
+class TiledMessage(NamedTuple):
+    """The tiles of one picture, each of its own stream: top left, top right, bottom left, bottom right."""
+
+    tiles: tuple[VideoMessage, ...]
+
+    @property
+    def form(self) -> str:
+        return self.tiles[0].form
+
+    @property
+    def entry(self) -> bool:
+        return all(tile.entry for tile in self.tiles)
+
+    @property
+    def closed(self) -> bool:
+        return all(tile.closed for tile in self.tiles)
+
+    def as_first(self) -> TiledMessage:
+        return TiledMessage(tuple(tile.as_first() for tile in self.tiles))
+
+
+Parser = Callable[[Message], Parsed]
+"""Parses the messages of one camera in recorded order; raises MessageError as `decode` does."""
+
+
+def _parse_compressed(message: Message) -> StillMessage:
+    content = decode(message)
+    return StillMessage(content, content.format)
+
+
+def _parse_raw(message: Message) -> StillMessage:
+    content = decode(message)
+    return StillMessage(content, content.encoding)
+
+
+class VideoParser:
+    """Parses the messages of one stream in recorded order: headers need the parameter sets of earlier ones."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, HeaderReader] = {}
+        self._sets: dict[str, bytes] = {}  # parameter sets so far, by codec
+
+    def __call__(self, message: Message) -> VideoMessage:
+        content = decode(message)
+        return self.parse(content.format, memoryview(content.data))
+
+    def parse(self, form: str, data: Buffer) -> VideoMessage:
+        """Parse the next access unit of a `format`."""
+        try:
+            codec = codec_of(form)
+        except MessageError:
+            return VideoMessage(form, data, None)
+        if codec not in self._readers:
+            self._readers[codec] = H264Headers() if codec == "h264" else H265Headers()
+        headers = self._readers[codec].read(data)
+        before = self._sets.get(codec, b"")
+        known = self._sets[codec] = with_sets(before, headers.sets)
+        return VideoMessage(form, data, headers, before if known != headers.sets else b"")
+
+
+class TileParser:
+    """Parses the messages of a camera that sends its pictures as tiles."""
+
+    def __init__(self) -> None:
+        self._parsers: list[VideoParser] = []
+
+    def __call__(self, message: Message) -> TiledMessage:
+        contents = decode(message)
+        self._parsers = self._parsers or [VideoParser() for _ in contents]
+        pairs = zip(self._parsers, contents, strict=True)
+        return TiledMessage(tuple(parser.parse(c.format, memoryview(c.data)) for parser, c in pairs))
+
+
+# ---- sources -----------------------------------------------------------------------------------
+class PictureOptions(NamedTuple):
+    """How pictures are made of messages.
+
+    `keyframes_only` and `decoder` as for `VideoReader`. `threads`: decoders of software side by side, if all pictures
+    or all keyframes are wanted. `ahead`: these may encode a picture before it is asked for.
     """
 
-    kind: str
-    size: tuple[int, int]
-    encode: Callable[[], bytes]
-    ready: bool = False
-    full: tuple[int, int] | None = None
-    """Its size before it was scaled; None: the same."""
+    encoder: PictureEncoder
+    keyframes_only: bool = False
+    decoder: str = "software"
+    limits: Limits = DEFAULT_LIMITS
+    threads: int = 1
+    ahead: bool = True
 
 
-class Pictures(Protocol):
-    """Interface of camera decoders. Messages are pushed in recorded order, with increasing numbers."""
+class PictureSource(Protocol):
+    """Interface of the pictures of one camera. Units are pushed in recorded order, with increasing numbers.
+
+    One thread pushes, takes and skips; any thread may close.
+    """
+
+    depends: bool
+    """True if a picture may need the messages before its own."""
+
+    def __init__(self, options: PictureOptions) -> None: ...
 
     @property
     def note(self) -> str:
         """Note of the decoder to the user; empty without any."""
 
-    def push(self, number: int, content: Any) -> None:
-        """Take a message: of video a VideoMessage, of stills the decoded message or why there is none."""
+    def push(self, unit: AccessUnit) -> None:
+        """Add the next message, parsed, in `unit.content`; afterwards `unit.keyframe` is known."""
 
     def mark_gap(self) -> None:
-        """Take note that a message before the next one is lost or cannot be read."""
+        """Note that a message before the next one is lost or cannot be read."""
 
-    def keyframe(self, number: int) -> bool:
-        """Return whether a pushed message that was neither taken nor skipped holds a keyframe."""
+    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
+        """Take the picture of a pushed unit, or why it has none, or None if more must be pushed first.
 
-    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        """Take the picture of a message, or why it has none, or None where more must be pushed first."""
+        Units are asked for in the order in which their pictures are shown; `last`: no more will be pushed.
+        """
 
-    def skip(self, number: int) -> MessageError | None:
+    def skip(self, unit: AccessUnit) -> MessageError | None:
         """Say that a picture is not wanted; return why there is none, as far as that is known without decoding."""
 
     def close(self) -> None:
-        """Give up what is under way."""
-
-
-class VideoPictures:
-    """CompressedVideo, H.264 or H.265.
-
-    Owns: one thread pushes, takes and skips, and alone changes it; any thread may close.
-    """
-
-    def __init__(
-        self,
-        encoder: PictureEncoder,
-        limits: Limits,
-        *,
-        keyframes_only: bool,
-        decoder: str = "software",
-        threads: int = 1,
-        ahead: bool = True,
-    ) -> None:
-        self._encoder = encoder
-        self._limits = limits
-        self._keyframes_only = keyframes_only
-        self._decoder = decoder
-        self._threads = threads
-        self._ahead = ahead
-        self._reader: VideoReader | GopReader | None = None
-        self._tracker: Tracker | None = None
-        self._pushed: dict[int, tuple[bool, str | None] | MessageError] = {}
-        """Of messages neither taken nor skipped: whether they hold a keyframe and what its headers say is wrong with
-        the picture, or why they cannot be used."""
-
-    def push(self, number: int, content: VideoMessage) -> None:
-        try:
-            codec = codec_of(content.form)
-            if self._reader is None or self._tracker is None:
-                self._reader, self._tracker = self._open(codec), H264Tracker() if codec == "h264" else H265Tracker()
-            if codec != self._reader.codec or content.headers is None:
-                raise MessageError(UNDECODABLE, f"{codec} in a stream of {self._reader.codec}")
-        except MessageError as error:
-            self._pushed[number] = error
-            self.mark_gap()
-        else:
-            unit = self._tracker.judge(content.data, content.headers)
-            self._pushed[number] = unit.keyframe, unit.fault
-            self._reader.push(number, unit)
-
-    def _open(self, codec: str) -> VideoReader | GopReader:
-        keyframes_only, limits = self._keyframes_only, self._limits
-        if self._threads > 1 and self._decoder == "software":
-            encode = self._changed_and_encoded if self._ahead else None
-            return GopReader(codec, self._threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
-        return VideoReader(codec, keyframes_only=keyframes_only, decoder=self._decoder, limits=limits)
-
-    def _changed_and_encoded(self, frame: Any) -> bytes:
-        return self._encoder.encode(self._encoder.change(frame))
-
-    @property
-    def note(self) -> str:
-        return self._reader.note if self._reader is not None else ""
-
-    def close(self) -> None:
-        if isinstance(self._reader, GopReader):
-            self._reader.close()
-
-    def mark_gap(self) -> None:
-        if self._tracker is not None:
-            self._tracker.mark_gap()
-
-    def keyframe(self, number: int) -> bool:
-        pushed = self._pushed.get(number)
-        return isinstance(pushed, tuple) and pushed[0]
-
-    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        pushed = self._pushed.get(number)
-        if isinstance(pushed, MessageError):
-            del self._pushed[number]
-            return pushed
-        if self._reader is None:
-            return MessageError(UNDECODABLE)
-        found = self._reader.picture(number, last=last)
-        if found is None:
-            return None
-        del self._pushed[number]
-        if isinstance(found, str):
-            return MessageError(found)
-        if isinstance(found, MessageError):
-            return found
-        if isinstance(found, Encoded):
-            full = found.width, found.height
-            size = self._encoder.size(*full)
-            return Picture(f"camera.{self._encoder.form}", size, lambda: found.data, ready=True, full=full)
-        return _of_frame(found, self._encoder)
-
-    def skip(self, number: int) -> MessageError | None:
-        pushed = self._pushed.pop(number, None)
-        if isinstance(pushed, MessageError):
-            return pushed
-        if self._reader is not None:
-            self._reader.skip(number)
-        return MessageError(pushed[1]) if pushed is not None and pushed[1] is not None else None
-
-
-class TiledPictures:
-    """Four streams of CompressedVideo whose pictures are the tiles of one.
-
-    Owns: one thread pushes, takes and skips, and alone changes it; any thread may close.
-    """
-
-    def __init__(self, encoder: PictureEncoder, limits: Limits, *, keyframes_only: bool, decoder: str) -> None:
-        self._encoder = encoder
-        self._limits = limits
-        self._tiles = TileReader(keyframes_only=keyframes_only, decoder=decoder, limits=limits)
-        self._pushed: dict[int, bool | MessageError] = {}
-        """Of messages neither taken nor skipped: whether they hold a keyframe, or why they cannot be used."""
-
-    def push(self, number: int, content: TiledVideo) -> None:
-        try:
-            self._pushed[number] = self._tiles.push(number, content)
-        except MessageError as error:
-            self._pushed[number] = error
-            self.mark_gap()
-
-    @property
-    def note(self) -> str:
-        return self._tiles.note
-
-    def mark_gap(self) -> None:
-        self._tiles.mark_gap()
-
-    def keyframe(self, number: int) -> bool:
-        return self._pushed.get(number) is True
-
-    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        pushed = self._pushed.get(number)
-        if isinstance(pushed, MessageError):
-            del self._pushed[number]
-            return pushed
-        try:
-            found = self._tiles.picture(number, last=last)
-        except MessageError as error:
-            del self._pushed[number]
-            return error
-        if found is None:
-            return None
-        del self._pushed[number]
-        try:
-            check_size(found.width, found.height, self._limits)
-        except MessageError as error:
-            return error
-        return _of_frame(found, self._encoder)
-
-    def skip(self, number: int) -> MessageError | None:
-        pushed = self._pushed.pop(number, None)
-        if isinstance(pushed, MessageError):
-            return pushed
-        self._tiles.skip(number)
-        return None
-
-    def close(self) -> None:
-        self._tiles.close()
+        """End all threads."""
 
 
 class StillPictures:
-    """CompressedImage (JPEG and PNG pass through as they are) and Image (encoded)."""
+    """CompressedImage: JPEG and PNG pass through as they are, unless they are scaled or changed."""
 
-    def __init__(self, schema: str, encoder: PictureEncoder, limits: Limits) -> None:
-        self._form = self._stored if schema == COMPRESSED_IMAGE else self._raw
-        self._encoder = encoder
-        self._limits = limits
-        self._found: dict[int, Callable[[], Picture | MessageError] | MessageError] = {}
+    depends = False
+    note = ""
 
-    def push(self, number: int, content: Any) -> None:
+    def __init__(self, options: PictureOptions) -> None:
+        self._encoder = options.encoder
+        self._limits = options.limits
+
+    def push(self, unit: AccessUnit) -> None:
+        unit.keyframe, message = True, unit.content
         try:
-            self._found[number] = content if isinstance(content, MessageError) else self._form(content)
+            unit.content = message if isinstance(message, MessageError) else self._read(message.content)
         except MessageError as error:
-            self._found[number] = error
+            unit.content = error
 
-    def _stored(self, content: Any) -> Callable[[], Picture | MessageError]:
+    def _read(self, content: Any) -> Any:
+        """Return a Picture to be passed through, or an av.VideoFrame. Raises MessageError."""
         data = content.data.tobytes()
         png = data.startswith(b"\x89PNG")
         size = check_png(data) if png else check_jpeg(data)
         check_size(*size, self._limits)
-        if self._encoder.alters(*size):
-            return lambda: self._decoded(data)
-        return lambda: Picture("camera.png" if png else "camera.jpeg", size, lambda: data, ready=True)
+        return Picture("camera.png" if png else "camera.jpeg", size, size, data=data)
 
-    def _decoded(self, data: bytes) -> Picture | MessageError:
+    def mark_gap(self) -> None:
+        pass
+
+    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
+        found, unit.content = unit.content, None
+        if isinstance(found, MessageError):
+            return found
         try:
-            return _of_frame(still_frame(data), self._encoder)
+            if isinstance(found, Picture):
+                return (
+                    self._encoder.picture(still_frame(found.encode())) if self._encoder.alters(*found.size) else found
+                )
+            return self._encoder.picture(found)
         except MessageError as error:
             return error
 
-    def _raw(self, content: Any) -> Callable[[], Picture | MessageError]:
-        frame = raw_frame(content, self._limits)
-        return lambda: _of_frame(frame, self._encoder)
-
-    note = ""
-
-    def mark_gap(self) -> None:
-        pass  # no still picture depends on another
-
-    def keyframe(self, number: int) -> bool:
-        return True
-
-    def take(self, number: int, *, last: bool) -> Picture | MessageError | None:
-        found = self._found.pop(number)
-        return found if isinstance(found, MessageError) else found()
-
-    def skip(self, number: int) -> MessageError | None:
-        found = self._found.pop(number, None)
+    def skip(self, unit: AccessUnit) -> MessageError | None:
+        found, unit.content = unit.content, None
         return found if isinstance(found, MessageError) else None
 
     def close(self) -> None:
         pass
 
 
-def _of_frame(frame: Any, encoder: PictureEncoder) -> Picture | MessageError:
-    """Return the picture of an av.VideoFrame, or why the hook makes none of it."""
-    full = frame.width, frame.height
-    try:
-        changed = encoder.change(frame)
-    except MessageError as error:
-        return error
-    return Picture(f"camera.{encoder.form}", encoder.size(*full), lambda: encoder.encode(changed), full=full)
+class RawPictures(StillPictures):
+    """Image, which is encoded."""
+
+    def _read(self, content: Any) -> Any:
+        return raw_frame(content, self._limits)
 
 
-def pictures_of(
-    schema: str,
-    encoder: PictureEncoder,
-    *,
-    keyframes_only: bool,
-    decoder: str,
-    limits: Limits = DEFAULT_LIMITS,
-    threads: int = 1,
-    ahead: bool = True,
-) -> Pictures:
-    """Return the pictures of a camera topic of some type; `keyframes_only` and `decoder` as for `VideoReader`.
+class _Stream(NamedTuple):
+    """One stream of video."""
 
-    `threads`: decoders of software side by side, for where all pictures or all keyframes are wanted. `ahead`: these
-    may encode a picture before it is asked for.
+    tracker: Tracker
+    reader: VideoReader | GopReader
+
+
+class VideoPictures:
+    """H.264 or H.265: one stream, or several whose pictures are the tiles of one, all of them or none.
+
+    Owns: one thread pushes, takes and skips, and changes it; each reader of tiles is used by one thread at a time.
     """
-    if schema == TILED:
-        return TiledPictures(encoder, limits, keyframes_only=keyframes_only, decoder=decoder)
-    if schema == VIDEO:
-        return VideoPictures(
-            encoder, limits, keyframes_only=keyframes_only, decoder=decoder, threads=threads, ahead=ahead
-        )
-    return StillPictures(schema, encoder, limits)
+
+    depends = True
+
+    def __init__(self, options: PictureOptions) -> None:
+        self._options = options
+        self._streams: list[_Stream] = []
+        self._tile_threads: ThreadPoolExecutor | None = None
+
+    @property
+    def note(self) -> str:
+        return next((stream.reader.note for stream in self._streams if stream.reader.note), "")
+
+    def push(self, unit: AccessUnit) -> None:
+        message = unit.content
+        try:
+            self._check(message)
+        except MessageError as error:
+            unit.content = error
+            self.mark_gap()
+            return
+        unit.content = None
+        if len(message.tiles) > 1:
+            unit.tiles = [AccessUnit(unit.number, wanted=unit.wanted) for _ in message.tiles]
+        parts = unit.tiles or (unit,)
+        for part, stream, tile in zip(parts, self._streams, message.tiles, strict=True):
+            stream.tracker.judge(part, tile.data, tile.headers)
+            stream.reader.push(part)
+        if unit.tiles:
+            unit.keyframe = all(part.keyframe for part in parts)
+            unit.fault = next((part.fault for part in parts if part.fault is not None), None)
+
+    def _check(self, message: Any) -> None:
+        """Open the streams with the first message. Raises MessageError if a message does not belong to them."""
+        if isinstance(message, MessageError):
+            raise message
+        codecs = [codec_of(tile.form) for tile in message.tiles]
+        if not self._streams:
+            self._streams = [self._open(codec, several=len(codecs) > 1) for codec in codecs]
+        for tile, codec, stream in zip(message.tiles, codecs, self._streams, strict=True):
+            if codec != stream.reader.codec or tile.headers is None:
+                raise MessageError(UNDECODABLE, f"{codec} in a stream of {stream.reader.codec}")
+
+    def _open(self, codec: str, *, several: bool) -> _Stream:
+        encoder, keyframes_only, decoder, limits, threads, ahead = self._options
+        tracker = H264Tracker() if codec == "h264" else H265Tracker()
+        if threads > 1 and decoder == "software" and not several:
+            encode = encoder.encoded if ahead else None
+            return _Stream(
+                tracker, GopReader(codec, threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
+            )
+        return _Stream(tracker, VideoReader(codec, keyframes_only=keyframes_only, decoder=decoder, limits=limits))
+
+    def mark_gap(self) -> None:
+        for stream in self._streams:
+            stream.tracker.mark_gap()
+
+    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
+        if isinstance(unit.content, MessageError):
+            return unit.content
+        try:
+            found = self._joined(unit, last) if unit.tiles else self._streams[0].reader.picture(unit, last=last)
+            if isinstance(found, str):
+                return MessageError(found)
+            return (
+                found
+                if found is None or isinstance(found, Picture | MessageError)
+                else self._options.encoder.picture(found)
+            )
+        except MessageError as error:
+            return error
+
+    def _joined(self, unit: AccessUnit, last: bool) -> Any:
+        """Return the picture of all tiles as an av.VideoFrame, a str as `VideoReader.picture`, or None.
+
+        Raises MessageError if they do not fit together.
+        """
+        if self._tile_threads is None:
+            self._tile_threads = ThreadPoolExecutor(len(unit.tiles), "tile")
+        asked = [(tile, s.reader) for tile, s in zip(unit.tiles, self._streams, strict=True) if not tile.given]
+        pictures = self._tile_threads.map(lambda pair: pair[1].picture(pair[0], last=last), asked)
+        for (tile, _), picture in zip(asked, pictures, strict=True):
+            tile.given, tile.outcome = picture is not None, picture
+        if not all(tile.given for tile in unit.tiles):
+            return None
+        found = [tile.outcome for tile in unit.tiles]
+        unit.tiles = ()
+        fault = next((picture for picture in found if isinstance(picture, str)), None)
+        if fault is not None:
+            return fault
+        whole = join_pictures(found)
+        check_size(whole.width, whole.height, self._options.limits)
+        return whole
+
+    def skip(self, unit: AccessUnit) -> MessageError | None:
+        if isinstance(unit.content, MessageError):
+            return unit.content
+        for part, stream in zip(unit.tiles or (unit,), self._streams, strict=False):
+            if part.given and unit.tiles:
+                part.outcome = None
+            else:
+                stream.reader.skip(part)
+        return MessageError(unit.fault) if unit.fault is not None else None
+
+    def close(self) -> None:
+        for stream in self._streams:
+            if isinstance(stream.reader, GopReader):
+                stream.reader.close()
+        if self._tile_threads is not None:
+            self._tile_threads.shutdown()
+
+
+def join_pictures(tiles: list[Any]) -> Any:
+    """Return four av.VideoFrames of one form as one: top left, top right, bottom left, bottom right.
+
+    Raises MessageError where their sizes or forms differ, or are odd.
+    """
+    import av
+
+    first = tiles[0]
+    forms = {(tile.format.name, tile.width, tile.height) for tile in tiles}
+    if len(forms) > 1 or first.width % 2 or first.height % 2:
+        shown = ", ".join(f"{width} x {height} {form}" for form, width, height in sorted(forms))
+        raise MessageError(CANNOT_BE_STORED, f"tiles that do not fit together: {shown}")
+    whole = av.VideoFrame(2 * first.width, 2 * first.height, first.format.name)
+    for number, plane in enumerate(whole.planes):
+        rows = [np.hstack([_plane(tiles[n].planes[number], first) for n in pair]) for pair in ((0, 1), (2, 3))]
+        joined = np.vstack(rows)
+        padded = np.zeros((joined.shape[0], plane.line_size), np.uint8)
+        padded[:, : joined.shape[1]] = joined
+        data = padded.tobytes()
+        plane.update(data + bytes(plane.buffer_size - len(data)))
+    for name in COLOURS:
+        setattr(whole, name, getattr(first, name))
+    return whole
+
+
+def _plane(plane: Any, frame: Any) -> npt.NDArray[np.uint8]:
+    """Return the bytes of a plane without what is beside its rows, (rows, bytes)."""
+    pixel = 2 if frame.format.name == "nv12" and plane.width < frame.width else 1
+    rows = np.frombuffer(plane, np.uint8)[: plane.line_size * plane.height].reshape(plane.height, plane.line_size)
+    return rows[:, : plane.width * pixel]
+
+
+# ---- kinds -------------------------------------------------------------------------------------
+class Kind(NamedTuple):
+    """A type of message with pictures."""
+
+    parser: Callable[[], Parser]
+    """Makes the parser of one camera."""
+    source: type[PictureSource]
+    """Makes the pictures of one camera."""
+
+
+KINDS: dict[str, Kind] = {
+    COMPRESSED_IMAGE: Kind(lambda: _parse_compressed, StillPictures),
+    IMAGE: Kind(lambda: _parse_raw, RawPictures),
+    VIDEO: Kind(VideoParser, VideoPictures),
+    TILED: Kind(TileParser, VideoPictures),
+}
+"""Type of message -> how its messages become pictures."""
+
+
+def open_parser(schema: str) -> Parser:
+    """Return the parser of a camera of some type."""
+    return KINDS[schema].parser()
+
+
+def open_pictures(schema: str, options: PictureOptions) -> PictureSource:
+    """Return the picture source of a camera of some type."""
+    return KINDS[schema].source(options)

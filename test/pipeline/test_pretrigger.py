@@ -6,6 +6,7 @@ from edgefirst.schemas import builtin_interfaces, foxglove_msgs
 from streams import stream
 
 from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.pretrigger import Arrival, Recent
 from edgefirst_ros.sources.topics import choose_topics
@@ -87,6 +88,6 @@ def test_a_dataset_begins_with_a_message_that_can_be_decoded():
         recent.add(arrival)
     assert [arrival.entry for arrival in arrivals] == [False, False, True, False]
     assert [arrival.closed for arrival in arrivals] == [False, False, True, False]
-    assert [arrival.video is None for arrival in arrivals] == [True, False, False, False]
+    assert [isinstance(arrival.parsed, MessageError) for arrival in arrivals] == [True, False, False, False]
     assert recent.begin(4) == 3
     assert [arrival.now for arrival in recent.since(3)] == [3, 4]

@@ -12,10 +12,12 @@ from fractions import Fraction
 import av
 import numpy as np
 
-from edgefirst_ros.sensors.gops import Encoded
-from edgefirst_ros.sensors.h264 import H264Headers, H264Tracker
-from edgefirst_ros.sensors.h265 import H265Headers, H265Tracker
-from edgefirst_ros.sensors.tracker import AccessUnit
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.sensors.picture import Picture
+from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, TiledMessage, VideoMessage, open_pictures
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
+from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
+from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
 from edgefirst_ros.synthetic.barcode import draw_bar_code, read_bar_code
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -108,8 +110,14 @@ def encode(codec, settings, frames, *, size=SIZE, form="yuv420p", once=False, tu
 
 
 def planes(frame) -> bytes:
-    """All samples of a frame, or of what was made of it with this function."""
-    return frame.data if isinstance(frame, Encoded) else frame.to_ndarray().tobytes()
+    """All samples of a frame, or of the picture that `as_picture` made of it."""
+    return frame.data if isinstance(frame, Picture) else frame.to_ndarray().tobytes()
+
+
+def as_picture(frame) -> Picture:
+    """A picture whose bytes are all samples of a frame."""
+    size = frame.width, frame.height
+    return Picture("camera.png", size, size, data=planes(frame))
 
 
 def plainly(codec, units) -> tuple[dict[int, bytes], dict[int, set[str]], dict[int, int | None]]:
@@ -158,7 +166,56 @@ class Judge:
         self.mark_gap = self.tracker.mark_gap
 
     def unit(self, data: bytes) -> AccessUnit:
-        return self.tracker.judge(data, self.headers.read(data))
+        return self.tracker.judge(AccessUnit(-1), data, self.headers.read(data))
+
+
+class Numbered:
+    """A reader whose units are named by their numbers."""
+
+    def __init__(self, kind, *args, **options):
+        self.reader = kind(*args, **options)
+        self.units: dict[int, AccessUnit] = {}
+
+    def __getattr__(self, name):
+        return getattr(self.reader, name)
+
+    def push(self, number, unit):
+        unit.number = number
+        self.units[number] = unit
+        self.reader.push(unit)
+
+    def picture(self, number, *, last=False):
+        return self.reader.picture(self.units[number], last=last)
+
+    def skip(self, number):
+        self.reader.skip(self.units[number])
+
+
+class Pictures:
+    """A picture source whose messages are named by their numbers; a decoded still picture may be pushed as it is."""
+
+    def __init__(self, schema, encoder, **options):
+        self.source = open_pictures(schema, PictureOptions(encoder, **options))
+        self.units: dict[int, AccessUnit] = {}
+        self.mark_gap, self.close = self.source.mark_gap, self.source.close
+
+    @property
+    def note(self):
+        return self.source.note
+
+    def push(self, number, message):
+        parsed = isinstance(message, StillMessage | VideoMessage | TiledMessage | MessageError)
+        self.units[number] = AccessUnit(number, message if parsed else StillMessage(message, ""))
+        self.source.push(self.units[number])
+
+    def keyframe(self, number):
+        return self.units[number].keyframe
+
+    def take(self, number, *, last):
+        return self.source.take(self.units[number], last=last)
+
+    def skip(self, number):
+        return self.source.skip(self.units[number])
 
 
 def sets_of(data: bytes, codec: str) -> bytes:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from edgefirst.schemas import edgefirst_msgs, sensor_msgs, std_msgs
 from PIL import Image
-from streams import Judge, stream
+from streams import Judge, Numbered, Pictures, stream
 from test_cloud import LIDAR, encoded
 from test_cloud import message as cloud
 from test_pictures import compressed, raw
@@ -15,12 +15,11 @@ from test_pictures import compressed, raw
 from edgefirst_ros.counts import DAMAGED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.sensors.camera import VideoReader
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud
 from edgefirst_ros.sensors.cube import check_cube
 from edgefirst_ros.sensors.depth import check_depth, check_reflect
-from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import Picture, pictures_of
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder
+from edgefirst_ros.sensors.video.reader import VideoReader
 from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE
 
 HEADER = std_msgs.Header(frame_id="")
@@ -78,9 +77,7 @@ def test_stills_of_twelve_pixels_pass_a_limit_of_twelve_only(schema, content):
     found = []
     for pixels in (12, 11):
         limits = Limits(picture_pixels=pixels)
-        pictures = pictures_of(
-            schema, PictureEncoder("jpeg", 90), keyframes_only=False, decoder="software", limits=limits
-        )
+        pictures = Pictures(schema, PictureEncoder("jpeg", 90), limits=limits)
         pictures.push(0, content)
         found.append(pictures.take(0, last=True))
     assert isinstance(found[0], Picture)
@@ -93,7 +90,7 @@ def test_video_over_the_limit_is_not_decoded(kind):
     """The coded picture counts: 96 lines are a multiple of 16, so it has just the pixels that are shown."""
     made = stream(kind)
     for pixels, fine in ((128 * 96, True), (128 * 96 - 1, False)):
-        reader, judge = VideoReader(made.codec, limits=Limits(picture_pixels=pixels)), Judge(made.codec)
+        reader, judge = Numbered(VideoReader, made.codec, limits=Limits(picture_pixels=pixels)), Judge(made.codec)
         for number, unit in enumerate(made.units[:3]):
             reader.push(number, judge.unit(unit))
         found = [reader.picture(number, last=True) for number in range(3)]

@@ -9,19 +9,19 @@ import pytest
 from edgefirst.schemas import sensor_msgs, std_msgs
 from PIL import Image
 from small_pictures import jpeg, png
+from streams import Pictures
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.picture import PictureEncoder, still_frame
 from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
-from edgefirst_ros.sensors.pictures import pictures_of
 from edgefirst_ros.streams import COMPRESSED_IMAGE
 
 
 def scaled(data, width):
     """What becomes of a CompressedImage with `max_width`."""
     encoder = PictureEncoder("png", 90, max_width=width)
-    pictures = pictures_of(COMPRESSED_IMAGE, encoder, keyframes_only=False, decoder="software")
+    pictures = Pictures(COMPRESSED_IMAGE, encoder)
     header = std_msgs.Header(frame_id="camera")
     pictures.push(0, sensor_msgs.CompressedImage(header, "whatever", np.frombuffer(data, np.uint8)))
     return pictures.take(0, last=False)

@@ -7,13 +7,12 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from streams import X264, encode, painted, stream
+from streams import X264, Pictures, encode, painted, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import Picture, pictures_of
-from edgefirst_ros.sensors.video_message import ReferenceParser, TiledVideo
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder
+from edgefirst_ros.sensors.pictures import TiledMessage, VideoParser
 from edgefirst_ros.streams import TILED
 from edgefirst_ros.synthetic.barcode import read_bar_code
 
@@ -31,13 +30,13 @@ class Camera:
     """Pictures of four streams, each of which is parsed by itself."""
 
     def __init__(self, form="jpeg", limits=None):
-        self.parsers = [ReferenceParser() for _ in range(4)]
+        self.parsers = [VideoParser() for _ in range(4)]
         encoder = PictureEncoder(form, 90)
-        self.pictures = pictures_of(TILED, encoder, keyframes_only=False, decoder="software", limits=limits or Limits())
+        self.pictures = Pictures(TILED, encoder, limits=limits or Limits())
 
     def push(self, number, tiles, forms=("h264",) * 4):
-        parsed = [p.parse_unit(form, data) for p, form, data in zip(self.parsers, forms, tiles, strict=True)]
-        self.pictures.push(number, TiledVideo(tuple(parsed)))
+        parsed = [p.parse(form, data) for p, form, data in zip(self.parsers, forms, tiles, strict=True)]
+        self.pictures.push(number, TiledMessage(tuple(parsed)))
 
     def take(self, number, last=False):
         return self.pictures.take(number, last=last)

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, need
 from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import FirstPass
-from edgefirst_ros.pipeline.part import WHOLE, Chosen, Part
+from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.recording import recorded
 from edgefirst_ros.report.subject import Subject
@@ -29,8 +29,8 @@ from edgefirst_ros.report.view.blueprint import blueprint
 from edgefirst_ros.report.view.log import INPUTS, Logger, Packet
 from edgefirst_ros.report.view.viewer import show
 from edgefirst_ros.report.wanted import Wanted, refuse_settings, wanted_of
-from edgefirst_ros.sensors.tracker import Tracker
-from edgefirst_ros.sensors.video_message import codec_of
+from edgefirst_ros.sensors.pictures import VideoParser, codec_of
+from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
 from edgefirst_ros.streams import VIDEO
 
 SENSORS = (*INPUTS, "model")
@@ -206,19 +206,20 @@ def _is_streamed(found: FirstPass) -> bool:
 
 def _packets(found: FirstPass, subject: Subject) -> Iterator[Packet]:
     """Yield the camera's messages from the first keyframe on."""
-    from edgefirst_ros.sensors.h264 import H264Tracker
-    from edgefirst_ros.sensors.video_message import ReferenceParser
+    from edgefirst_ros.sensors.video.h264 import H264Tracker
 
     topic, begun = found.roles.reference, False
     tracker: Tracker = H264Tracker()
-    parser = ReferenceParser()
+    parse = VideoParser()
     for number, message in enumerate(found.recording.iter_messages({topic: VIDEO})):
         try:
-            content = parser.parse(message)
-            unit = tracker.judge(content.data, content.headers)
+            video = parse(message)
         except MessageError:
             tracker.mark_gap()
             continue
+        unit = AccessUnit(number)
+        if video.headers is not None:
+            tracker.judge(unit, video.data, video.headers)
         begun = begun or unit.keyframe
         if begun:
-            yield Packet(number, found.base.stamp(message), bytes(content.data), unit.keyframe)
+            yield Packet(number, found.base.stamp(message), bytes(video.data), unit.keyframe)

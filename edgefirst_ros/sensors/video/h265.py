@@ -10,16 +10,16 @@ import contextlib
 from dataclasses import dataclass
 
 from edgefirst_ros.counts import BEFORE_KEYFRAME
-from edgefirst_ros.sensors.bitstream import (
+from edgefirst_ros.sensors.video.bitstream import (
     HEADER_BYTES,
     PARAMETER_BYTES,
     Bits,
     Buffer,
     HeaderReader,
     SliceHeader,
+    Tracker,
     nal_head,
 )
-from edgefirst_ros.sensors.tracker import Tracker
 
 
 @dataclass(frozen=True, slots=True)

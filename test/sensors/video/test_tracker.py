@@ -2,12 +2,12 @@
 """A sequence parameter set that changes counts as damage where no new sequence begins, and only there."""
 
 import pytest
-from streams import KINDS, encode, read, stream
-from test_camera import groups
+from streams import KINDS, Numbered, encode, read, stream
+from test_reader import groups
 
 from edgefirst_ros.counts import AFTER_LOSS, DAMAGED
-from edgefirst_ros.sensors.bitstream import START_CODE, nal_units
-from edgefirst_ros.sensors.camera import VideoReader
+from edgefirst_ros.sensors.video.bitstream import START_CODE, nal_units
+from edgefirst_ros.sensors.video.reader import VideoReader
 
 
 def flipped(data, bit):
@@ -33,7 +33,7 @@ def test_any_bit_changed_within_a_sequence_is_damage(kind):
     bits, withheld = range(8 * begin + 8, 8 * end, 3), 0
     for bit in bits:
         messages = {**dict(enumerate(made.units)), entry: flipped(made.units[entry], bit)}
-        found = read(VideoReader(made.codec), messages, made.shown)
+        found = read(Numbered(VideoReader, made.codec), messages, made.shown)
         changed = {n for n in found if found[n] != made.pictures[n]}
         assert {n for n in changed if not isinstance(found[n], str)} == set()
         assert changed <= depends
@@ -50,7 +50,7 @@ def test_a_new_sequence_may_have_another_set(kind):
     other = encode(made.codec, KINDS[kind][1], 12, size=(64, 64))
     messages = dict(enumerate([*made.units[:24], *(data for _, data in other)]))
     shown = sorted(range(24), key=made.index.__getitem__) + sorted(range(24, 36), key=lambda n: other[n - 24][0])
-    found = read(VideoReader(made.codec), messages, shown)
+    found = read(Numbered(VideoReader, made.codec), messages, shown)
     assert {n: found[n] for n in range(24)} == {n: made.pictures[n] for n in range(24)}
     assert {len(found[n]) for n in range(24, 36)} == {64 * 64 * 3 // 2}
 
@@ -64,6 +64,6 @@ def test_behind_a_loss_another_set_is_taken(kind):
     entry = [n for n, start in enumerate(groups(made)) if n == start][1]
     messages = {**{n: made.units[n] for n in range(5)}, **{n: units[n] for n in range(entry, 40)}}
     shown = sorted(range(5), key=made.index.__getitem__) + [n for n in made.shown if n >= entry]
-    found = read(VideoReader(made.codec), messages, shown)
+    found = read(Numbered(VideoReader, made.codec), messages, shown)
     assert len(found[entry]) == 64 * 64 * 3 // 2
     assert [n for n in range(21, 40) if isinstance(found[n], str)] == []

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edgefirst_ros.sensors.bitstream import (
+from edgefirst_ros.sensors.video.bitstream import (
     HEADER_BYTES,
     PARAMETER_BYTES,
     Bits,
     Buffer,
     HeaderReader,
     SliceHeader,
+    Tracker,
     nal_head,
 )
-from edgefirst_ros.sensors.tracker import Tracker
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A splice in H.265: the keyframe behind it says by its type that pictures before it are not those it had."""
 
-from streams import plainly, read, stream
+from streams import Numbered, plainly, read, stream
 
 from edgefirst_ros.counts import BEFORE_KEYFRAME
-from edgefirst_ros.sensors.bitstream import START_CODE
-from edgefirst_ros.sensors.camera import VideoReader
+from edgefirst_ros.sensors.video.bitstream import START_CODE
+from edgefirst_ros.sensors.video.reader import VideoReader
 
 CRA, BLA = 21, 16
 """NAL unit types.  Source: ITU-T H.265, table 7-1."""
@@ -19,5 +19,5 @@ def test_leading_pictures_of_a_broken_link_are_those_that_libavcodec_leaves_out(
     shown, _, _ = plainly("hevc", messages)
     leading = [n for n in range(22, 33) if made.index[n] < made.index[21]]
     assert leading == sorted(set(range(40)) - shown.keys())
-    found = read(VideoReader("hevc"), messages, made.shown)
+    found = read(Numbered(VideoReader, "hevc"), messages, made.shown)
     assert found == {n: BEFORE_KEYFRAME if n in leading else made.pictures[n] for n in range(40)}

@@ -4,12 +4,12 @@
 import re
 
 import pytest
-from streams import Judge, plainly, read, stream
+from streams import Judge, Numbered, plainly, read, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, DAMAGED
-from edgefirst_ros.sensors.bitstream import START_CODE, Bits
-from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.h264 import H264Headers
+from edgefirst_ros.sensors.video.bitstream import START_CODE, Bits
+from edgefirst_ros.sensors.video.h264 import H264Headers
+from edgefirst_ros.sensors.video.reader import VideoReader
 
 
 def golomb(number):
@@ -69,13 +69,13 @@ def test_frame_numbers_are_found_behind_a_cycle_of_picture_orders(order_type_1):
 
 def test_a_gap_in_the_frame_numbers_is_seen_with_any_order_type(order_type_1):
     messages = {n: unit for n, unit in enumerate(order_type_1) if n != 15}
-    headers, judge = H264Headers(), Judge("h264").tracker
-    faults = {n: judge.judge(unit, headers.read(unit)).fault for n, unit in messages.items()}
+    judge = Judge("h264")
+    faults = {n: judge.unit(unit).fault for n, unit in messages.items()}
     assert [n for n, fault in faults.items() if fault == AFTER_LOSS] == list(range(16, 24))
 
 
 def test_pictures_of_order_type_1_are_decoded(order_type_1):
-    found = read(VideoReader("h264"), dict(enumerate(order_type_1)), range(40))
+    found = read(Numbered(VideoReader, "h264"), dict(enumerate(order_type_1)), range(40))
     assert found == dict(enumerate(stream("h264-baseline").pictures))
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Video of which all pictures or all keyframes are wanted: GOPs coded side by side, given out as asked for.
+"""Video of which all pictures or all keyframes are wanted: GOPs are decoded side by side.
 
-A GOP (group of pictures) begins with a unit behind which nothing refers to what came before it, so each has a
-`VideoReader` of its own, and the pictures are those that one reader would give for the whole stream. Only where
-parameter sets are damaged the one may withhold a picture that the other gives.
+A GOP (group of pictures) begins with a unit behind which nothing refers to earlier ones, so each has a `VideoReader` of
+its own, and the pictures are those that one reader would give for the whole stream. Only where parameter sets are
+damaged the one may withhold a picture that the other gives.
 
-A picture is encoded by the thread that decoded it, while it lies in the cache of its core.
+A picture is encoded by the thread that decoded it, while it is in the cache of its core.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.bitstream import with_sets
-from edgefirst_ros.sensors.camera import LARGEST_BACKLOG, VideoReader
-from edgefirst_ros.sensors.tracker import AccessUnit
+from edgefirst_ros.sensors.picture import Picture
+from edgefirst_ros.sensors.video.bitstream import AccessUnit, with_sets
+from edgefirst_ros.sensors.video.reader import LARGEST_BACKLOG, VideoReader
 
 MOST_THREADS = 16
 """Most threads: each has a decoder, and about a second of messages waits for the pictures it is ahead by."""
@@ -34,17 +34,6 @@ SHORTEST = 8
 """Units a GOP has at least, so that a stream of keyframes does not become as many decoders."""
 SHORTEST_KEYFRAMES_ONLY = 2
 """The same where only keyframes are decoded: seconds may lie between them."""
-TOGETHER = 8
-"""Pictures that are there before who waits for the first is woken, unless that would delay others: for each single one
-it would find the caches cold."""
-
-
-class Encoded(NamedTuple):
-    """An encoded picture file; width and height in pixels, before scaling."""
-
-    width: int
-    height: int
-    data: bytes
 
 
 class _GopState(Enum):
@@ -64,12 +53,12 @@ class _Gop:
     Owns: all fields are read and changed under the lock of the `GopReader`.
     """
 
-    units: deque[tuple[_Flight, AccessUnit]] = field(default_factory=deque)
+    units: deque[AccessUnit] = field(default_factory=deque)
     """Access units that its thread has not taken yet."""
     taken_in: int = 0
-    found: int = 0
+    """Number of its access units so far."""
     held: int = 0
-    """Number and bytes of its pictures that are found and not taken."""
+    """Bytes of its pictures that are given and not taken."""
     state: _GopState = _GopState.QUEUED
     complete: bool = False
     """No more units come."""
@@ -77,37 +66,15 @@ class _Gop:
     """Exception of its thread."""
 
 
-class _State(Enum):
-    """State of an access unit."""
-
-    PENDING = auto()
-    FOUND = auto()
-    """There is a picture, or the reason why there is none."""
-    SKIPPED = auto()
-    """Nobody wants its picture."""
-
-
-@dataclass(slots=True)
-class _Flight:
-    """A unit that was pushed and whose picture was not taken.
-
-    Owns: changed under the lock of the `GopReader`; its thread may look without whether it is skipped.
-    """
-
-    number: int
-    gop: _Gop
-    state: _State = _State.PENDING
-    found: Any = None
-
-
 class GopReader:
     """As `VideoReader`, by `threads` decoders in software (at most 16); `close` ends them.
 
     `picture` gives None also where more units may be pushed while the picture is in the making. `keyframes_only`: only
-    these are asked for. With `encode`, a function that makes a file of an av.VideoFrame, pictures are `Encoded`.
+    these are asked for. With `encode` pictures are what that function makes of an av.VideoFrame.
 
-    Owns: one thread pushes, asks and skips, and alone changes `_last` and `_sets`; any thread may close. What the
-    threads of the GOPs share with it is changed under the lock of `_given`, `_pushed` and `_taken`.
+    Owns: one thread pushes, asks and skips, and alone changes `_last`, `_sets` and `_waiting`; any thread may close.
+    What the threads of the GOPs share with it is changed under the lock of `_given`, `_pushed` and `_taken`: also
+    `given` and `finished` of a unit, and `outcome` once `given`.
     """
 
     note = ""
@@ -119,7 +86,7 @@ class GopReader:
         *,
         keyframes_only: bool = False,
         limits: Limits = DEFAULT_LIMITS,
-        encode: Callable[[Any], bytes] | None = None,
+        encode: Callable[[Any], Picture | MessageError] | None = None,
     ) -> None:
         self.codec = codec
         self._encode = encode
@@ -134,29 +101,32 @@ class GopReader:
         """Wakes threads that wait for units."""
         self._taken = threading.Condition(lock)
         """Wakes threads that wait for room."""
-        self._flights: dict[int, _Flight] = {}  # pushed, neither taken nor skipped
+        self._waiting = 0  # units that were pushed, and neither taken nor skipped
         self._last: _Gop | None = None
         self._sets = b""  # parameter sets of all units so far
         self._waiting_bytes = 0
-        self._held = 0  # bytes of pictures found, of all GOPs
+        self._held = 0  # bytes of pictures given and not taken, of all GOPs
         self._asked: _Gop | None = None  # the GOP whose picture is waited for
         self._closed = False
 
     # ---- units ---------------------------------------------------------------------------
-    def push(self, number: int, unit: AccessUnit) -> None:
-        """Take the next access unit in decode order; numbers must rise."""
-        gop = self._last
+    def push(self, unit: AccessUnit) -> None:
+        """Add the next access unit in decode order; numbers must rise."""
+        gop, sets = self._last, unit.sets
         if unit.keyframe or not self._keyframes_only:
             shortest = SHORTEST_KEYFRAMES_ONLY if self._keyframes_only else SHORTEST
             if gop is None or (unit.entry and unit.closed and gop.taken_in >= shortest):
                 gop = self._begin()
             with self._pushed:
-                flight = self._flights[number] = _Flight(number, gop)
-                gop.units.append((flight, unit))
+                unit.gop, unit.finished = gop, not unit.wanted
+                self._waiting += unit.wanted
+                gop.units.append(unit)
                 gop.taken_in += 1
                 self._waiting_bytes += len(unit.data)
                 self._pushed.notify_all()
-        self._sets = with_sets(self._sets, unit.sets)
+        else:
+            unit.drop_bytes()
+        self._sets = with_sets(self._sets, sets)
 
     def _begin(self) -> _Gop:
         self._end()
@@ -165,24 +135,23 @@ class GopReader:
         return gop
 
     def _end(self) -> None:
-        """No more units come for the last GOP."""
+        """Mark the last GOP as complete."""
         if self._last is not None:
             with self._pushed:
                 self._last.complete = True
                 self._pushed.notify_all()
 
     # ---- pictures ------------------------------------------------------------------------
-    def picture(self, number: int, *, last: bool = False) -> Any:
-        """Take the picture of a message: as `VideoReader.picture`.
+    def picture(self, unit: AccessUnit, *, last: bool = False) -> Any:
+        """Take the picture of a unit: as `VideoReader.picture`.
 
-        Raises what was raised while it was made, and ValueError where the reader is closed.
+        Raises what was raised while it was made, and ValueError if the reader is closed.
         """
         if last:
             self._end()
-        flight = self._flights[number]
-        gop = flight.gop
+        gop = unit.gop
         with self._given:
-            while flight.state is not _State.FOUND:
+            while not unit.given:
                 if gop.error is not None:
                     raise gop.error
                 if self._closed:
@@ -194,32 +163,31 @@ class GopReader:
                 self._taken.notify_all()
                 self._given.wait()
             self._asked = None
-            return self._take(flight)
+            return self._take(unit)
 
     def _more(self) -> bool:
-        """True if more units can be taken in before pictures are waited for."""
-        return len(self._flights) < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
+        """Return whether more units can be added before pictures are waited for."""
+        return self._waiting < AHEAD_UNITS * (self._threads + 1) and self._waiting_bytes < LARGEST_BACKLOG
 
-    def skip(self, number: int) -> None:
-        """Say that the picture of a message is not wanted."""
+    def skip(self, unit: AccessUnit) -> None:
+        """Say that the picture of a unit is not wanted."""
         with self._taken:
-            flight = self._flights.get(number)
-            if flight is None:
+            if unit.gop is None or unit.finished:
                 return
-            if flight.state is _State.FOUND:
-                self._take(flight)
+            if unit.given:
+                self._take(unit)
             else:
-                flight.state = _State.SKIPPED
-                del self._flights[number]
+                unit.finished = True
+                self._waiting -= 1
 
-    def _take(self, flight: _Flight) -> Any:
-        del self._flights[flight.number]
-        size = _size(flight.found)
-        flight.gop.found -= 1
-        flight.gop.held -= size
+    def _take(self, unit: AccessUnit) -> Any:
+        found, unit.outcome = unit.outcome, None
+        unit.finished, size = True, size_of(found)
+        unit.gop.held -= size
         self._held -= size
+        self._waiting -= 1
         self._taken.notify_all()
-        return flight.found
+        return found
 
     def close(self) -> None:
         """End all threads."""
@@ -240,31 +208,24 @@ class GopReader:
                 self._given.notify_all()
 
     def _work(self, gop: _Gop, reader: VideoReader) -> None:
-        pending: deque[_Flight] = deque()
+        pending: deque[AccessUnit] = deque()
         last = False
         while not last and not self._closed:
             last = self._next_unit(gop, reader, pending)
             while pending:
-                flight = pending[0]
-                if flight.state is _State.SKIPPED:
-                    reader.skip(pending.popleft().number)
+                unit = pending[0]
+                if unit.finished:
+                    reader.skip(pending.popleft())
                     continue
-                found = reader.picture(flight.number, last=last)
+                found = reader.picture(unit, last=last)
                 if found is None:
                     break
                 if self._encode is not None and not isinstance(found, str):
-                    found = self._encoded(found)
+                    found = self._encode(found)
                 self._give(pending.popleft(), found)
 
-    def _encoded(self, frame: Any) -> Encoded | MessageError:
-        """Return the picture as the bytes of its file, or why it has none."""
-        try:
-            return Encoded(frame.width, frame.height, self._encode(frame)) if self._encode is not None else frame
-        except MessageError as error:
-            return error
-
-    def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[_Flight]) -> bool:
-        """Push the GOP's next unit; True where there is none any more."""
+    def _next_unit(self, gop: _Gop, reader: VideoReader, pending: deque[AccessUnit]) -> bool:
+        """Push the GOP's next unit; return True if there is none any more."""
         with self._pushed:
             if not gop.units:
                 self._given.notify_all()
@@ -274,36 +235,36 @@ class GopReader:
             gop.state = _GopState.DECODING
             if not gop.units:
                 return True
-            flight, unit = gop.units.popleft()
+            unit = gop.units.popleft()
             self._waiting_bytes -= len(unit.data)
-        reader.push(flight.number, unit)
-        pending.append(flight)
+        reader.push(unit)
+        pending.append(unit)
         return False
 
-    def _give(self, flight: _Flight, found: Any) -> None:
+    def _give(self, unit: AccessUnit, found: Any) -> None:
         """Put a picture where it can be asked for, once there is room."""
-        gop = flight.gop
+        gop = unit.gop
         with self._taken:
             while self._is_full(gop) and not self._closed and self._can_wait(gop):
                 self._taken.wait()
-            if flight.state is not _State.SKIPPED:
-                flight.state, flight.found = _State.FOUND, found
-                gop.found += 1
-                gop.held += _size(found)
-                self._held += _size(found)
-                if gop is self._asked and (gop.found >= TOGETHER or not gop.units or self._is_full(gop)):
+            unit.outcome = None if unit.finished else found
+            if not unit.finished:
+                unit.given = True
+                gop.held += size_of(found)
+                self._held += size_of(found)
+                if gop is self._asked:
                     self._given.notify_all()
 
     def _is_full(self, gop: _Gop) -> bool:
         return gop.held > AHEAD_BYTES or self._held > AHEAD_BYTES * self._threads
 
     def _can_wait(self, gop: _Gop) -> bool:
-        """True if the picture that is waited for, if any, comes without this GOP going on."""
+        """Return whether the picture that is waited for, if any, comes without this GOP going on."""
         return self._asked is None or (self._asked is not gop and self._asked.state is not _GopState.QUEUED)
 
 
-def _size(found: Any) -> int:
-    """Bytes of a picture."""
-    if isinstance(found, Encoded):
-        return len(found.data)
+def size_of(found: Any) -> int:
+    """Return the bytes that the outcome of a unit holds."""
+    if isinstance(found, Picture):
+        return len(found.data or b"")
     return 0 if isinstance(found, str | MessageError) else sum(plane.buffer_size for plane in found.planes)

@@ -3,20 +3,20 @@
 
 import numpy as np
 import pytest
-from streams import read, stream
+from streams import Numbered, read, stream
 
 from edgefirst_ros.limits import DEFAULT_LIMITS
-from edgefirst_ros.sensors import hardware
-from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.hardware import difference, self_test
+from edgefirst_ros.sensors.video import decoder
+from edgefirst_ros.sensors.video.decoder import difference, self_test
+from edgefirst_ros.sensors.video.reader import VideoReader
 
 LUMA = np.full((4, 6), 100, np.uint8)
 
 
 def test_hardware_that_decodes_as_software_does_is_used(monkeypatch):
-    monkeypatch.setattr(hardware, "NAME", "{codec}")
+    monkeypatch.setattr(decoder, "HARDWARE", "{codec}")
     made = stream("h264-b")
-    reader = VideoReader("h264", decoder="v4l2m2m")
+    reader = Numbered(VideoReader, "h264", decoder="v4l2m2m")
     assert read(reader, dict(enumerate(made.units)), made.shown) == dict(enumerate(made.pictures))
     assert reader.note == ""
 
@@ -30,16 +30,16 @@ def test_hardware_that_decodes_as_software_does_is_used(monkeypatch):
     ],
 )
 def test_software_takes_over_and_the_reason_is_told(monkeypatch, kind, name, why):
-    monkeypatch.setattr(hardware, "NAME", name)
+    monkeypatch.setattr(decoder, "HARDWARE", name)
     made = stream("h264-b")
-    reader = VideoReader("h264", decoder=kind)
+    reader = Numbered(VideoReader, "h264", decoder=kind)
     assert read(reader, dict(enumerate(made.units)), made.shown) == dict(enumerate(made.pictures))
     assert reader.note.startswith(why)
     assert reader.note.endswith(": video is decoded in software")
 
 
 def test_of_what_software_cannot_decode_nothing_is_said(monkeypatch):
-    monkeypatch.setattr(hardware, "NAME", "{codec}")
+    monkeypatch.setattr(decoder, "HARDWARE", "{codec}")
     made = stream("h264-b")
     assert self_test("h264", made.units[0], DEFAULT_LIMITS) == ""
     for data in (b"", bytes(100), made.units[1]):

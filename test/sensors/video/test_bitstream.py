@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streams import KINDS, Judge, sets_of, stream
 
 from edgefirst_ros.counts import AFTER_LOSS, BEFORE_KEYFRAME, DAMAGED, NO_PICTURE
-from edgefirst_ros.sensors.bitstream import START_CODE, nal_units
+from edgefirst_ros.sensors.video.bitstream import START_CODE, nal_units
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
 
@@ -40,12 +40,12 @@ def test_whole_streams(kind):
         assert unit.entry >= unit.keyframe
         entry = n if unit.entry else entry
         if made.codec == "h264":
-            assert unit.reference == reference
+            assert unit.picture.reference == reference
             assert unit.leading == (shown[n] < shown[entry])
         else:
             assert unit.leading == (first in (8, 9))
             assert unit.leading <= (shown[n] < shown[entry])
-            assert unit.reference >= (first % 2 == 1 or unit.entry)
+            assert unit.picture.reference >= (first % 2 == 1 or unit.entry)
     expected = {"h264-open": 4, "h264-refresh": 1, "h264-endless": 1, "h265-refresh": 1, "h265-endless": 1}
     assert sum(unit.entry for unit in units.values()) == expected.get(kind, 4)
     assert any(unit.leading for unit in units.values()) == (
@@ -63,7 +63,7 @@ def test_a_lost_reference_shows_in_frame_num(kind):
         between = {after[n].fault for n in range(lost + 1, again)}
         if whole[lost].entry and not whole[lost].keyframe:
             continue  # the SEI is lost with it; what follows is judged as if it belonged to the group before
-        assert between <= ({AFTER_LOSS} if whole[lost].reference else {None})
+        assert between <= ({AFTER_LOSS} if whole[lost].picture.reference else {None})
         assert {after[n].fault for n in range(again, len(made.units)) if not whole[n].leading} <= {None}
 
 

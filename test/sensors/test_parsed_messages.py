@@ -8,7 +8,7 @@ from streams import stream
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sensors.video_message import ReferenceParser, codec_of
+from edgefirst_ros.sensors.pictures import VideoParser, codec_of
 from edgefirst_ros.streams import VIDEO
 from edgefirst_ros.synthetic.video import split_parameter_sets
 
@@ -22,7 +22,7 @@ def message(data, form="h264"):
 def test_the_access_unit_is_a_view_into_the_message():
     unit = stream("h264").units[0]
     sent = message(unit)
-    parsed = ReferenceParser().parse(sent)
+    parsed = VideoParser()(sent)
     assert parsed.data == unit
     inside = np.frombuffer(parsed.data, np.uint8).ctypes.data - np.frombuffer(sent.data, np.uint8).ctypes.data
     assert inside == sent.data.index(unit)
@@ -31,26 +31,26 @@ def test_the_access_unit_is_a_view_into_the_message():
 def test_sets_in_front_make_a_unit_that_a_decoder_can_begin_with():
     first = stream("h264").units[0]
     _, picture = split_parameter_sets(first, "h264")
-    parser = ReferenceParser()
-    whole = parser.parse(message(first))
-    alone = parser.parse(message(picture))
+    parser = VideoParser()
+    whole = parser(message(first))
+    alone = parser(message(picture))
     assert not alone.headers.sets
     assert alone.headers.picture == whole.headers.picture
-    again = alone.with_sets(whole.headers.sets)
+    again = alone.as_first()
     assert again.headers.sets == whole.headers.sets
-    assert ReferenceParser().parse_unit("h264", again.data).headers.picture == whole.headers.picture
-    assert alone.with_sets(b"") is alone
+    assert VideoParser().parse("h264", again.data).headers.picture == whole.headers.picture
+    assert whole.as_first() is whole
 
 
 def test_an_unknown_format_has_no_headers():
-    parsed = ReferenceParser().parse(message(b"\0\0\1\x65", "vp9"))
-    assert (parsed.form, parsed.headers, parsed.with_sets(b"sets")) == ("vp9", None, parsed)
+    parsed = VideoParser()(message(b"\0\0\1\x65", "vp9"))
+    assert (parsed.form, parsed.headers, parsed.as_first(), parsed.entry) == ("vp9", None, parsed, False)
 
 
 def test_a_message_that_ends_early_is_undecodable():
     sent = message(stream("h264").units[0])
     with pytest.raises(MessageError, match="undecodable"):
-        ReferenceParser().parse(Message(sent.topic, VIDEO, 1, 1, 1, sent.data[:-20]))
+        VideoParser()(Message(sent.topic, VIDEO, 1, 1, 1, sent.data[:-20]))
 
 
 def test_codecs_by_name():

@@ -11,12 +11,12 @@ import av
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streams import KINDS, SIZE, Judge, encode, plainly, planes, read, sets_of, stream
-from test_camera import damaged
+from streams import KINDS, SIZE, Judge, Numbered, as_picture, encode, plainly, planes, read, sets_of, stream
+from test_reader import damaged
 
-from edgefirst_ros.sensors import gops
-from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.gops import GopReader, _size
+from edgefirst_ros.sensors.video import gops
+from edgefirst_ros.sensors.video.gops import GopReader, size_of
+from edgefirst_ros.sensors.video.reader import VideoReader
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def tight(monkeypatch):
 
 
 def side_by_side(made, messages, threads=3, encode=None, **asked):
-    reader = GopReader(made.codec, threads, encode=encode)
+    reader = Numbered(GopReader, made.codec, threads, encode=encode)
     try:
         return read(reader, messages, made.shown, **asked)
     finally:
@@ -38,7 +38,7 @@ def side_by_side(made, messages, threads=3, encode=None, **asked):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("threads", "lag", "encode"), [(2, 0, None), (3, 17, planes), (20, 99, None)])
+@pytest.mark.parametrize(("threads", "lag", "encode"), [(2, 0, None), (3, 17, as_picture), (20, 99, None)])
 def test_whole_streams(kind, threads, lag, encode):
     made = stream(kind)
     assert side_by_side(made, dict(enumerate(made.units)), threads, encode, lag=lag) == dict(enumerate(made.pictures))
@@ -57,8 +57,8 @@ def test_any_damage_loss_and_choice(kind, seed, lag):
     for n in rng.sample(range(len(made.units)), rng.choice([0, 2])):
         del messages[n]
     wanted = None if rng.random() < 0.7 else set(rng.sample(range(40), 25))
-    found = side_by_side(made, messages, encode=rng.choice([None, planes]), lag=lag, wanted=wanted)
-    one = read(VideoReader(made.codec), messages, made.shown, lag=lag, wanted=wanted)
+    found = side_by_side(made, messages, encode=rng.choice([None, as_picture]), lag=lag, wanted=wanted)
+    one = read(Numbered(VideoReader, made.codec), messages, made.shown, lag=lag, wanted=wanted)
     assert found.keys() == one.keys()
     # What a decoder makes of damage that it does not notice depends on what it did before.
     unnoticed = {n for n, picture in one.items() if not isinstance(picture, str) and picture != made.pictures[n]}
@@ -74,7 +74,7 @@ def test_keyframes_alone(kind, lag, monkeypatch):
     monkeypatch.setattr(gops, "SHORTEST_KEYFRAMES_ONLY", 1 + lag % 2)
     made, track = stream(kind, 60), Judge(stream(kind).codec)
     keyframes = {n for n, data in enumerate(made.units) if track.unit(data).keyframe}
-    reader = GopReader(made.codec, 2, keyframes_only=True)
+    reader = Numbered(GopReader, made.codec, 2, keyframes_only=True)
     found = read(reader, dict(enumerate(made.units)), made.shown, wanted=keyframes, lag=lag)
     reader.close()
     assert found == {n: made.pictures[n] for n in keyframes}
@@ -84,7 +84,7 @@ def test_keyframes_alone(kind, lag, monkeypatch):
 def test_pictures_may_be_asked_for_in_any_order(kind):
     made, rng = stream(kind), random.Random(1)
     for _ in range(5):
-        reader, judge = GopReader(made.codec, 2), Judge(made.codec)
+        reader, judge = Numbered(GopReader, made.codec, 2), Judge(made.codec)
         for number, data in enumerate(made.units):
             reader.push(number, judge.unit(data))
         order = rng.sample(range(40), 40)
@@ -96,10 +96,9 @@ def test_pictures_may_be_asked_for_in_any_order(kind):
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("asked", [0, 11, 12, 39])
 def test_one_picture_of_which_all_others_are_skipped(asked, last, monkeypatch):
-    """Whoever waits is woken for several pictures together: here for the only one that will be there."""
     made, judge = stream("h264"), Judge("h264")
     monkeypatch.setattr(gops, "AHEAD_UNITS", 1)
-    reader = GopReader("h264", 2)
+    reader = Numbered(GopReader, "h264", 2)
     for number, data in enumerate(made.units):
         reader.push(number, judge.unit(data))
         if number not in (0, asked):
@@ -112,36 +111,15 @@ def test_one_picture_of_which_all_others_are_skipped(asked, last, monkeypatch):
     reader.close()
 
 
-def test_who_waits_is_woken_for_several_pictures_together(monkeypatch):
-    made, judge = stream("h264", 120), Judge("h264")
-    monkeypatch.setattr(gops, "AHEAD_BYTES", 1 << 30)
-    monkeypatch.setattr(gops, "SHORTEST", 1000)  # one GOP: each of its pictures is waited for
-    reader, woken = GopReader("h264", 1), 0
-    wait = reader._given.wait
-
-    def counted():
-        nonlocal woken
-        wait()
-        woken += 1
-
-    monkeypatch.setattr(reader._given, "wait", counted)
-    for number, data in enumerate(made.units):
-        reader.push(number, judge.unit(data))
-    found = {number: planes(reader.picture(number, last=True)) for number in range(120)}
-    reader.close()
-    assert found == dict(enumerate(made.pictures))
-    assert woken <= 120 / gops.TOGETHER + 1
-
-
 def test_gops_are_decoded_side_by_side(monkeypatch):
     """Two decoders are inside a GOP at the same time: each waits until the other is there too."""
     made, both = stream("h264"), threading.Barrier(2, timeout=20)
     inside = VideoReader.push
 
-    def push(self, number, *unit):
-        if number in (13, 25):  # the second unit of two GOPs that follow one another
+    def push(self, unit):
+        if unit.number in (13, 25):  # the second unit of two GOPs that follow one another
             both.wait()
-        return inside(self, number, *unit)
+        return inside(self, unit)
 
     monkeypatch.setattr(VideoReader, "push", push)
     monkeypatch.setattr(gops, "AHEAD_UNITS", 32)
@@ -153,12 +131,12 @@ def test_what_is_held_is_bounded(monkeypatch):
     made = stream("h264", 120)
     size = len(plainly("h264", dict(enumerate(made.units[:2])))[0][0])
     monkeypatch.setattr(gops, "AHEAD_BYTES", 3 * size)
-    reader, judge = GopReader("h264", 2), Judge("h264")
+    reader, judge = Numbered(GopReader, "h264", 2), Judge("h264")
     for number, data in enumerate(made.units):
         reader.push(number, judge.unit(data))
     for _ in range(100):
         threading.Event().wait(0.01)
-        held = Counter(id(flight.gop) for flight in list(reader._flights.values()) if flight.found is not None)
+        held = Counter(id(unit.gop) for unit in list(reader.units.values()) if unit.given)
     assert 6 <= held.total() <= 8
     assert len(held) == 2
     assert planes(reader.picture(0)) == made.pictures[0]
@@ -170,12 +148,12 @@ def test_what_is_held_is_bounded(monkeypatch):
 def test_all_gops_together_hold_no_more():
     """Every unit a keyframe, and nobody asks: finished GOPs must not make room for further ones."""
     packets = encode("h264", "keyint=1:threads=1", 60)
-    reader, judge = GopReader("h264", 2), Judge("h264")
+    reader, judge = Numbered(GopReader, "h264", 2), Judge("h264")
     for number, (_, data) in enumerate(packets):
         reader.push(number, judge.unit(data))
     for _ in range(100):
         threading.Event().wait(0.01)
-    held = sum(_size(flight.found) for flight in reader._flights.values() if flight.found is not None)
+    held = sum(size_of(unit.outcome) for unit in list(reader.units.values()) if unit.given)
     assert held < 2 * 40_000 + 3 * 20_000
     assert all(not isinstance(reader.picture(number, last=True), str) for number in range(60))
     reader.close()
@@ -186,14 +164,14 @@ def test_a_picture_is_encoded_by_the_thread_that_decoded_it():
 
     def encode_here(frame):
         threads.add(threading.current_thread().name)
-        return planes(frame)
+        return as_picture(frame)
 
     assert side_by_side(made, dict(enumerate(made.units)), 2, encode_here) == dict(enumerate(made.pictures))
     assert all(name.startswith("decode") for name in threads)
-    reader = GopReader("h264", 2, encode=encode_here)
+    reader = Numbered(GopReader, "h264", 2, encode=encode_here)
     reader.push(0, Judge("h264").unit(made.units[0]))
     found = reader.picture(0, last=True)
-    assert (found.width, found.height) == SIZE
+    assert found.size == SIZE
     reader.close()
 
 
@@ -201,7 +179,7 @@ def test_what_an_encoder_raises_is_raised_where_the_picture_is_asked_for():
     def refuse(frame):
         raise MemoryError("no more")
 
-    reader = GopReader("h264", 2, encode=refuse)
+    reader = Numbered(GopReader, "h264", 2, encode=refuse)
     reader.push(0, Judge("h264").unit(stream("h264").units[0]))
     with pytest.raises(MemoryError, match="no more"):
         reader.picture(0, last=True)
@@ -213,8 +191,8 @@ def test_a_broken_parameter_set_does_not_hide_those_behind_it(kind):
     made = stream(kind)
     broken = sets_of(made.units[0], made.codec)[:7]
     messages = {-2: broken, **dict(enumerate(made.units))}
-    one = read(VideoReader(made.codec), messages, [-2, *made.shown])
-    reader = GopReader(made.codec, 2)
+    one = read(Numbered(VideoReader, made.codec), messages, [-2, *made.shown])
+    reader = Numbered(GopReader, made.codec, 2)
     found = read(reader, messages, [-2, *made.shown])
     reader.close()
     assert found == one
@@ -222,11 +200,11 @@ def test_a_broken_parameter_set_does_not_hide_those_behind_it(kind):
 
 
 def test_a_fault_in_a_thread_is_raised_where_the_picture_is_asked_for(monkeypatch):
-    def push(self, *unit):
+    def push(self, unit):
         raise MemoryError("no more")
 
     monkeypatch.setattr(VideoReader, "push", push)
-    reader = GopReader("h264", 2)
+    reader = Numbered(GopReader, "h264", 2)
     reader.push(0, Judge("h264").unit(stream("h264").units[0]))
     with pytest.raises(MemoryError, match="no more"):
         reader.picture(0, last=True)

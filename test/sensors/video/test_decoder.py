@@ -4,18 +4,18 @@
 import itertools
 
 import pytest
-from streams import KINDS, encode, planes, read, stream
+from streams import KINDS, Numbered, encode, planes, read, stream
 
 from edgefirst_ros.counts import AFTER_LOSS
-from edgefirst_ros.sensors.camera import VideoReader
-from edgefirst_ros.sensors.decoder import Decoder
+from edgefirst_ros.sensors.video.decoder import Decoder
+from edgefirst_ros.sensors.video.reader import VideoReader
 
 
 def test_what_is_left_of_a_broken_block_shows_nowhere():
     made = stream("h264-baseline")
     for cut in range(20, len(made.units[8]), 40):
         messages = {**dict(enumerate(made.units)), 8: made.units[8][:cut]}
-        found = read(VideoReader("h264"), messages, made.shown)
+        found = read(Numbered(VideoReader, "h264"), messages, made.shown)
         assert [n for n in range(40) if found[n] != made.pictures[n]] == [8, 9, 10, 11]
         assert isinstance(found[8], str)
         assert found[11] == AFTER_LOSS
@@ -27,7 +27,7 @@ def test_what_is_left_of_a_broken_block_shows_nowhere_even_where_nothing_refers_
     for number, cut in itertools.product(alone, range(16, 60, 2)):
         unit = made.units[number]
         messages = {**dict(enumerate(made.units)), number: unit[:cut] + bytes(max(0, len(unit) - cut))}
-        found = read(VideoReader("h264"), messages, made.shown)
+        found = read(Numbered(VideoReader, "h264"), messages, made.shown)
         if isinstance(found.pop(number), str):  # else the decoder cannot tell
             assert all(isinstance(picture, str) or picture == made.pictures[n] for n, picture in found.items())
 
@@ -39,7 +39,7 @@ def test_blocks_that_the_decoder_makes_up(number, begin, end, hurt):
     """It says so as information alone, and pictures that refer to them come out before the one it marks."""
     made = stream("h264-b")
     data = made.units[number][:begin] + made.units[number][end:]
-    found = read(VideoReader("h264"), {**dict(enumerate(made.units)), number: data}, made.shown)
+    found = read(Numbered(VideoReader, "h264"), {**dict(enumerate(made.units)), number: data}, made.shown)
     assert [n for n in range(40) if isinstance(found[n], str)] == list(hurt)
     assert all(found[n] == made.pictures[n] for n in range(40) if n not in hurt)
 
@@ -50,7 +50,8 @@ def test_h265_that_breaks_off():
     for number in (0, 2):
         cuts = range(200, len(units[number]) - 200, len(units[number]) // 25)
         found = [
-            read(VideoReader("hevc"), {**dict(enumerate(units)), number: units[number][:cut]}, range(4)) for cut in cuts
+            read(Numbered(VideoReader, "hevc"), {**dict(enumerate(units)), number: units[number][:cut]}, range(4))
+            for cut in cuts
         ]
         withheld = [all(isinstance(pictures[n], str) for n in range(number, 4)) for pictures in found]
         assert sum(withheld) >= 0.9 * len(withheld) > 20
@@ -63,7 +64,7 @@ def test_messages_beside_the_picture_do_no_harm(message):
     ahead = {n: b"\x00\x00\x01\x4e\x01" + message + data for n, data in enumerate(made.units)}
     behind = {n: data + b"\x00\x00\x01\x50\x01" + message for n, data in enumerate(made.units)}
     for messages in (ahead, behind):
-        assert read(VideoReader("hevc"), messages, made.shown) == dict(enumerate(made.pictures))
+        assert read(Numbered(VideoReader, "hevc"), messages, made.shown) == dict(enumerate(made.pictures))
 
 
 def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
@@ -73,7 +74,7 @@ def test_broken_parameter_sets_do_not_reach_the_next_keyframe():
             hurt = bytearray(made.units[unit])
             hurt[position] ^= 0xFF
             messages = {**dict(enumerate(made.units)), unit: bytes(hurt)}
-            found = read(VideoReader("h264"), messages, made.shown)
+            found = read(Numbered(VideoReader, "h264"), messages, made.shown)
             assert [n for n in range(unit + 12, 40) if found[n] != made.pictures[n]] == []
 
 
