@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import atexit
 import gc
+import io
 import os
 import sys
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from edgefirst_ros.errors import TRACEBACK, EdgeFirstError, describe_foreign, is_out_of_memory, printable
 
@@ -23,6 +26,7 @@ def main() -> None:
     atexit.register(gc.freeze)  # what is there at the end goes with the process
     try:
         _open_closed_streams()
+        sys.stdout, sys.stderr = Outlet.of(sys.stdout), Outlet.of(sys.stderr)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # of what is broken our own errors tell
         warnings.filterwarnings("ignore", category=RuntimeWarning)  # numpy's, of numbers that overflow
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts threads otherwise that nothing here needs
@@ -38,6 +42,38 @@ def main() -> None:
         sys.exit(_report(error))
 
 
+class Outlet(io.TextIOWrapper):
+    """Standard output or standard error; once its reader is gone (`| head`), the rest of what is printed is dropped.
+
+    The command keeps its exit code, and a conversion its dataset.
+    """
+
+    @classmethod
+    def of(cls, stream: TextIO) -> TextIO:
+        """Return an outlet for a stream; the stream itself if it is not a file, as in tests."""
+        if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, Outlet):
+            return stream
+        file = open(stream.fileno(), "wb", closefd=False)  # noqa: SIM115
+        return cls(file, stream.encoding, stream.errors, line_buffering=stream.line_buffering)
+
+    def write(self, text: str) -> int:
+        with self._dropping():
+            return super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with self._dropping():
+            super().flush()
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self.fileno())
+
+
 def _report(error: BaseException) -> int:
     """Print the error that ended the command, one line for a foreign one, to standard error; return the exit code."""
     if os.environ.get(TRACEBACK):
@@ -45,7 +81,7 @@ def _report(error: BaseException) -> int:
 
         traceback.print_exception(error)
     told = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
-    with suppress(OSError):  # nobody may read it any more
+    with suppress(OSError):
         print(f"{_in_red('edgefirst-ros:')} {printable(told)}", file=sys.stderr, flush=True)
     if is_out_of_memory(error):
         os._exit(1)  # libraries that are half loaded may crash at the end

@@ -16,24 +16,17 @@ def one_line(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print a line, or nothing once the reader is gone (`| head`), so that the command keeps its exit code.
+    """Print a line.
 
     Raises EdgeFirstError if standard output cannot be written.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
-    except BrokenPipeError:
-        _discard()
     except OSError as error:
-        _discard()
+        with open(os.devnull, "wb") as nowhere:  # for what is buffered
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
-
-
-def _discard() -> None:
-    """Discard what is printed from now on, and what is buffered."""
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def repeated(members: int, size: int) -> str:
