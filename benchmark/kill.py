@@ -18,12 +18,14 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import zipfile
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,18 +177,20 @@ def rows_of(path):
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
-def committed_rows(journal):
-    """Samples up to the last checkpoint of a journal, read with pyarrow alone."""
-    rows = committed = 0
-    try:
-        with pa.OSFile(str(journal)) as file, pa.ipc.open_stream(file) as stream:
-            while True:
-                batch, metadata = stream.read_next_batch_with_custom_metadata()
-                rows += batch.num_rows
-                if metadata is not None and b"checkpoint" in metadata:
-                    committed = rows
-    except (StopIteration, OSError, pa.ArrowException):
-        return committed
+def committed_rows(log):
+    """Samples up to the last commit of a row log, read by its documented form alone."""
+    committed = place = checksum = 0
+    data = log.read_bytes() if log.is_file() else b""
+    while place + 16 <= len(data):
+        stated, *lengths = struct.unpack_from("<4I", data, place)
+        end = place + 16 + sum(lengths)
+        checksum = zlib.crc32(data[place + 4 : end], checksum)
+        if end > len(data) or stated != checksum:
+            break
+        facts = json.loads(data[place + 16 :][: lengths[0]])
+        committed = facts["commit"]["samples"] if "commit" in facts else committed
+        place = end
+    return committed
 
 
 def judged(judge, recording, dataset, allowed, only=()):
@@ -249,7 +253,7 @@ def kill_conversions(reference, folder, kills, chance, judge):
             process.communicate()
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(out, copy)
-            committed = committed_rows(out / f"{reference.name}.frames.arrow.journal")
+            committed = committed_rows(out / f"{reference.name}.rows.journal")
             settle(tally, reference, copy, committed, judge)
             continue
         finished += 1

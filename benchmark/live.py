@@ -26,8 +26,7 @@ from pathlib import Path
 
 import polars as pl
 
-from edgefirst_ros.dataset.tables.journal import read_journal
-from edgefirst_ros.dataset.tables.rowlog import read_log
+from edgefirst_ros.dataset.tables.rowlog import LoggedRows
 from edgefirst_ros.messages import header_stamp
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.streams import MASK, VIDEO
@@ -173,14 +172,11 @@ def recording_length(recording):
 
 
 def watch(folder, seen, ended):
-    """Note when each frame's row can first be read: from the journal, or since the last commit from the log of rows."""
+    """Note when each frame's row can first be read from the row log."""
     while not ended.is_set():
         now = time.monotonic()
         for log in folder.glob("*.rows.journal"):
-            for logged in read_log(log):
-                seen.setdefault(logged.frame["timestamp"], now)
-        for journal in folder.glob("*.frames.arrow.journal"):
-            for batch in read_journal(journal):
+            for batch in LoggedRows(log).frames.batches():
                 for stamp in batch.column("timestamp").to_pylist():
                     seen.setdefault(stamp, now)
         time.sleep(0.05)

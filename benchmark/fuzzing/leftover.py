@@ -17,7 +17,7 @@ from unittest import mock
 
 from edgefirst_ros import convert
 from edgefirst_ros.dataset import DatasetWriter
-from edgefirst_ros.dataset.tables.rows import RowJournals
+from edgefirst_ros.dataset.tables.rowlog import RowLog
 from edgefirst_ros.synthetic import Recipe, write_recording
 from edgefirst_ros.synthetic.recipe import TOPICS
 
@@ -140,7 +140,7 @@ def make(work: Path) -> Iterator[bytes]:
     for number, case in enumerate(CASES):
         out, left = finished_of(work, number), work / f"left{number}"
         killed = mock.patch.object(DatasetWriter, "write", _killed(DatasetWriter.write, case, out, left))
-        with killed, mock.patch.object(RowJournals, "commit", _steady(RowJournals.commit)):
+        with killed, mock.patch.object(RowLog, "commit", _steady(RowLog.commit)):
             try:
                 convert(recording_of(work, case), out, name=NAME, layout=case.layout)
             except InterruptedError:
@@ -170,12 +170,12 @@ def _killed(write: Callable, case: Case, out: Path, left: Path) -> Callable:
 
 
 def _steady(commit: Callable) -> Callable:
-    """As `commit` of the journals; what depends on how far ahead messages are read is not described."""
+    """As `commit` of the row log; what depends on how far ahead messages are read is not described."""
 
-    def committed(journals: RowJournals, size: int, description: Mapping[str, object], *, sync: bool) -> None:
+    def committed(log: RowLog, size: int, description: Mapping[str, object], *, sync: bool) -> None:
         known = {key: description[key] for key in ("configuration", "software", "schema_version")}
         sources = [{key: source[key] for key in ("file", "size", "sha256")} for source in description["sources"]]
-        commit(journals, size, {"sources": sources, **known}, sync=sync)
+        commit(log, size, {"sources": sources, **known}, sync=sync)
 
     return committed
 

@@ -35,14 +35,14 @@ from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import VOID
 
-COLUMNS = frozenset(ANNOTATION_JOURNAL.names)
+COLUMNS = frozenset(ANNOTATION_ROWS.names)
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
 """None."""
 RANDOM = 4
@@ -289,7 +289,7 @@ class AnnotationRows:
     def __init__(self, found: Annotations, samples: Collection[Key], limits: Limits) -> None:
         """`samples`: those whose rows are asked for. Raises DatasetError where rows cannot be read."""
         self.path = found.path
-        names = [name for name in ANNOTATION_JOURNAL.names if name in found.columns]
+        names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         batches = list(found.batches(names))
         table = pa.Table.from_batches(batches, found.schema_of(names))
         order = keys_of(
@@ -329,8 +329,8 @@ class AnnotationRows:
             "frame": pa.repeat(pa.scalar(key.frame, pa.uint32()), count),
             "timestamp": pa.repeat(pa.scalar(timestamp, pa.int64()), count),
         }
-        columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in ANNOTATION_JOURNAL]
-        return pa.record_batch(columns, schema=ANNOTATION_JOURNAL)
+        columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in ANNOTATION_ROWS]
+        return pa.record_batch(columns, schema=ANNOTATION_ROWS)
 
     def _recolour(self, found: dict[str, pa.Array], values: Mapping[int, int]) -> None:
         plain = masks_of_classes(found)

@@ -174,7 +174,7 @@ class DatasetPaths:
 
     @property
     def folder_partial(self) -> Path:
-        """The folder that holds the journals."""
+        """The folder that holds the row log."""
         return self.out if self.layout == "zip" else self.out / f"{self.name}.partial"
 
     @property
@@ -203,19 +203,19 @@ class DatasetPaths:
         return self.folder / f"{self.name}.frames.arrow"
 
     @property
+    def row_log(self) -> Path:
+        """The rows of both tables so far."""
+        return self.folder_partial / f"{self.name}.rows.journal"
+
+    @property
     def arrow_journal(self) -> Path:
-        """The annotations so far, an Arrow IPC stream."""
+        """The annotations so far as version 0.1 wrote them, an Arrow IPC stream."""
         return self.folder_partial / f"{self.name}.arrow.journal"
 
     @property
     def frames_journal(self) -> Path:
-        """The frames so far, an Arrow IPC stream."""
+        """The frames so far as version 0.1 wrote them, an Arrow IPC stream."""
         return self.folder_partial / f"{self.name}.frames.arrow.journal"
-
-    @property
-    def row_log(self) -> Path:
-        """Rows of both tables that are not yet in the journals."""
-        return self.folder_partial / f"{self.name}.rows.journal"
 
     @property
     def arrow_partial(self) -> Path:
@@ -231,6 +231,17 @@ class DatasetPaths:
     def reserve(self) -> Path:
         """Space held for the end of the dataset."""
         return self.folder_partial / f"{self.name}.reserve.partial"
+
+    @property
+    def journals(self) -> tuple[Path, ...]:
+        """All files that hold the rows of an unfinished dataset."""
+        return self.row_log, self.arrow_journal, self.frames_journal
+
+    @property
+    def temporary(self) -> tuple[Path, ...]:
+        """All files beside the partial container."""
+        remade = (path.with_name(f"{path.name}.partial") for path in (self.arrow_journal, self.frames_journal))
+        return *self.journals, *remade, self.arrow_partial, self.frames_partial, self.reserve
 
     @property
     def aside(self) -> Path:

@@ -14,7 +14,6 @@ from edgefirst_ros.dataset.storage.archive import ArchiveWriter, MemberWriter
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import claim_folder, reopen_file, reopen_folder, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
-from edgefirst_ros.dataset.tables.journal import remade_path
 from edgefirst_ros.errors import DatasetError, StorageError
 
 
@@ -29,35 +28,36 @@ def place(paths: DatasetPaths) -> None:
             _place_files(paths)
         else:
             _place_folder(paths)
-        sync_folder(paths.out)
 
 
 def _place_files(paths: DatasetPaths) -> None:
-    for partial, final in ((paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)):
-        if partial.exists():
-            os.replace(partial, final)
-    sync_folder(paths.out)
+    if os.path.lexists(paths.container):  # its tables would be replaced before it
+        os.unlink(paths.container)
+        sync_folder(paths.out)
+    _place_tables(paths, paths.out)
     os.replace(paths.members_partial, paths.container)
     sync_folder(paths.out)
-    _remove(paths.arrow_journal, paths.frames_journal, paths.row_log, paths.reserve)
+    _remove(*paths.temporary)
 
 
 def _place_folder(paths: DatasetPaths) -> None:
     building = paths.folder_partial
-    for partial, final in ((paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)):
-        if partial.exists():
-            os.replace(partial, building / final.name)
-    _remove(paths.arrow_journal, paths.frames_journal, paths.row_log, paths.reserve)
+    _place_tables(paths, building)
+    _remove(*paths.temporary)
     sync_folder(building)
-    # A folder cannot replace one that is not empty: the old one steps aside, whole, and goes last.
-    old = os.path.lexists(paths.folder)
-    if old:
+    if os.path.lexists(paths.folder):  # a folder cannot replace one that is not empty: it is moved aside as a whole
         remove_tree(paths.aside)
         os.rename(paths.folder, paths.aside)
     os.rename(building, paths.folder)
-    if os.path.lexists(paths.aside):
-        sync_folder(paths.out)
-        remove_tree(paths.aside)
+    sync_folder(paths.out)
+    remove_tree(paths.aside)
+
+
+def _place_tables(paths: DatasetPaths, folder: Path) -> None:
+    for partial, final in ((paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)):
+        if partial.exists():
+            os.replace(partial, folder / final.name)
+    sync_folder(folder)
 
 
 def remove_unfinished(paths: DatasetPaths) -> None:
@@ -66,10 +66,7 @@ def remove_unfinished(paths: DatasetPaths) -> None:
         if paths.layout == "directory":
             remove_tree(paths.folder_partial)
         else:
-            journals = paths.arrow_journal, paths.frames_journal
-            tables = paths.arrow_partial, paths.frames_partial
-            remade = map(remade_path, journals)
-            _remove(*journals, *remade, *tables, paths.row_log, paths.reserve, paths.members_partial)
+            _remove(*paths.temporary, paths.members_partial)
 
 
 def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
@@ -170,6 +167,14 @@ def create_members(paths: DatasetPaths, *, overwrite: bool) -> tuple[MemberWrite
         raise
 
 
+def sync_names(paths: DatasetPaths) -> None:
+    """Sync the names of the partial files to disk: until then a power cut could lose what is committed in them."""
+    with reporting(paths.out, "sync it"):
+        if paths.layout == "directory":
+            sync_folder(paths.folder_partial)
+        sync_folder(paths.out)
+
+
 def remove_if_possible(paths: DatasetPaths) -> None:
     """Remove what was begun, as far as the disk lets it go."""
     with suppress(StorageError):
@@ -179,7 +184,11 @@ def remove_if_possible(paths: DatasetPaths) -> None:
 def _make_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise DatasetError(f"{out} is a file; the output must be a folder")
+    missing = [out, *out.parents]
+    made = missing[: next(number for number, folder in enumerate(missing) if folder.exists())]
     out.mkdir(parents=True, exist_ok=True)
+    for folder in made:
+        sync_folder(folder.parent)
 
 
 def _refuse_unfinished(paths: DatasetPaths) -> None:

@@ -22,12 +22,12 @@ from edgefirst_ros.dataset.names import (
     find,
 )
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.opening import is_plain_file
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.batches import Batches
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
 from edgefirst_ros.dataset.tables.groups import groups_of
 from edgefirst_ros.dataset.tables.replacement import Replacement
-from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 

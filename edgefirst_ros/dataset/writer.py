@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,18 +17,26 @@ from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
 from edgefirst_ros.dataset.pace import CommitPace
-from edgefirst_ros.dataset.publish import create_members, place, refuse_existing, remove_if_possible, remove_unfinished
-from edgefirst_ros.dataset.storage.lock import give_back
+from edgefirst_ros.dataset.publish import (
+    create_members,
+    place,
+    refuse_existing,
+    remove_if_possible,
+    remove_unfinished,
+    sync_names,
+)
+from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
-from edgefirst_ros.dataset.tables.journal import Row, read_journal
-from edgefirst_ros.dataset.tables.rowlog import RowLog, is_large
-from edgefirst_ros.dataset.tables.rows import GROUPING, RowJournals
+from edgefirst_ros.dataset.tables.groups import with_groups
+from edgefirst_ros.dataset.tables.rowlog import IN_MEMORY, Row, RowLog
+from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer, Self
 
+    from edgefirst_ros.dataset.recovery.journals import Journals
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 Describe = Callable[[], Mapping[str, object]]
@@ -57,20 +64,18 @@ class _Options:
     fsync: bool
     describe: Describe
     group_rule: GroupRule | None
-    lasting: bool
 
 
 class _Earlier:
     """Committed samples of an unfinished dataset that a writer continues: each must be written again identically."""
 
-    def __init__(self, paths: DatasetPaths) -> None:
-        self._paths = paths
+    def __init__(self, paths: DatasetPaths, journals: Journals, samples: int) -> None:
+        self._paths, self.samples = paths, samples
         self.of_sequence: Counter[str] = Counter()
         """Number of committed samples."""
-        for batch in read_journal(paths.frames_journal):
+        for batch in journals.frames(samples):
             self.of_sequence.update(batch["name"].to_pylist())
-        self.samples = self.of_sequence.total()
-        self._rows: Iterator[Row] = (row for batch in read_journal(paths.frames_journal) for row in batch.to_pylist())
+        self._rows: Iterator[Row] = (row for batch in journals.frames(samples) for row in batch.to_pylist())
 
     def compare(self, row: Row, number: int) -> None:
         """Raise DatasetError where sample `number`, from 1, is not the one that was written before."""
@@ -101,13 +106,13 @@ class Sample:
     common: Mapping[str, object] = field(default_factory=dict)
     """Columns of NAME.arrow equal on every row: size, location [lat, lon], pose [yaw, pitch, roll]."""
     batch: pa.RecordBatch | None = None
-    """Complete rows of NAME.arrow in the columns of a journal, instead of `annotations` and `common`."""
+    """Complete rows of NAME.arrow in the columns `ANNOTATION_ROWS`, instead of `annotations` and `common`."""
 
 
 class DatasetWriter:
     """Writes samples in the order given. Until `finish` only `*.partial` and `*.journal` names exist below `out`.
 
-    A sample is committed once `flush` is through: its members first, then its rows; this happens by itself after
+    `flush` commits samples: members are synced first, then the row log that names them. This happens by itself after
     `flush_interval` at the latest, sooner where the disk is quick, and at a keyframe after half of that. Left by an
     error, the writer keeps what was written (or removes it, if that is nothing). Raises DatasetError when a finished
     output is there and not `overwrite`, when an unfinished one is there that is neither to be replaced nor continued,
@@ -130,15 +135,13 @@ class DatasetWriter:
         describe: Describe | None = None,
         group_rule: GroupRule | None = None,
         unfinished: UnfinishedDataset | None = None,
-        lasting: bool = True,
     ) -> None:
         """`companions`: those with columns in the frames table; `fsync`: flush to the disk, not only to the system.
 
         `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
         `topics`), for the case that it is never finished. `group_rule`: gives all samples their groups when the tables
         are sealed; without it rows keep theirs. `unfinished`: a dataset to go on with; the samples it has must be
-        written again, and only those behind them reach the disk. `lasting`: False for a dataset that nobody looks for
-        after a kill; then no row is logged beside the journals.
+        written again, and only those behind them reach the disk.
         """
         if layout not in ("zip", "directory"):
             raise UsageError(f"layout {layout!r}; known: zip, directory")
@@ -152,17 +155,17 @@ class DatasetWriter:
         self.samples = 0
         self.committed = 0
         """Samples that survive the end of the process, and with `fsync` a power cut."""
-        self._options = _Options(schema, overwrite, fsync, describe or dict, group_rule, lasting)
+        self._options = _Options(schema, overwrite, fsync, describe or dict, group_rule)
         self._pace = CommitPace(flush_interval)
         self._earlier: _Earlier | None = None
-        columns = schemas.frames_columns(companions)
+        self._companions = list(companions)
         if unfinished is None:
-            self._begin(columns)
+            self._begin()
         else:
-            self._go_on(columns, unfinished)
+            self._go_on(unfinished)
         self._pace.restart()
 
-    def _begin(self, columns: dict[str, schemas.Column]) -> None:
+    def _begin(self) -> None:
         paths = self.paths
         self._members, self._lock = create_members(paths, overwrite=self._options.overwrite)
         with ExitStack() as failing:
@@ -170,29 +173,30 @@ class DatasetWriter:
             failing.callback(remove_if_possible, paths)
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            self._log = RowLog(paths.row_log, kept=self._options.lasting)
+            self._log = RowLog(paths.row_log, self._companions)
             failing.callback(self._log.close)
-            self._rows = RowJournals(paths, columns)
-            failing.callback(self._rows.abandon)
+            sync_names(paths)
             self._commit(0)
             failing.pop_all()
 
-    def _go_on(self, columns: dict[str, schemas.Column], unfinished: UnfinishedDataset) -> None:
+    def _go_on(self, unfinished: UnfinishedDataset) -> None:
         """Continue after the committed samples of an unfinished dataset, and cut off what follows them."""
         paths, handed, journals = self.paths, unfinished.hand_over(), unfinished.journals
         self._members, self._lock, point = handed.members, handed.lock, handed.point
         with ExitStack() as failing:
             self._give_back_with(failing)
+            if journals.companions != self._companions:
+                raise DatasetError(
+                    f"{paths.row_log}: has columns of {', '.join(journals.companions) or 'no companion'}, now they are "
+                    f"of {', '.join(self._companions) or 'none'}; use --overwrite to start over"
+                )
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            committed = partial(journals.annotations, point.rows), partial(journals.frames, point.samples)
-            self._rows = RowJournals(paths, columns, committed)
-            failing.callback(self._rows.abandon)
-            self._commit(point.bytes)
-            self._rows.put_in_place()
-            self._log = RowLog(paths.row_log)
+            self._log = RowLog(paths.row_log, self._companions, point)
+            failing.callback(self._log.close)
+            self._earlier = _Earlier(paths, journals, point.samples)
+            self._commit(self._members.flush(self._options.fsync))
             failing.pop_all()
-        self._earlier = _Earlier(paths)
         self.committed = point.samples
 
     def _give_back_with(self, failing: ExitStack) -> None:
@@ -235,26 +239,23 @@ class DatasetWriter:
             return
         rows = (sample.annotations or ({},)) if sample.batch is None else ()
         annotations = [{**identity, **sample.common, **row} for row in rows]
-        self._rows.check(frame, annotations)
+        self._log.check(frame, annotations)
         names = [member_name(sample.sequence, sample.frame, kind) for kind, _ in sample.members]
         self._members.begin()
         whole = False
         try:
+            if self._members.announced:
+                sums = (sum_up(buffers) for _, buffers in sample.members)
+                self._log.announce([(name, *found) for name, found in zip(names, sums, strict=True)])
             for name, (_, buffers) in zip(names, sample.members, strict=True):
                 self._members.add(name, buffers, sample.timestamp)
+            self._log.append(frame, annotations, sample.batch)
             whole = True
         finally:
             if not whole:
                 self._members.undo()
-        before = self._rows.counts
-        self._rows.append(frame, annotations, sample.batch)
         self.samples += 1
-        if sample.batch is not None or is_large(annotations):
-            self._rows.flush()
-        else:
-            self._log.append(*before, frame, annotations)
-        keyframe = bool(sample.frame_row.get("keyframe"))
-        if self._rows.heavy or self._pace.is_due(self.flush_age, keyframe=keyframe):
+        if self._pace.is_due(self.flush_age, keyframe=bool(sample.frame_row.get("keyframe"))):
             self.flush()
 
     def flush(self) -> None:
@@ -263,17 +264,17 @@ class DatasetWriter:
             return
         with self._pace.commit():
             self._commit(self._members.flush(self._options.fsync))
-            self._log.clear()
             self.committed = self.samples
 
     def _commit(self, size: int) -> None:
-        """Hand over the rows, the container being `size` bytes long."""
+        """Record a commit, the container being `size` bytes long."""
         options = self._options
         own = {"schema_version": options.schema}
         grouping = {} if options.group_rule is None else {GROUPING: options.group_rule.plain}
-        self._rows.commit(size, {**options.describe(), **own, **grouping}, sync=options.fsync)
-        tables = self._rows.bytes
-        self._reserve.hold(tables + tables // 4 + self._members.closing_bytes)
+        self._log.commit(size, {**options.describe(), **own, **grouping}, sync=options.fsync)
+        rows = self._log.bytes
+        spilled = rows if rows > IN_MEMORY else 0
+        self._reserve.hold(rows + rows // 4 + spilled + self._members.closing_bytes)
 
     @property
     def flush_age(self) -> float:
@@ -301,9 +302,7 @@ class DatasetWriter:
         try:
             self._members.flush(sync=False)  # is it still there?
             self._reserve.release()
-            self._log.close()
-            options = self._options
-            self._rows.seal(options.schema, frames_metadata, labels, category_metadata, options.group_rule)
+            self._seal(frames_metadata, labels, category_metadata)
             self._members.close()
             if self._earlier is None:
                 refuse_existing(paths, overwrite=self._options.overwrite)
@@ -315,12 +314,25 @@ class DatasetWriter:
         self._release(State.FINISHED)
         return paths
 
+    def _seal(
+        self,
+        frames_metadata: Mapping[str, object],
+        labels: Sequence[str] | None,
+        category_metadata: Mapping[str, object] | None,
+    ) -> None:
+        """Write both tables under their partial names."""
+        paths, options = self.paths, self._options
+        frames, annotations = self._log.read()
+        rows = with_groups(options.group_rule, frames.batches, annotations.batches)
+        seal_annotations(rows, paths.arrow_partial, options.schema, labels, category_metadata)
+        columns = schemas.frames_columns(self._companions)
+        seal_frames(frames.batches, paths.frames_partial, columns, frames_metadata)
+
     def abort(self) -> None:
         """Remove everything that was written, unless the writer has ended. Raises StorageError."""
         if self.state not in (State.OPEN, State.COMPLETING):
             return
         try:
-            self._rows.abandon()
             self._log.close()
             remove_unfinished(self.paths)
         finally:
@@ -329,7 +341,6 @@ class DatasetWriter:
     def _suspend(self) -> None:
         """Close, keeping the partial files as they are."""
         self._reserve.release()
-        self._rows.close()
         self._log.close()
         self._release(State.SUSPENDED)
 
@@ -337,6 +348,7 @@ class DatasetWriter:
         if self.state in (State.OPEN, State.COMPLETING):
             self.state = state
             self._reserve.release()
+            self._log.close()
             self._members.abandon()
             give_back(self._lock)
 

@@ -44,9 +44,8 @@ def open_writer(
     overwrite: bool = False,
     live: LiveSettings | None = None,
     unfinished: UnfinishedDataset | None = None,
-    lasting: bool = True,
 ) -> DatasetWriter:
-    """Open the writer of a dataset; `live`: settings of a capture, `lasting`: as for `DatasetWriter`.
+    """Open the writer of a dataset; `live`: settings of a capture.
 
     Raises DatasetError if it cannot be written.
     """
@@ -64,7 +63,6 @@ def open_writer(
         describe=describe,
         group_rule=GroupRule.of(settings),
         unfinished=unfinished,
-        lasting=lasting,
     )
 
 

@@ -142,7 +142,7 @@ def _convert(
     facts = SequenceFacts(name, roles, found.base, found.calibration, counts, sources)
     whole = DatasetFacts(settings)
     whole.begin(facts)
-    with open_writer(settings, roles, folder, name, describe=dict, lasting=False) as writer:
+    with open_writer(settings, roles, folder, name, describe=dict) as writer:
         streamed = {topic: schema for topic, schema in found.topics.items() if topic in roles.streamed}
         with SequenceOutput(
             settings,

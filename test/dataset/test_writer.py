@@ -17,7 +17,7 @@ from edgefirst_ros.dataset import DatasetWriter, Sample, locate
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.storage import archive
-from edgefirst_ros.dataset.tables.journal import read_journal
+from edgefirst_ros.dataset.tables.rowlog import LoggedRows
 from edgefirst_ros.errors import DatasetError, UsageError
 
 SEQUENCE = "maivin_2026_01_02_03_04_05"
@@ -199,9 +199,9 @@ def test_killed(tmp_path, layout):
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder = tmp_path if layout == "zip" else tmp_path / "drive.partial"
-    for name in ("drive.arrow.journal", "drive.frames.arrow.journal"):
-        frames = {frame for batch in read_journal(folder / name) for frame in batch["frame"].to_pylist()}
-        assert frames == set(range(20))
+    found = LoggedRows(folder / "drive.rows.journal")
+    for rows in (found.frames, found.annotations):
+        assert {frame for batch in rows.batches() for frame in batch["frame"].to_pylist()} == set(range(20))
     if layout == "zip":
         data = (folder / "drive.zip.partial").read_bytes()
         assert all(b"picture %d" % frame in data for frame in range(20))

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.writer import State
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
-JOURNALS = ("arrow_journal", "frames_journal", "row_log")
+JOURNALS = ("row_log",)
 KINDS = ("camera.jpeg", "radar.png", "lidar.pcd")
 
 
@@ -78,7 +78,7 @@ def leave(out, samples, *, commits=(), layout="zip", fsync=False, name="drive", 
 
 def vanish(writer):
     """Close what a process has open, as its end does: nothing is written any more."""
-    for file in (writer._rows._annotations, writer._rows._frames, writer._log, writer._reserve):
+    for file in (writer._log, writer._reserve):
         if file._fd >= 0:
             os.close(file._fd)
         file._fd = -1

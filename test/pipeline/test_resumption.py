@@ -165,7 +165,7 @@ def test_killed_behind_the_last_step(recordings, tmp_path, layout):
     paths = convert(recordings[0], tmp_path, name="drive", layout=layout).paths
     before = files(tmp_path)
     if layout == "zip":
-        for path in (paths.arrow_journal, paths.frames_journal, paths.row_log):
+        for path in paths.journals:
             path.write_bytes(b"rows")
     else:
         shutil.copytree(paths.folder, paths.aside)
@@ -298,7 +298,7 @@ def test_overwrite_begins_anew(recordings, left, tmp_path):
 
 
 @pytest.mark.usefixtures("busy")
-@pytest.mark.parametrize("what", ["members_partial", "frames_journal", "arrow_journal", "row_log"])
+@pytest.mark.parametrize("what", ["members_partial", "row_log"])
 def test_an_unfinished_one_that_was_cut(recordings, left, tmp_path, what):
     """It goes on behind the last commit of which all is there."""
     for share in (0.0, 0.3, 0.9):

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows (in today's columns) and commits of an unfinished dataset, from its journals."""
+"""Rows (in today's columns) and commits of an unfinished dataset: from its row log, or from journals of version 0.1.
+
+Version 0.1 had an Arrow stream of each table, whose batches had a checksum and a commit in their metadata, and a log
+of JSON lines with the rows after the last commit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+import base64
+import io
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,98 +19,113 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, safe_name
+from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
+from edgefirst_ros.dataset.storage.opening import is_plain_file
 from edgefirst_ros.dataset.tables.cast import cast_rows
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, read_checkpoints
-from edgefirst_ros.dataset.tables.rowlog import is_plain_file, read_log
+from edgefirst_ros.dataset.tables.ipc_sizes import count_stream
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
 from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.limits import DEFAULT_LIMITS
 
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A commit: a consistent state of container and tables that was handed to the system."""
-
-    samples: int = 0
-    rows: int = 0
-    """Rows of annotations."""
-    bytes: int = 0
-    """Bytes of the ZIP."""
-    synced: bool = True
-    """True if everything was synced to disk before the journal recorded it."""
+_LARGEST_LOG = 1 << 26
+"""Most bytes read of a log of version 0.1: far more than a flush interval wrote."""
 
 
 class Journals:
-    """Rows and commits of an unfinished dataset: both journals, and the log of the rows after them.
+    """Rows and commits of an unfinished dataset.
 
-    Journals of another version give their rows in today's columns. What this version does not understand ends the
-    rows of its file; `not_understood` says why, by path, and such a file must be kept. Raises StorageError.
+    What this version does not understand ends the rows of its file; `not_understood` says why, by path, and such a
+    file must be kept. Raises StorageError.
     """
 
     def __init__(self, paths: DatasetPaths) -> None:
-        self.paths = paths
-        self.description: dict[str, Any] = {}
+        older = [is_plain_file(path) for path in (paths.arrow_journal, paths.frames_journal)]
+        self.is_older = any(older)
+        """True for journals of version 0.1."""
+        self.written_here = self.is_older or is_plain_file(paths.row_log)
+        """True if any file of rows exists: without them the members are another tool's."""
+        found: LoggedRows | _Older | None = None
+        if self.is_older:
+            found = _Older(paths)
+            self.not_understood = found.not_understood
+        elif self.written_here:
+            found = LoggedRows(paths.row_log)
+            self.not_understood = {paths.row_log: found.why} if found.why else {}
+        else:
+            self.not_understood = {}
+        self.description: dict[str, Any] = found.description if found is not None else {}
         """Metadata of the dataset at its last commit."""
-        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
-        self.points: list[Checkpoint] = [Checkpoint()]
-        self.not_understood: dict[Path, str] = {}
-        self._logged_frames: list[pa.RecordBatch] = []
-        self._logged_annotations: list[pa.RecordBatch] = []
-        self._read_log(*self._read_commits())
+        self.companions = found.companions if found is not None else list(schema.DEFAULT_COMPANIONS)
+        self.points = found.points if found is not None else [Checkpoint()]
+        self.members: Mapping[str, tuple[int, int]] | None = None
+        """{name: bytes and CRC-32} of the members in a folder; None in datasets of version 0.1 and of other tools."""
+        if isinstance(found, LoggedRows):
+            self.members = found.members
+        self._found = found
 
     @property
-    def written_here(self) -> bool:
-        """True if any journal exists: without them the members are another tool's."""
-        files = self.paths.frames_journal, self.paths.arrow_journal, self.paths.row_log
-        return any(map(is_plain_file, files))
+    def synced(self) -> Checkpoint:
+        """The last commit that was synced to disk."""
+        return max((point for point in self.points if point.synced), key=lambda point: point.samples)
 
     def annotations(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of annotations, all or the first `rows`."""
-        return _first(chain(self._annotations_journal(), self._logged_annotations), rows)
+        return self._found.annotations.batches(rows) if self._found is not None else iter(())
 
     def frames(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of frames, all or the first `rows`."""
-        journal = (batch for batch, _ in self._frames_journal())
-        return _first(chain(journal, self._logged_frames), rows)
+        return self._found.frames.batches(rows) if self._found is not None else iter(())
 
-    def _annotations_journal(self) -> Iterator[pa.RecordBatch]:
-        return (batch for batch, _ in self._batches(self.paths.arrow_journal, lambda _: ANNOTATION_JOURNAL))
 
-    def _frames_journal(self) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
-        return self._batches(self.paths.frames_journal, _frames_columns)
+class _Older:
+    """Rows and commits of version 0.1, as `LoggedRows` has those of today."""
 
-    def _read_commits(self) -> tuple[int, int]:
-        """Collect the commits; returns how many rows of frames and of annotations the journals have."""
-        rows = order = 0
-        ends = {0: 0}  # rows up to the end of each batch of annotations, and the checksum of their samples
-        for batch in self._annotations_journal():
-            order, rows = _order_of(batch, order), rows + batch.num_rows
-            ends[rows] = order
-        samples = order = 0
-        for batch, checkpoint in self._frames_journal():
+    def __init__(self, paths: DatasetPaths) -> None:
+        self.description: dict[str, Any] = {}
+        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
+        self.points: list[Checkpoint] = [Checkpoint()]
+        self.not_understood: dict[Path, str] = {}
+        self.annotations = Rows(ANNOTATION_ROWS)
+        ends = self._read_annotations(paths.arrow_journal)
+        self.frames = self._read_frames(paths.frames_journal, ends)
+        self._read_log(paths.row_log)
+
+    def _read_annotations(self, path: Path) -> dict[int, int]:
+        """Return how many rows are there up to the end of each batch, and the checksum of their samples."""
+        order, ends = 0, {0: 0}
+        for batch, _ in self._batches(path, lambda _: ANNOTATION_ROWS):
+            self.annotations.append_batch(batch)
+            order = _order_of(batch, order)
+            ends[self.annotations.count] = order
+        return ends
+
+    def _read_frames(self, path: Path, ends: Mapping[int, int]) -> Rows:
+        frames: Rows | None = None
+        order = 0
+        for batch, checkpoint in self._batches(path, _frames_columns):
             self.companions = companions_of(batch.schema.names)
-            order, samples = _order_of(batch, order), samples + batch.num_rows
-            if checkpoint is None:
-                continue
-            point = _point(checkpoint)
-            if point is not None and point.samples == samples and ends.get(point.rows) == order:
+            frames = Rows(batch.schema) if frames is None else frames
+            frames.append_batch(batch)
+            order = _order_of(batch, order)
+            point = _point(checkpoint or {})
+            if point is not None and point.samples == frames.count and ends.get(point.rows) == order:
                 self.points.append(point)
-                description = checkpoint.get("description")
+                description = (checkpoint or {}).get("description")
                 self.description.update(description if isinstance(description, dict) else {})
-        return samples, rows
+        return Rows(schema.journal_schema(schema.frames_columns(self.companions))) if frames is None else frames
 
-    def _read_log(self, samples: int, rows: int) -> None:
+    def _read_log(self, path: Path) -> None:
         """Add the rows of the log, which follow those of the journals without a gap."""
-        frames = schema.journal_schema(schema.frames_columns(self.companions))
-        for logged in read_log(self.paths.row_log):
+        for samples, rows, frame, listed in _read_lines(path):
             try:
-                if logged.samples == samples:
-                    self._logged_frames.append(_logged([logged.frame], frames))
-                    samples += 1
-                if logged.rows == rows:
-                    self._logged_annotations.append(_logged(logged.annotations, ANNOTATION_JOURNAL))
-                    rows += len(logged.annotations)
-            except (DatasetError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                self.not_understood[self.paths.row_log] = str(error)
+                if samples == self.frames.count:
+                    self.frames.append_batch(_logged([frame], self.frames.columns))
+                if rows == self.annotations.count and listed:
+                    self.annotations.append_batch(_logged(listed, ANNOTATION_ROWS))
+            except (DatasetError, pa.ArrowException) as error:
+                self.not_understood[path] = str(error)
                 return
 
     def _batches(
@@ -114,7 +134,7 @@ class Journals:
         """Yield the batches of a journal, in the columns `wanted` for those it has, with their checkpoints."""
         before = FrameSet()
         try:
-            for stored, checkpoint in read_checkpoints(path) if is_plain_file(path) else ():
+            for stored, checkpoint in _read_stream(path) if is_plain_file(path) else ():
                 batch = cast_rows(stored, wanted(stored.schema))
                 check_rows(batch)
                 keys = set(keys_of(batch))
@@ -130,7 +150,7 @@ class Journals:
 
 
 def _frames_columns(found: pa.Schema) -> pa.Schema:
-    """Return the columns of a journal of frames that has the companions of another one."""
+    """Return the columns of frames with the companions of a table."""
     return schema.journal_schema(schema.frames_columns(companions_of(found.names)))
 
 
@@ -164,24 +184,85 @@ def _point(checkpoint: Mapping[str, object]) -> Checkpoint | None:
     return Checkpoint(samples, rows, size, checkpoint.get("synced") is True)
 
 
-def _logged(rows: Sequence[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
+def _logged(rows: list[dict[str, Any]], columns: pa.Schema) -> pa.RecordBatch:
     """Return rows of the log as a batch. Raises DatasetError, and what Arrow raises for values that do not fit."""
-    for name in set().union(*rows):
-        if name not in columns.names:
-            raise DatasetError(f"this version knows no column {name!r}")
-    batch = pa.RecordBatch.from_pylist(rows, schema=columns)
+    batch = batch_of(rows, columns)
     batch.validate(full=True)
     check_rows(batch)
     return batch
 
 
-def _first(batches: Iterable[pa.RecordBatch], rows: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield all rows, or the first `rows`."""
-    left = rows
-    for batch in batches:
-        if left is not None and left < batch.num_rows:
-            if left:
-                yield batch.slice(0, left)
+def _read_stream(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object] | None]]:
+    """Yield the whole batches, each with its checkpoint, up to the end, a cut or damage.
+
+    A batch that states more rows or bytes than its file can hold is damage. Raises DatasetError for what no writer of
+    version 0.1 made, and StorageError.
+    """
+    with _Bounded(path) as file:
+        try:
+            stream = pa.ipc.open_stream(file)
+            stream.schema.names  # noqa: B018  one that is no UTF-8 is met here
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if file.is_cut_in_schema:
+                return
+            raise DatasetError(f"no Arrow stream: {error}") from error
+        while True:
+            try:
+                batch, metadata = stream.read_next_batch_with_custom_metadata()
+                batch.validate(full=True)
+            except (StopIteration, pa.ArrowException, OSError, ValueError, RecursionError):
+                return
+            if b"crc32" not in (metadata or {}):
+                raise DatasetError("a batch of rows has no checksum")
+            try:
+                text = metadata.get(b"checkpoint", b"")
+                if int(metadata[b"crc32"], 16) != zlib_ng.crc32(text, zlib_ng.crc32(batch.serialize())):
+                    return
+                checkpoint = json.loads(text) if text else None
+            except (ValueError, RecursionError):
+                return
+            yield batch, checkpoint if isinstance(checkpoint, dict) else None
+
+
+class _Bounded(io.FileIO):
+    """A journal up to where its messages are whole: a length that lies, or packed zeros, must not be allocated."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with reporting(path, "read"):
+            super().__init__(path)
+            start, size = super().read(8) or b"", self.seek(0, 2)
+            self.seek(0)
+            self._end = count_stream(self.fileno(), size, Budget.of_file(path, size, DEFAULT_LIMITS))
+        cut = start[:4] == b"\xff\xff\xff\xff" and 8 + int.from_bytes(start[4:], "little") > size
+        self.is_cut_in_schema = len(start) < 8 or not any(start) or cut
+        """True if it ends within its schema, or a power cut left nothing but zeros of it: it has no rows."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        with reporting(self._path, "read"):  # Arrow lets its own OSError tell that a file was cut
+            left = max(0, self._end - self.tell())
+            return super().read(left if size is None or size < 0 else min(size, left)) or b""
+
+
+def _read_lines(path: Path) -> Iterator[tuple[int, int, dict[str, Any], list[dict[str, Any]]]]:
+    """Yield what the whole lines of a log say, up to the first that is cut or damaged.
+
+    That is how many rows of frames and of annotations were before, a row of frames and rows of annotations.
+    """
+    if not is_plain_file(path):
+        return
+    with reporting(path, "read"), path.open("rb") as file:
+        data = file.read(_LARGEST_LOG)
+    for line in io.BytesIO(data):  # one after the other: there may be as many as bytes
+        checksum, _, text = line.removesuffix(b"\n").partition(b" ")
+        try:
+            if int(checksum, 16) != zlib_ng.crc32(text):
+                return
+            samples, rows, frame, annotations = json.loads(text)
+            yield int(samples), int(rows), dict(frame), [_with_mask(dict(row)) for row in annotations]
+        except (ValueError, TypeError, RecursionError):
             return
-        left = None if left is None else left - batch.num_rows
-        yield batch
+
+
+def _with_mask(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "mask": base64.b64decode(row["mask"], validate=True)} if isinstance(row.get("mask"), str) else row

@@ -12,21 +12,27 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.names import DatasetPaths, parse_member
-from edgefirst_ros.dataset.recovery.journals import Checkpoint, Journals
+from edgefirst_ros.dataset.names import DatasetPaths, Member, parse_member
+from edgefirst_ros.dataset.recovery.journals import Journals
+from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter, MemberWriter
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
 from edgefirst_ros.dataset.storage.lock import reopen_folder, reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, files, missing, present
 from edgefirst_ros.dataset.storage.zipformat import unix_time
-from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.dataset.tables.rowlog import Checkpoint
+from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
 _UNNAMED = "/.partial"
 """Suffix of a file that is being written, and not a member yet."""
+_PAGE = 4096
+"""Bytes that a disk writes at once: after a power cut such a piece of a file can be all zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,13 @@ class Members(Protocol):
     def writer(self) -> MemberWriter:
         """Writer that appends further members to those it keeps."""
 
+    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+        """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
+
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
         """Yield the whole members in their order, which the writer keeps from then on, and what lies between them.
 
-        What the disk had for certain is taken as it is, unless `verify`.
+        Members up to the last synced commit are not compared with their checksums, unless `verify`.
         """
 
     def rewind(self, journals: Journals) -> Checkpoint:
@@ -85,6 +94,26 @@ class ArchiveMembers:
     def __init__(self, writer: ArchiveWriter) -> None:
         self.writer = writer
 
+    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+        """Return True if the ZIP has its end, and every member in it is whole. Raises TooLargeError."""
+        try:
+            archive = Archive(self.writer.path, limits)
+        except TooLargeError:
+            raise
+        except DatasetError:
+            return False
+        count = 0
+        for found in self.writer.scan(self._trusted(journals)):
+            if isinstance(found, Lost) or count == len(archive.entries):
+                return False
+            listed = archive.entries[count]
+            if (found.text, found.start, found.packed, found.size, found.crc) != (
+                listed.filename, listed.header_offset, listed.compress_size, listed.file_size, listed.CRC,
+            ):  # fmt: skip
+                return False
+            count += 1
+        return count == len(archive.entries)
+
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
         """Yield the whole members and what lies between them, as `Members` says."""
         archive, own = self.writer, journals.written_here
@@ -100,7 +129,7 @@ class ArchiveMembers:
 
     def _trusted(self, journals: Journals) -> int:
         """Return how many bytes were synced; 0 if the file is shorter: the disk lost what it had acknowledged."""
-        synced = max(p.bytes if p.synced else 0 for p in journals.points)
+        synced = journals.synced.bytes
         return synced if self.writer.file_bytes() >= synced else 0
 
     def rewind(self, journals: Journals) -> Checkpoint:
@@ -122,48 +151,53 @@ class ArchiveMembers:
 
 
 class FolderMembers:
-    """Members in a folder, a file each."""
+    """Members in a folder, a file each, whose sizes and checksums are in the row log."""
 
     def __init__(self, writer: DirectoryWriter) -> None:
         self.writer = writer
 
+    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+        """Return True if every file is a whole member; that the folder ends is said by the tables in it."""
+        del limits
+        known = _synced_samples(journals)
+        return not any(_fault_of(*one, known, journals) for one in files(self.writer.path))
+
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
         """Yield the whole members and what is none, as `Members` says."""
-        known = FrameSet()
-        for batch in journals.frames(0 if verify else _synced(journals)):
-            for key in keys_of(batch):
-                known.add(*key)
+        known = FrameSet() if verify else _synced_samples(journals)
         for name, file in files(self.writer.path):
-            member = parse_member(name)
+            why = _fault_of(name, file, known, journals)
             with reporting(file, "read"):
                 status = file.lstat()
-            if member is None:
-                why = "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
-            elif not stat.S_ISREG(status.st_mode):
-                why = "not a regular file"
-            else:
-                why = "" if (member.sequence, member.frame) in known else _fault(file, member.kind)
-            if member is None or why:
+            if why:
                 yield Lost(0, status.st_size, name, why)
                 continue
-            self.writer.seen.note(member)
+            member = parse_member(name)
+            if member is not None:
+                self.writer.seen.note(member)
             yield Found(name, status.st_mtime_ns, partial(_head, file))
 
     def rewind(self, journals: Journals) -> Checkpoint:
         """Go back to the last commit of which all is there, as `Members` says."""
-        root, synced, whole = self.writer.path, _synced(journals), 0
+        known, whole = _synced_samples(journals), 0
         for row in _rows(journals.frames(journals.points[-1].samples)):
-            found = list(present(root, row["name"], row["frame"]))
-            if missing(row, {member.kind for member, _ in found}):
+            found = self._present(row)
+            if missing(row, {member.kind for member, _, _ in found}):
                 break
-            if whole >= synced and any(_fault(file, member.kind) for member, file in found):
+            if any(_fault_of(name, file, known, journals) for _, name, file in found):
                 break
             whole += 1
         point = next(p for p in reversed(journals.points) if p.samples <= whole)
         for row in _rows(journals.frames(point.samples)):
-            for member, _ in present(root, row["name"], row["frame"]):
+            for member, _, _ in self._present(row):
                 self.writer.seen.note(member)
         return point
+
+    def _present(self, row: dict[str, Any]) -> list[tuple[Member, str, Path]]:
+        """Return the members of a sample that are there, with their names and files."""
+        root = self.writer.path
+        found = present(root, row["name"], row["frame"])
+        return [(member, file.relative_to(root).as_posix(), file) for member, file in found]
 
     def remove(self, lost: list[str]) -> None:
         """Remove files that are no whole members."""
@@ -172,9 +206,13 @@ class FolderMembers:
                 (self.writer.path / name).unlink(missing_ok=True)
 
 
-def _synced(journals: Journals) -> int:
-    """Return how many samples were synced to disk."""
-    return max(p.samples if p.synced else 0 for p in journals.points)
+def _synced_samples(journals: Journals) -> FrameSet:
+    """Return the samples that were synced to disk."""
+    known = FrameSet()
+    for batch in journals.frames(journals.synced.samples):
+        for key in keys_of(batch):
+            known.add(*key)
+    return known
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -186,17 +224,43 @@ def _head(file: Path, size: int) -> bytes:
         return handle.read(size)
 
 
-def _fault(file: Path, kind: str) -> str:
-    """Return what is wrong with a file that may be cut; empty if nothing. Raises StorageError if it cannot be read."""
+def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> str:
+    """Return why a file is no whole member; empty if it is one. Raises StorageError if it cannot be read.
+
+    Of a sample among those `synced` the size is compared, of others the checksum. A file that the log does not have is
+    judged by its content.
+    """
+    member = parse_member(name)
+    if member is None:
+        return "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
+    with reporting(file, "read"):
+        status = file.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    certain = (member.sequence, member.frame) in synced
+    logged = journals.members.get(name) if journals.members is not None else None
+    if logged is not None and status.st_size != logged[0]:
+        return f"has {status.st_size} bytes of {logged[0]}"
+    if certain:
+        return ""
     with reporting(file, "read"):
         data = file.read_bytes()
+    if logged is not None:
+        return "" if zlib_ng.crc32(data) == logged[1] else "its checksum is wrong"
+    return _fault_in(data, member.kind)
+
+
+def _fault_in(data: bytes, kind: str) -> str:
+    """Return what is wrong with the content of a member that may be cut; empty if nothing."""
     try:
+        if kind.endswith("png"):
+            check_png(data)
+            return ""
         if kind.endswith("jpeg"):
             check_jpeg(data)
-        elif kind.endswith("png"):
-            check_png(data)
         else:
             decode_cloud(data)
     except (MessageError, DatasetError) as error:
         return str(error)
-    return ""
+    pages = (data[place : place + _PAGE] for place in range(0, len(data), _PAGE))
+    return "" if all(map(any, pages)) else "a page of it is all zeros, and its checksum is not known"

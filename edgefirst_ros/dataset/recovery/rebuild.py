@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeGuard
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from edgefirst_ros.dataset.names import Member
 from edgefirst_ros.dataset.recovery.members import Found
 from edgefirst_ros.dataset.sequences import REFERENCE, SEQUENCES
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Rows
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.exif import ExifFound, read_exif
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
@@ -31,12 +30,12 @@ _STAMPS = range(-(1 << 63), 1 << 63)
 
 
 class Rebuilt:
-    """Journals of the rebuilt rows; `samples` and `unstamped` count them.
+    """The rebuilt rows, `rows` of annotations and `frames`; `samples` and `unstamped` count them.
 
     A sample without a picture that tells its stamp gets the time of its member, which is right to 2 s.
     """
 
-    def __init__(self, annotations: Path, frames: Path, companions: list[str]) -> None:
+    def __init__(self, companions: list[str]) -> None:
         self.samples = self.annotations = self.unstamped = 0
         self.per_sequence: dict[str, int] = {}
         self._without_picture: dict[tuple[str, int], int] = {}
@@ -44,8 +43,8 @@ class Rebuilt:
         self._in_annotations = FrameSet()
         self._told: dict[tuple[str, int], tuple[Any, ...]] = {}
         """Stamp, size and position by the rows of annotations, of samples that have only these."""
-        self._rows = Journal(annotations, ANNOTATION_JOURNAL)
-        self._frames = Journal(frames, schema.journal_schema(schema.frames_columns(companions)))
+        self.rows = Rows(ANNOTATION_ROWS)
+        self.frames = Rows(schema.journal_schema(schema.frames_columns(companions)))
 
     def know_frame(self, sequence: str, frame: int) -> None:
         """Note a sample that has a frames row."""
@@ -82,14 +81,12 @@ class Rebuilt:
             made["location"] = [row["latitude"], row["longitude"]]
         if row["orientation"] is not None:
             made["pose"] = list(yaw_pitch_roll(row["orientation"]))
-        self._append(self._rows, made)
+        self.rows.append(made)
 
     def finish(self) -> None:
-        """Rebuild the rows of samples without a picture, and complete the journals."""
+        """Rebuild the rows of samples without a picture."""
         for (sequence, frame), stamp in self._without_picture.items():
             self._add(sequence, frame, _NOTHING, None, stamp)
-        self._rows.close()
-        self._frames.close()
 
     def _add(self, sequence: str, frame: int, exif: ExifFound, size: tuple[int, int] | None, stamp: int) -> None:
         self.samples += 1
@@ -106,14 +103,8 @@ class Rebuilt:
             (latitude, longitude), altitude = place, None
         if latitude is not None and longitude is not None and abs(latitude) <= 90 and abs(longitude) <= 180:
             row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
-        self._append(self._frames, row)
+        self.frames.append(row)
         self.annotate(row)
-
-    def _append(self, journal: Journal, row: Mapping[str, object]) -> None:
-        journal.check(row)
-        journal.append(row)
-        if journal.heavy:
-            journal.flush(sync=False)
 
 
 def _is_same(exact: tuple[float | None, float | None], place: list[float]) -> bool:

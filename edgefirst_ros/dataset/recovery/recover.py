@@ -6,23 +6,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, parse_member
+from edgefirst_ros.dataset.names import KIND_OF, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.finished_tables import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.members import Found
 from edgefirst_ros.dataset.recovery.rebuild import Rebuilt, recounted_facts
 from edgefirst_ros.dataset.recovery.report import Recovery
-from edgefirst_ros.dataset.recovery.state import is_cut, is_sealed, locate_any, tidy, unfinished
+from edgefirst_ros.dataset.recovery.state import has_tables, is_cut, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE
 from edgefirst_ros.dataset.storage.access import Archive
@@ -31,9 +29,8 @@ from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, ke
 from edgefirst_ros.dataset.storage.scan import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.groups import with_groups
-from edgefirst_ros.dataset.tables.journal import read_journal, remade_path
-from edgefirst_ros.dataset.tables.rows import GROUPING
-from edgefirst_ros.dataset.tables.seal import seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.rowlog import Rows
+from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -48,12 +45,12 @@ def recover(
 ) -> Recovery:
     """Complete the unfinished dataset that a user names by OUT/NAME or one of its files; a finished one stays as it is.
 
-    Every whole member is kept, what is cut or damaged between them is left out. Members that the disk had for certain
-    are taken by their headers, unless `verify`. Rows that the journals do not have are made anew: from names, and from
-    stamps, positions and sizes of the pictures. Finished tables of this software keep the rows of samples that are
-    left. `dry_run` only reports. Raises DatasetError when there is nothing that could be completed, or a finished
-    dataset would have to be replaced and not `overwrite`; nothing is changed then, nor where a table or ZIP unpacks to
-    more than `limits` let it.
+    Every whole member is kept, what is cut or damaged between them is left out. Up to the last commit that was synced
+    to disk, members are believed by their headers or sizes; after it, and with `verify` everywhere, their checksums are
+    compared. Rows that the row log does not have are rebuilt: from names, and from stamps, positions and sizes of the
+    pictures. Finished tables of this software keep the rows of samples that are left. `dry_run` only reports. Raises
+    DatasetError when there is nothing that could be completed, or a finished dataset would have to be replaced and not
+    `overwrite`; nothing is changed then, nor where a table or ZIP unpacks to more than `limits` let it.
     """
     paths = locate_any(path)
     if paths.unfinished:
@@ -118,7 +115,10 @@ class _Recoverer:
 
     def run(self, *, verify: bool, overwrite: bool) -> Recovery:
         paths, report = self._paths, self._report
-        if is_sealed(paths, self._limits):
+        replaces = os.path.lexists(paths.container) and paths.unfinished
+        if replaces and not report.dry_run:
+            refuse_existing(paths, overwrite=overwrite)
+        if has_tables(paths, self._limits) and self._dataset.is_complete(self._limits):
             report.complete = True
             if not report.dry_run:
                 place(paths)
@@ -126,28 +126,21 @@ class _Recoverer:
             return report
         if not self._foreign and not report.dry_run:
             refuse_existing(paths, overwrite=overwrite)
-        if self._foreign:
+        if self._foreign and not replaces:  # else the tables are those of the finished dataset
             self._finished = FinishedTables(paths, self._limits)
         if self._own is not None:
             report.told_by = "tables"
-        with ExitStack() as stack:
-            folder = stack.enter_context(_temporary(paths)) if report.dry_run else paths.folder_partial
-            annotations, frames = (
-                remade_path(folder / path.name) for path in (paths.arrow_journal, paths.frames_journal)
-            )
-            for made in (annotations, frames):
-                stack.callback(_discard, made)
-            rebuilt = Rebuilt(annotations, frames, self._journals.companions)
-            self._collect(rebuilt, verify=verify)
-            if not report.members:
-                self._nothing()
-            self._note_journals()
-            if report.members_missing:
-                members = counted(report.members_missing, "member")
-                report.notes.append(f"not there, and named by the {report.told_by}: {members}")
-            self._note_merge()
-            if not report.dry_run:
-                self._complete(annotations, frames)
+        rebuilt = Rebuilt(self._journals.companions)
+        self._collect(rebuilt, verify=verify)
+        if not report.members:
+            self._nothing()
+        self._note_journals()
+        if report.members_missing:
+            members = counted(report.members_missing, "member")
+            report.notes.append(f"not there, and named by the {report.told_by}: {members}")
+        self._note_merge()
+        if not report.dry_run:
+            self._complete(rebuilt)
         return report
 
     def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
@@ -234,21 +227,21 @@ class _Recoverer:
             kept.append(row)
         return kept, lost
 
-    def _frames(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
+    def _frames(self, rebuilt: Rows) -> Iterator[pa.RecordBatch]:
         for batch in self._journals.frames():
             yield pa.RecordBatch.from_pylist(self._kept_frames(batch)[0], schema=batch.schema)
-        yield from read_journal(rebuilt)
+        yield from rebuilt.batches()
 
-    def _annotations(self, rebuilt: Path) -> Iterator[pa.RecordBatch]:
+    def _annotations(self, rebuilt: Rows) -> Iterator[pa.RecordBatch]:
         for batch in self._journals.annotations():
             yield batch.filter(pa.array(map(self._is_there, keys_of(batch)), pa.bool_()))
-        yield from read_journal(rebuilt)
+        yield from rebuilt.batches()
 
     def _is_there(self, sample: tuple[str, int]) -> bool:
         return sample in self._kept or bool(self._dataset.kinds(*sample))
 
     # ---- the end -------------------------------------------------------------------------
-    def _complete(self, annotations: Path, frames: Path) -> None:
+    def _complete(self, rebuilt: Rebuilt) -> None:
         paths, described = self._paths, self._journals.description
         with reporting(paths.reserve, "remove"):
             paths.reserve.unlink(missing_ok=True)
@@ -259,19 +252,16 @@ class _Recoverer:
         categories = described.get("category_metadata")
         categories = categories if isinstance(categories, dict) else None
         if not self._is_kept(paths.arrow):
-            rule, rows = GroupRule.of_plain(described.get(GROUPING)), partial(self._annotations, annotations)
-            grouped = with_groups(rule, partial(self._frames, frames), rows)
+            rule, rows = GroupRule.of_plain(described.get(GROUPING)), partial(self._annotations, rebuilt.rows)
+            grouped = with_groups(rule, partial(self._frames, rebuilt.frames), rows)
             seal_annotations(grouped, paths.arrow_partial, version, labels, categories)
         if not self._is_kept(paths.frames):
             columns = schema.frames_columns(self._journals.companions)
-            seal_frames(partial(self._frames, frames), paths.frames_partial, columns, self._metadata())
+            seal_frames(partial(self._frames, rebuilt.frames), paths.frames_partial, columns, self._metadata())
         for path in self._journals.not_understood:
             with reporting(path, "rename"):
                 os.rename(path, self._report.kept[path])
         self._dataset.complete(self._damaged)
-        for path in (annotations, frames):
-            with reporting(path, "remove"):
-                path.unlink(missing_ok=True)  # before the folder that holds them is put in place
         place(paths)
 
     @property
@@ -325,18 +315,3 @@ class _Recoverer:
         known |= recounted_facts(self._journals.description, self._used)
         known["recovered"] = self._report.plain(self._journals.not_understood)
         return known
-
-
-@contextmanager
-def _temporary(paths: DatasetPaths) -> Iterator[Path]:
-    """Give a temporary folder for a dry run."""
-    with reporting(paths.members_partial, "make a temporary folder for a dry run"):
-        folder = TemporaryDirectory(ignore_cleanup_errors=True)
-    with folder as name:
-        yield Path(name)
-
-
-def _discard(made: Path) -> None:
-    """Remove an intermediate file, ignoring errors: an earlier one says more."""
-    with suppress(OSError):
-        made.unlink(missing_ok=True)

@@ -11,15 +11,15 @@ from edgefirst_ros.dataset.names import DatasetPaths, Layout, refuse_unreadable
 from edgefirst_ros.dataset.publish import remove_tree
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.opening import is_plain_file
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.journal import remade_path
-from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 from edgefirst_ros.errors import DatasetError, TooLargeError
 from edgefirst_ros.limits import Limits
 
 _LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 _SUFFIXES = (
-    ".zip.partial", ".partial", ".frames.arrow.journal", ".arrow.journal", ".frames.arrow", ".arrow", ".zip",
+    ".zip.partial", ".partial", ".rows.journal", ".frames.arrow.journal", ".arrow.journal", ".frames.arrow", ".arrow",
+    ".zip",
 )  # fmt: skip
 
 
@@ -71,17 +71,14 @@ def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
     return any(os.path.isfile(table) and not _is_table(table, limits) for table in (paths.arrow, paths.frames))
 
 
-def is_sealed(paths: DatasetPaths, limits: Limits) -> bool:
-    """True if all files are complete, and only the renaming was interrupted. Raises TooLargeError."""
+def has_tables(paths: DatasetPaths, limits: Limits) -> bool:
+    """Return True if both tables of an unfinished dataset are complete. Raises TooLargeError."""
     if paths.layout == "zip":
-        try:
-            Archive(paths.members_partial, limits)
-        except TooLargeError:
-            raise
-        except DatasetError:
-            return False
         tables = (paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)
-        return all(_is_table(partial if os.path.exists(partial) else final, limits) for partial, final in tables)
+        begun = not os.path.lexists(paths.container)  # else the final tables are those of another dataset
+        return all(
+            _is_table(final if begun and not os.path.exists(partial) else partial, limits) for partial, final in tables
+        )
     building = paths.folder_partial
     return _is_table(building / paths.arrow.name, limits) and _is_table(building / paths.frames.name, limits)
 
@@ -101,8 +98,6 @@ def tidy(paths: DatasetPaths) -> None:
         if paths.layout == "directory":
             remove_tree(paths.aside)
             return
-        journals = paths.arrow_journal, paths.frames_journal
-        partials = paths.row_log, paths.arrow_partial, paths.frames_partial, paths.reserve
-        for path in (*journals, *map(remade_path, journals), *partials):
+        for path in paths.temporary:
             if os.path.lexists(path):  # a medium that cannot be written refuses to remove what is not there, too
                 path.unlink()

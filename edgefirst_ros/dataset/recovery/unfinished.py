@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.recovery.journals import Checkpoint, Journals
+from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.recovery.members import Found, reopen
 from edgefirst_ros.dataset.storage.archive import MemberWriter
 from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reporting
 from edgefirst_ros.dataset.storage.scan import Lost
+from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import Limits
 
 
 class State(enum.Enum):
@@ -61,6 +63,11 @@ class UnfinishedDataset:
             self.close()
             raise
 
+    def is_complete(self, limits: Limits) -> bool:
+        """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
+        self._check_open()
+        return self._members.is_complete(self.journals, limits)
+
     def members(self, *, verify: bool) -> Iterator[Found | Lost]:
         """Yield the whole members in their order, which `complete` will keep, and what lies between them.
 
@@ -91,6 +98,11 @@ class UnfinishedDataset:
                 raise DatasetError(
                     f"{path}: is not understood ({why}); complete the dataset with edgefirst-ros recover, which keeps "
                     "this file, or use --overwrite to start over"
+                )
+            if self.journals.is_older:
+                raise DatasetError(
+                    f"{self.paths.members_partial}: was begun by version 0.1 of the software; complete the dataset "
+                    "with edgefirst-ros recover, or use --overwrite to start over"
                 )
             point = self._members.rewind(self.journals)
         except DatasetError:

@@ -14,10 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zlib_ng import zlib_ng
-
 from edgefirst_ros.dataset.names import parse_member
-from edgefirst_ros.dataset.storage.lock import byte_views, claim_file, give_back, reopen_file, reporting, write_at
+from edgefirst_ros.dataset.storage.lock import (
+    byte_views,
+    claim_file,
+    give_back,
+    reopen_file,
+    reporting,
+    sum_up,
+    write_at,
+)
 from edgefirst_ros.dataset.storage.member_index import MemberIndex
 from edgefirst_ros.dataset.storage.scan import Lost, scan, whole_samples
 from edgefirst_ros.dataset.storage.space import StillThere, largest_file
@@ -42,6 +48,9 @@ class MemberWriter(Protocol):
 
     seen: MemberIndex
     """Index of the written members."""
+
+    announced: bool
+    """True if the row log must have sizes and checksums of members before they are written: they have none here."""
 
     def begin(self) -> None:
         """Mark the beginning of a sample."""
@@ -75,6 +84,8 @@ class ArchiveWriter:
     The file is created anew and locked: one that a dead writer left is replaced, one in use is refused (DatasetError).
     Memory does not grow with the members but for one byte per frame, which tells repeated names.
     """
+
+    announced = False
 
     def __init__(self, path: Path, *, reopen: bool = False) -> None:
         """`reopen`: take over what a dead writer left; its members are made known by `keep`."""
@@ -120,10 +131,8 @@ class ArchiveWriter:
         the archive then ends with the member before.
         """
         self.seen.add(name)
-        views, size = byte_views(buffers)
-        crc = 0
-        for view in views:
-            crc = zlib_ng.crc32(view, crc)
+        views, _ = byte_views(buffers)
+        size, crc = sum_up(buffers)
         entry = new_entry(name, self._offset, size, crc, time_ns, buffers)
         record = central_record(entry)
         with reporting(self.path, f"write {name}"):
@@ -216,6 +225,7 @@ class ArchiveWriter:
             start = end = self._offset
             os.ftruncate(self.fd, start)
             self._begin_sync()
+            os.fdatasync(self.fd)  # an end whose members are not all on the disk would vouch for damaged ones
             try:
                 for chunk in self._central:
                     end = write_at(self.fd, [memoryview(chunk)], end)

@@ -26,6 +26,7 @@ class DirectoryWriter:
     A member appears under its name only when it is whole.
     """
 
+    announced = True
     _UNNAMED = ".partial"
 
     def __init__(self, path: Path, *, reopen: bool = False) -> None:

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zlib_ng import zlib_ng
+
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError
 
 if TYPE_CHECKING:
@@ -176,6 +178,14 @@ def byte_views(buffers: Sequence[Buffer]) -> tuple[list[memoryview], int]:
     views = [memoryview(buffer) for buffer in buffers]
     views = [view.cast("B") for view in views if view.nbytes]
     return views, sum(map(len, views))
+
+
+def sum_up(buffers: Sequence[Buffer]) -> tuple[int, int]:
+    """Return size in bytes and CRC-32 of buffers one after the other."""
+    crc, (views, size) = 0, byte_views(buffers)
+    for view in views:
+        crc = zlib_ng.crc32(view, crc)
+    return size, crc
 
 
 def write_at(fd: int, views: Sequence[memoryview], offset: int) -> int:

@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -18,6 +19,15 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+def is_plain_file(path: Path) -> bool:
+    """Return True for an existing regular file, not a link, pipe or device. Raises StorageError if the disk refuses."""
+    with reporting(path, "look it up"):
+        try:
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def open_file(path: Path, *, name: str | None = None, within: int | None = None) -> int:

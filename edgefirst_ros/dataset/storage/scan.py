@@ -16,6 +16,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import KIND_OF, KINDS, Member, member_name, parse_member, safe_name
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.opening import is_plain_file
 from edgefirst_ros.dataset.storage.zipformat import (
     CENTRAL_MARK,
     DEFLATE_LIMIT,
@@ -31,7 +32,6 @@ from edgefirst_ros.dataset.storage.zipformat import (
     new_entry,
     read_local,
 )
-from edgefirst_ros.dataset.tables.rowlog import is_plain_file
 
 _HEAD = 1024
 """Bytes read for a local header: more only for a name or an extra field of unusual length."""

@@ -55,6 +55,20 @@ def count_stream(fd: int, size: int, budget: Budget) -> int:
         place = end
 
 
+def count_message(fd: int, size: int, offset: int, budget: Budget) -> None:
+    """Take what the record batch at `offset` of a file of `size` bytes states from `budget`.
+
+    Raises ValueError where it is cut or broken, DatasetError where it is too much.
+    """
+    try:
+        mark, length = _MARK.unpack(_pread(fd, _MARK.size, offset, size))
+        if mark != _CONTINUED:
+            raise ValueError("no message begins here")
+        _count(fd, size, offset, _pread(fd, _MARK.size + length, offset, size), budget)
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+
+
 def _count(fd: int, size: int, offset: int, head: bytes, budget: Budget) -> None:
     message = _Table.root(head[8 if head.startswith(_CONTINUED) else 4 :])
     if _OLD_COMPRESSION in head:

@@ -1,66 +1,272 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log of the rows since the last commit, one JSON line per sample, so that a kill loses none of them.
+"""The rows of a dataset that is being written: one log of both tables, record by record, that survives being cut.
 
-An Arrow batch for each sample would cost 25 times as much as a line. Masks, which are no text, are in base64.
+A record is a head (checksum, three lengths), a JSON object, a JSON list of annotation rows, and raw bytes: the masks of
+the rows, or a whole Arrow batch of them. Each checksum continues that of the record before, so a stale record never
+follows a new one.
 """
 
 from __future__ import annotations
 
-import base64
 import io
 import json
+import math
 import os
-import stat
-from collections.abc import Mapping, Sequence
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
+import pyarrow as pa
 from zlib_ng import zlib_ng
 
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.dataset.storage.byte_stream import ByteStream
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
+from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
+from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.tables.cast import cast_rows
+from edgefirst_ros.dataset.tables.ipc_sizes import count_message
+from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.limits import DEFAULT_LIMITS
 
-_LARGEST = 1 << 26
-"""Most bytes read of a log: far more than a flush interval writes."""
+Row = Mapping[str, object]
+MemberSum = tuple[str, int, int]
+"""Name, bytes and CRC-32 of a member."""
 
-_LARGEST_MASKS = 1 << 16
-"""Bytes of masks of a sample that go into the log."""
+ANNOTATION_ROWS = schema.journal_schema(schema.columns(schema.VERSIONS[-1]))
+"""Columns of annotation rows, whatever version they are sealed to; `pose` is [yaw, pitch, roll] here."""
+
+_FORMAT = 1
+_HEAD = struct.Struct("<4I")
+_LENGTHS = struct.Struct("<3I")
+_ROWS_AT_ONCE = 1 << 12
+_PENDING_BYTES = 1 << 20
+IN_MEMORY = 16 << 20
+"""Bytes of rows that `Rows` holds in memory; further ones are in a file."""
 
 
-class Logged(NamedTuple):
-    """A sample's rows, and how many rows of frames and of annotations were before them."""
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A commit: a consistent state of container and rows that was handed to the system."""
 
-    samples: int
-    rows: int
-    frame: dict[str, Any]
-    annotations: list[dict[str, Any]]
+    samples: int = 0
+    rows: int = 0
+    """Rows of annotations."""
+    bytes: int = 0
+    """Bytes of the ZIP."""
+    synced: bool = True
+    """True if everything was synced to disk before the log recorded it."""
+    end: int = 0
+    """Bytes of the log up to it; 0 in datasets of earlier versions."""
+    checksum: int = 0
+    """That of its record, which the next one continues."""
+
+
+class Rows:
+    """Rows on their way into a table: in memory, beyond `IN_MEMORY` bytes in a file without a name.
+
+    Owns: the file; used by one thread.
+    """
+
+    def __init__(self, columns: pa.Schema, folder: Path | None = None) -> None:
+        """`folder`: where the file is; by default the system's temporary folder."""
+        self.columns = columns
+        self.count = 0
+        self._folder = folder if folder is not None else Path(tempfile.gettempdir())
+        self._pending: list[Row] = []
+        self._pending_bytes = 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._file: IO[bytes] | None = None
+        self._stream: Any = None
+
+    def append(self, row: Row) -> None:
+        """Add a row; a column that is absent is null. Raises DatasetError if it does not fit, at the latest when read.
+
+        Raises StorageError if the file cannot be written.
+        """
+        self._pending.append(row)
+        self.count += 1
+        mask = row.get("mask")
+        self._pending_bytes += len(mask) if isinstance(mask, bytes) else 0
+        if len(self._pending) >= _ROWS_AT_ONCE or self._pending_bytes >= _PENDING_BYTES:
+            self.settle()
+
+    def append_batch(self, batch: pa.RecordBatch) -> None:
+        """Add rows in the columns of this table. Raises StorageError if the file cannot be written."""
+        self.settle()
+        self.count += batch.num_rows
+        self._hold(batch)
+
+    def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, or the first `rows`. Raises DatasetError for rows that do not fit, and StorageError."""
+        self.settle()
+        left = self.count if rows is None else rows
+        for batch in self._stored():
+            if left < batch.num_rows:
+                if left:
+                    yield batch.slice(0, left)
+                return
+            left -= batch.num_rows
+            yield batch
+
+    def _stored(self) -> Iterator[pa.RecordBatch]:
+        yield from self._held
+        if self._file is not None:
+            self._file.flush()
+            with reporting(self._folder, "read rows back from a temporary file"):
+                yield from pa.ipc.open_stream(io.BufferedReader(ByteStream(_Spilled(self._file)), 1 << 16))
+
+    def settle(self) -> None:
+        """Turn pending rows into a batch; if one does not fit its type (DatasetError), all of them are dropped."""
+        rows, self._pending, self._pending_bytes = self._pending, [], 0
+        if not rows:
+            return
+        try:
+            self._hold(batch_of(rows, self.columns))
+        except DatasetError:
+            self.count -= len(rows)
+            raise
+
+    def _hold(self, batch: pa.RecordBatch) -> None:
+        self._held_bytes += batch.nbytes
+        if self._held_bytes <= IN_MEMORY:
+            self._held.append(batch)
+            return
+        with reporting(self._folder, "hold rows in a temporary file"):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
+                self._stream = pa.ipc.new_stream(self._file, self.columns)
+            self._stream.write_batch(batch)
+
+
+class _Spilled:
+    """The file of `Rows`, read at offsets."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._fd = file.fileno()
+        self.file_size = os.fstat(self._fd).st_size
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return `size` bytes from `offset` on."""
+        return os.pread(self._fd, size, offset)
+
+
+def batch_of(rows: Sequence[Row], columns: pa.Schema) -> pa.RecordBatch:
+    """Return rows as a batch; absent columns are null. Raises DatasetError where one does not fit its type."""
+    filled = frozenset[str]().union(*rows)
+    if not filled <= frozenset(columns.names):
+        raise DatasetError(f"this version knows no column {min(filled - frozenset(columns.names))!r}")
+    arrays = []
+    for field in columns:
+        if field.name not in filled:
+            arrays.append(pa.nulls(len(rows), field.type))
+            continue
+        try:
+            arrays.append(pa.array([row.get(field.name) for row in rows], type=field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise DatasetError(f"{field.name} does not fit {field.type}: {error}") from error
+    return pa.record_batch(arrays, schema=columns)
 
 
 class RowLog:
-    """Appends rows until they are committed; each line is written by one call."""
+    """Appends the rows of samples; each record is written by one call, as a whole or not at all.
 
-    def __init__(self, path: Path, *, kept: bool = True) -> None:
-        """Create `path` anew, replacing what a dead writer left; not `kept`: there is no log."""
+    Owns: its file; used by the thread that writes the dataset.
+    """
+
+    def __init__(self, path: Path, companions: Sequence[str], point: Checkpoint | None = None) -> None:
+        """Create `path` anew, replacing what a dead writer left; `point`: continue an existing log after this commit.
+
+        `companions`: those with columns in the table of frames. Raises StorageError.
+        """
         self.path = path
-        self._bytes = 0
-        self._fd = create_anew(path) if kept else -1
-
-    def append(
-        self, samples: int, rows: int, frame: Mapping[str, Any], annotations: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Add a sample's rows. Raises StorageError."""
-        if self._fd < 0:
+        self.samples = self.rows = self.bytes = 0
+        self._frame_rules = RowRules(schema.journal_schema(schema.frames_columns(companions)))
+        self._annotation_rules = RowRules(ANNOTATION_ROWS)
+        self._checksum = 0
+        self._described: dict[str, object] = {}
+        if point is None:
+            self._fd = create_anew(path)
+            try:
+                begin = {"format": _FORMAT, "companions": list(companions)}
+                self._write(begin, blobs=[memoryview(ANNOTATION_ROWS.serialize())])
+            except StorageError:
+                self.close()
+                raise
             return
-        text = json.dumps([samples, rows, frame, list(annotations)], default=_plain).encode()
-        line = b"%08x %b\n" % (zlib_ng.crc32(text), text)
-        with reporting(self.path, "write"):
-            self._bytes = write_at(self._fd, [memoryview(line)], self._bytes)
+        self.samples, self.rows, self.bytes, self._checksum = point.samples, point.rows, point.end, point.checksum
+        with reporting(path, "continue"):
+            self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.ftruncate(self._fd, self.bytes)
 
-    def clear(self) -> None:
-        """Remove all rows: the journals have them. Raises StorageError."""
-        if self._bytes:
-            with reporting(self.path, "truncate"):
-                os.ftruncate(self._fd, 0)
-            self._bytes = 0
+    def check(self, frame: Row, annotations: Sequence[Row]) -> None:
+        """Raise DatasetError for a row that breaks a rule of the format, before anything of its sample is written."""
+        for row in annotations:
+            self._annotation_rules.check(row)
+        self._frame_rules.check(frame)
+
+    def announce(self, members: Sequence[MemberSum]) -> None:
+        """Record sizes and checksums of members before they are written. Raises StorageError."""
+        self._write({"members": members})
+
+    def append(self, frame: Row, annotations: Sequence[Row], batch: pa.RecordBatch | None = None) -> None:
+        """Add the rows of a sample that `check` let pass; or a `batch` of annotations that keep the rules.
+
+        Raises StorageError; nothing of the sample is recorded then.
+        """
+        if batch is not None:
+            self._write({"frame": frame, "batch": batch.num_rows}, blobs=[memoryview(batch.serialize())])
+            self.rows += batch.num_rows
+        else:
+            masks = [memoryview(mask) for row in annotations if isinstance(mask := row.get("mask"), bytes)]
+            self._write({"frame": frame}, [_without_mask(row) for row in annotations] if masks else annotations, masks)
+            self.rows += len(annotations)
+        self.samples += 1
+
+    def commit(self, size: int, description: Mapping[str, object], *, sync: bool) -> None:
+        """Record that the rows so far belong to the first `size` bytes of the container; `sync`: wait for the disk.
+
+        What is new in the `description` of the dataset is recorded with it. Raises StorageError; the next commit
+        tries again.
+        """
+        known = dict(description)
+        new = {key: value for key, value in known.items() if self._described.get(key) != value}
+        facts = {"samples": self.samples, "rows": self.rows, "bytes": size, "synced": sync, "description": new}
+        self._write({"commit": facts})
+        if sync:
+            with reporting(self.path, "write"):
+                os.fdatasync(self._fd)
+        self._described = known
+
+    def _write(self, facts: Row, rows: Sequence[Row] = (), blobs: Sequence[memoryview] = ()) -> None:
+        text = json.dumps(facts, default=_plain).encode()
+        listed = json.dumps(rows, default=_plain).encode() if rows else b""
+        lengths = _LENGTHS.pack(len(text), len(listed), sum(map(len, blobs)))
+        checksum = zlib_ng.crc32(b"".join((lengths, text, listed)), self._checksum)
+        for blob in blobs:
+            checksum = zlib_ng.crc32(blob, checksum)
+        parts = [memoryview(checksum.to_bytes(4, "little") + lengths + text + listed), *blobs]
+        with reporting(self.path, "write"):
+            self.bytes = write_at(self._fd, parts, self.bytes)
+        self._checksum = checksum
+
+    def read(self) -> tuple[Rows, Rows]:
+        """Return the rows of frames and those of annotations. Raises StorageError if not all can be read back."""
+        found = LoggedRows(self.path, self.path.parent)
+        if (found.frames.count, found.annotations.count) != (self.samples, self.rows):
+            raise StorageError(
+                f"{self.path}: {found.frames.count} samples with {found.annotations.count} rows can be read back of "
+                f"{self.samples} with {self.rows} written{'; ' if found.why else ''}{found.why}"
+            )
+        return found.frames, found.annotations
 
     def close(self) -> None:
         """Close, keeping the file; closing twice does nothing."""
@@ -69,43 +275,207 @@ class RowLog:
             self._fd = -1
 
 
-def is_large(annotations: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether the rows of a sample are better written as an Arrow batch: with large masks."""
-    return sum(len(row.get("mask") or b"") for row in annotations) > _LARGEST_MASKS
+class RowRules:
+    """Rules of the format for rows in certain columns."""
 
+    def __init__(self, columns: pa.Schema) -> None:
+        self._names = frozenset(columns.names)
+        self._required = [field.name for field in columns if not field.nullable]
 
-def read_log(path: Path) -> list[Logged]:
-    """Return the whole lines of a log, up to the first that is cut or damaged; none without a log."""
-    found: list[Logged] = []
-    if not is_plain_file(path):
-        return found
-    with reporting(path, "read"), path.open("rb") as file:
-        data = file.read(_LARGEST)
-    for line in io.BytesIO(data):  # one after the other: there may be as many as bytes
-        checksum, _, text = line.removesuffix(b"\n").partition(b" ")
-        try:
-            if int(checksum, 16) != zlib_ng.crc32(text):
-                break
-            samples, rows, frame, annotations = json.loads(text)
-            found.append(Logged(int(samples), int(rows), dict(frame), [_with_mask(dict(row)) for row in annotations]))
-        except (ValueError, TypeError, RecursionError):
-            break
-    return found
+    def check(self, row: Row) -> None:
+        """Raise DatasetError for a row that breaks a rule.
 
-
-def is_plain_file(path: Path) -> bool:
-    """True for an existing regular file, not a link, pipe or device; raises StorageError if the disk does not tell."""
-    with reporting(path, "look it up"):
-        try:
-            return stat.S_ISREG(os.lstat(path).st_mode)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        Source: EdgeFirst Annotation Schema 2026.04, "Geometry: Polygon" (validity rules), "Score Columns".
+        """
+        place = f"{row.get('name')} frame {row.get('frame')}"
+        if not row.keys() <= self._names:
+            raise DatasetError(f"{place}: no such columns: {sorted(row.keys() - self._names)}")
+        for name in self._required:
+            if row.get(name) is None:
+                raise DatasetError(f"{place}: a row without {name}")
+        for name, value in row.items():
+            if value is None:
+                continue
+            if name.endswith("_score") and not (isinstance(value, Real) and 0 <= float(value) <= 1):
+                raise DatasetError(f"{place}: {name} is {value!r}, must be within 0..1")
+            if name in ("box2d", "box3d") and not all(map(math.isfinite, cast("Sequence[float]", value))):
+                raise DatasetError(f"{place}: {name} is {list(cast('Sequence[float]', value))}, must be finite")
+            for ring in cast("Sequence[Sequence[float]]", value) if name == "polygon" else ():
+                if len(ring) % 2 or len(ring) < 6:
+                    raise DatasetError(f"{place}: a polygon ring of {len(ring)} values, must be 3 or more pairs")
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers and arrays of numpy, and masks, as plain JSON values."""
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value.tolist()
+    """Return numbers and arrays of numpy as plain JSON values."""
+    return value.tolist()
 
 
-def _with_mask(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "mask": base64.b64decode(row["mask"], validate=True)} if isinstance(row.get("mask"), str) else row
+def _without_mask(row: Row) -> Row:
+    """Return a row with the length of its mask, whose bytes are elsewhere."""
+    mask = row.get("mask")
+    return {**row, "mask": len(mask)} if isinstance(mask, bytes) else row
+
+
+# ---- reading -----------------------------------------------------------------------------------
+class _Record(NamedTuple):
+    """One whole record."""
+
+    facts: dict[str, Any]
+    rows: list[dict[str, Any]]
+    blob: bytes
+    place: int
+    """Offset of the raw bytes."""
+    end: int
+    checksum: int
+
+
+class LoggedRows:
+    """The rows and commits of a log, up to its end or to the first record that is cut, damaged or not understood.
+
+    `why` says what is not understood, empty if all is. Raises StorageError where the file cannot be read.
+    """
+
+    def __init__(self, path: Path, folder: Path | None = None) -> None:
+        """`folder`: for the temporary files of `Rows`."""
+        self.companions: list[str] = list(schema.DEFAULT_COMPANIONS)
+        self.description: dict[str, Any] = {}
+        """Metadata of the dataset at its last commit."""
+        self.points: list[Checkpoint] = [Checkpoint()]
+        self.members: dict[str, tuple[int, int]] = {}
+        """{name: bytes and CRC-32} of members that were announced."""
+        self.why = ""
+        self.annotations = Rows(ANNOTATION_ROWS, folder)
+        self.frames = Rows(schema.journal_schema(schema.frames_columns(self.companions)), folder)
+        self._folder = folder
+        self._stored = ANNOTATION_ROWS
+        """Columns of the batches in the log."""
+        self._seen = FrameSet()
+        with reporting(path, "read"):
+            fd = open_file(path)
+        try:
+            with reporting(path, "read"):
+                size = os.fstat(fd).st_size
+                self._read(fd, size, Budget.of_file(path, size, DEFAULT_LIMITS))
+        finally:
+            os.close(fd)
+
+    def _read(self, fd: int, size: int, budget: Budget) -> None:
+        try:
+            for record in _records(fd, size):
+                self._take(record, partial(count_message, fd, record.end, record.place, budget))
+            self.frames.settle()
+            self.annotations.settle()
+        except StorageError:
+            raise
+        except (
+            DatasetError,
+            pa.ArrowException,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            self.why = str(error) or type(error).__name__
+        there = self.frames.count, self.annotations.count
+        self.points = [point for point in self.points if point.samples <= there[0] and point.rows <= there[1]]
+
+    def _take(self, record: _Record, count: Callable[[], None]) -> None:
+        facts = record.facts
+        if "frame" in facts:
+            self._add(facts["frame"], record, count if "batch" in facts else None)
+        elif "commit" in facts:
+            self._commit(facts["commit"], record)
+        elif "members" in facts:
+            self.members.update({str(name): (int(size), int(crc)) for name, size, crc in facts["members"]})
+        elif facts.get("format") == _FORMAT:
+            self.companions = list(facts["companions"])
+            self.frames = Rows(schema.journal_schema(schema.frames_columns(self.companions)), self._folder)
+            self._stored = pa.ipc.read_schema(pa.py_buffer(record.blob))
+        else:
+            raise DatasetError(f"this version knows no record of {', '.join(sorted(facts))[:100]}")
+
+    def _add(self, frame: dict[str, Any], record: _Record, count: Callable[[], None] | None) -> None:
+        """Add the rows of a sample: `count` is given where they are a batch."""
+        key = _identity(frame)
+        if key in self._seen:
+            raise DatasetError("the rows of a sample are in two places")
+        if count is not None:
+            count()
+            stored = pa.ipc.read_record_batch(pa.py_buffer(record.blob), self._stored)
+            stored.validate(full=True)
+            batch = cast_rows(stored, ANNOTATION_ROWS)
+            if any(found != key for found in keys_of(batch)):
+                raise DatasetError("a sample has rows of another one")
+            self.annotations.append_batch(batch)
+        else:
+            for row in (rows := _with_masks(record.rows, record.blob)):
+                if _identity(row) != key:
+                    raise DatasetError("a sample has rows of another one")
+                _refuse_unknown(row, ANNOTATION_ROWS)
+            _refuse_unknown(frame, self.frames.columns)
+            for row in rows:
+                self.annotations.append(row)
+        self._seen.add(*key)
+        self.frames.append(frame)
+
+    def _commit(self, facts: dict[str, Any], record: _Record) -> None:
+        samples, rows, size = (facts[key] for key in ("samples", "rows", "bytes"))
+        if (samples, rows) != (self.frames.count, self.annotations.count) or not isinstance(size, int) or size < 0:
+            raise DatasetError("a commit does not agree with the rows before it")
+        self.description.update(dict(facts.get("description") or {}))
+        synced = facts.get("synced") is True
+        self.points.append(Checkpoint(samples, rows, size, synced, record.end, record.checksum))
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[str, int]:
+    """Return sequence and frame of a row. Raises DatasetError where it names no sample."""
+    name, frame, stamp = (row.get(key) for key in ("name", "frame", "timestamp"))
+    if not (isinstance(name, str) and isinstance(frame, int) and isinstance(stamp, int)):
+        raise DatasetError("a row has no name, frame or timestamp")
+    if safe_name(name) != name or not (0 <= frame < 1 << 32 and -(1 << 63) <= stamp < 1 << 63):
+        raise DatasetError(f"{name!r}, frame {frame}, at {stamp} cannot name a sample")
+    return name, frame
+
+
+def _refuse_unknown(row: Mapping[str, Any], columns: pa.Schema) -> None:
+    for name in row:
+        if name not in columns.names:
+            raise DatasetError(f"this version knows no column {name!r}")
+
+
+def _with_masks(rows: list[dict[str, Any]], blob: bytes) -> list[dict[str, Any]]:
+    """Return rows with the bytes of their masks, which follow each other in `blob`."""
+    place = 0
+    for row in rows:
+        if (length := row.get("mask")) is not None:
+            row["mask"] = blob[place : place + length]
+            place += length
+    if place != len(blob):
+        raise DatasetError("masks have other lengths than their rows say")
+    return rows
+
+
+def _records(fd: int, size: int) -> Iterator[_Record]:
+    """Yield the whole records of a log of `size` bytes, up to its end or the first that is cut or damaged."""
+    place = checksum = 0
+    while place + _HEAD.size <= size:
+        head = os.pread(fd, _HEAD.size, place)
+        stated, *lengths = _HEAD.unpack(head)
+        end = place + _HEAD.size + sum(lengths)
+        if not lengths[0] or end > size:
+            return
+        data = os.pread(fd, end - place, place)
+        checksum = zlib_ng.crc32(memoryview(data)[4:], checksum)
+        if checksum != stated or len(data) != end - place:
+            return
+        text, listed = (data[_HEAD.size :][: lengths[0]], data[_HEAD.size + lengths[0] :][: lengths[1]])
+        try:
+            facts, rows = json.loads(text), json.loads(listed) if listed else []
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(facts, dict) or not all(isinstance(row, dict) for row in rows):
+            return
+        blob = end - lengths[2]
+        yield _Record(facts, rows, data[len(data) - lengths[2] :], blob, end, checksum)
+        place = end

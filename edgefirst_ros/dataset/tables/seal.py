@@ -17,6 +17,9 @@ from edgefirst_ros.dataset.tables.forms.write import write_rows
 from edgefirst_ros.dataset.tables.versions import Categories, count_columns, written_columns
 from edgefirst_ros.errors import DatasetError
 
+GROUPING = "grouping"
+"""Key of the description of an unfinished dataset: its group rule."""
+
 
 def seal_annotations(
     journal: Batches,

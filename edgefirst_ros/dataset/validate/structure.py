@@ -46,7 +46,7 @@ def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
 def finished(subject: Subject) -> Iterator[tuple[str, str]]:
     """What a capture leaves behind when it is cut."""
     paths = subject.paths
-    for path in (paths.members_partial, paths.arrow_journal, paths.frames_journal):
+    for path in (paths.members_partial, *paths.journals):
         if path.exists():
             yield path.name, "left by writing that was not finished"
 

@@ -19,9 +19,8 @@ import numpy as np
 
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal, read_journal
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, RowRules, Rows
 from edgefirst_ros.dataset.tables.seal import seal_annotations
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.drive import OPTICAL
@@ -82,25 +81,16 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
     arrays["agents"] = _opened(store / "agents", AGENT)
     side = _side(store, len(arrays["scenes"]), limits)
     name = safe_name(str(side.get("dataset") or source.resolve().name.removesuffix(".zarr")))
-    journal = Journal(out / f"{name}.arrow.journal", ANNOTATION_JOURNAL)
+    rules, found = RowRules(ANNOTATION_ROWS), Rows(ANNOTATION_ROWS, out)
     tally = _AgentsRead(budget)
     budget.take(unpacked=len(arrays["scenes"]) * ROW)
-    try:
-        for number, (scene, record) in enumerate(
-            zip(_scenes(arrays["scenes"], side), arrays["scenes"].each(), strict=True)
-        ):
-            progress("scenes", number, len(arrays["scenes"]))
-            for row in _rows(scene, record, arrays, tally, scored=bool(side.get("scored", True))):
-                journal.check(row)
-                journal.append(row)
-                if journal.heavy:
-                    journal.flush(sync=False)
-        journal.close()
-    finally:
-        journal.abandon()
-    seal_annotations(lambda: read_journal(journal.path), out / f"{name}.arrow")
-    with reporting(journal.path, "remove"):
-        journal.path.unlink()
+    scenes = zip(_scenes(arrays["scenes"], side), arrays["scenes"].each(), strict=True)
+    for number, (scene, record) in enumerate(scenes):
+        progress("scenes", number, len(arrays["scenes"]))
+        for row in _rows(scene, record, arrays, tally, scored=bool(side.get("scored", True))):
+            rules.check(row)
+            found.append(row)
+    seal_annotations(found.batches, out / f"{name}.arrow")
     _report(report, arrays, tally, known=bool(side))
 
 

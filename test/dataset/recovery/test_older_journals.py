@@ -16,6 +16,7 @@ from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 
 WRITTEN = Path(__file__).parent / "written"
@@ -40,6 +41,26 @@ sys.exit(recover(sys.argv[1]).exit_code)
 def left(request, tmp_path):
     shutil.copytree(WRITTEN / request.param, tmp_path / "out")
     return DatasetPaths(tmp_path / "out", "drive", request.param)
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_one_of_the_last_version_with_journals_is_recovered_whole(tmp_path, layout):
+    """With masks, polygons and what else a row may have; two commits, and two samples in its log."""
+    shutil.copytree(WRITTEN / "landed" / layout, tmp_path / "out")
+    paths = DatasetPaths(tmp_path / "out", "drive", layout)
+    with pytest.raises(DatasetError, match=r"version 0\.1 .*recover.*--overwrite"):
+        DatasetWriter(paths.out, "drive", layout=layout, unfinished=UnfinishedDataset(paths))
+    report = recover(paths.container)
+    assert (report.exit_code, report.samples, report.members, report.rows_rebuilt) == (0, 6, 18, 0)
+    people = [row for row in table(paths.arrow).to_dicts() if row["label"] == "person"]
+    assert [row["frame"] for row in people] == list(FRAMES)
+    for row in people:
+        assert (row["mask"], row["mask_score"], row["object_id"]) == (b"\x89PNG mask", 0.5, "0f3c")
+        assert row["timing"] == {"load": 1, "preprocess": None, "inference": 2, "decode": 3}
+    assert table(paths.frames)["timestamp"].to_list() == [stamp_of(frame) for frame in FRAMES]
+    assert validate(paths.container).ok
+    left = set(paths.out.rglob("*.journal")) | set(paths.out.rglob("*.partial"))
+    assert not left
 
 
 def rewrite(path, change):

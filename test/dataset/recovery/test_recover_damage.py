@@ -2,10 +2,8 @@
 """Damage that `benchmark/fuzz.py --kind left` found: what is lost is told, and what is kept is right and agrees."""
 
 import os
-import tracemalloc
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 from unfinished_datasets import (
     KINDS,
@@ -18,7 +16,6 @@ from unfinished_datasets import (
     rewound,
     sample,
     spans,
-    stamp_of,
     table,
 )
 
@@ -26,7 +23,6 @@ from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.tables.rowlog import read_log
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 
@@ -48,21 +44,6 @@ def overwrite(path, place, data):
 
 def name_of(frame, kind):
     return f"{SEQUENCE}/{SEQUENCE}_{frame:03d}.{kind}"
-
-
-def test_a_row_made_anew_agrees_with_the_annotations(known, tmp_path):
-    """The row of frames and the picture are lost: stamp, size and position are those that the annotations have."""
-    paths = leave(tmp_path / "out", SAMPLES, commits={5})
-    paths.frames_journal.write_bytes(b"")
-    (start,) = (start for name, start, _ in known if name == name_of(4, "camera.jpeg"))
-    overwrite(paths.members_partial, start, bytes(len(picture(4))))
-    report = recover(paths.container)
-    assert (report.rows_rebuilt, report.unstamped, report.annotations_lost) == (6, 0, 0)
-    (row,) = (row for row in table(paths.frames).iter_rows(named=True) if row["frame"] == 4)
-    assert row["timestamp"] == stamp_of(4)
-    assert row["size"] == [16, 8]
-    assert row["latitude"] == pytest.approx(45.5004, abs=1e-5)
-    assert validate(paths.container).ok
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,18 +116,6 @@ def test_an_unfinished_one_is_continued_from_what_is_as_it_was_written(known, tm
     assert table(paths.arrow).equals(table(whole.arrow))
 
 
-def test_a_log_of_empty_lines(tmp_path):
-    """A line for every byte takes no memory for each."""
-    paths = leave(tmp_path / "out", SAMPLES)
-    size = 1 << 24
-    paths.row_log.write_bytes(b"\n" * size)
-    tracemalloc.start()
-    assert read_log(paths.row_log) == []
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 6 * size
-
-
 def continued(paths):
     """A writer that was given all samples takes over what it can."""
     with DatasetWriter(paths.out, paths.name, layout=paths.layout, unfinished=UnfinishedDataset(paths)) as writer:
@@ -172,47 +141,6 @@ def test_a_disk_that_did_not_keep_its_word_is_not_trusted(known, tmp_path):
     overwrite(paths.members_partial, end - 100, bytes(100))
     cut(paths.members_partial, known[11][2] - 1)
     assert rewound(paths) == 0
-
-
-@pytest.mark.parametrize("journal", ["arrow_journal", "frames_journal"])
-def test_a_column_whose_name_is_no_text(tmp_path, journal):
-    """The columns of a journal have no checksum."""
-    paths = leave(tmp_path / "out", SAMPLES, commits={5})
-    file = getattr(paths, journal)
-    file.write_bytes(file.read_bytes().replace(b"timestamp", b"\x80imestamp", 1))
-    report = recover(paths.container)
-    assert (report.samples, report.members) == (6, 18)
-    assert (report.rows_rebuilt, report.annotations_lost) == ((0, 6) if journal == "arrow_journal" else (6, 0))
-    assert validate(paths.container).ok
-
-
-def ends_of(journal):
-    """Where the batches of a journal end."""
-    place = pa.BufferReader(journal.read_bytes())
-    return [place.tell() for _ in pa.ipc.open_stream(place)]
-
-
-def test_a_batch_that_is_not_there(tmp_path):
-    """Of as many rows as a checkpoint says some may belong to samples behind it: it is not continued from there."""
-    paths = leave(tmp_path / "out", SAMPLES, commits={1, 2, 4})
-    data = paths.arrow_journal.read_bytes()
-    first, second, _ = ends_of(paths.arrow_journal)
-    paths.arrow_journal.write_bytes(data[:first] + data[second:])
-    assert rewound(paths) == 2
-
-
-@pytest.mark.parametrize("journal", ["arrow_journal", "frames_journal"])
-def test_a_batch_that_is_there_twice(tmp_path, journal):
-    """Its checksum is right each time, but no sample has its rows twice."""
-    paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS)
-    file = getattr(paths, journal)
-    data = file.read_bytes()
-    before, end = ends_of(file)[-2:]
-    file.write_bytes(data[:end] + data[before:end] + data[end:])
-    recover(paths.container)
-    assert sorted(table(paths.frames)["frame"]) == list(range(6))
-    assert len(table(paths.arrow)) == sum(max(1, frame % 3) for frame in range(6))
-    assert validate(paths.container).ok
 
 
 @pytest.mark.parametrize("layout", ["zip", "directory"])

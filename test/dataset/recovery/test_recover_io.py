@@ -108,16 +108,6 @@ def test_continue(left, tmp_path, disk):
     assert sum(isinstance(result, StorageError) for result in results) > 10
 
 
-def test_a_folder_in_the_way(left):
-    """Of what `recover` makes on the way: it says which, and nothing is lost."""
-    place = left.arrow_journal.with_name(f"{left.arrow_journal.name}.partial")
-    place.mkdir()
-    with pytest.raises(StorageError, match=str(place)):
-        recover(left.container)
-    place.rmdir()
-    assert recover(left.container).members == 6
-
-
 def test_a_finished_folder_that_cannot_be_listed(tmp_path, monkeypatch):
     finished = finish(tmp_path / "out", map(sample, range(2)), layout="directory")
     shutil.copytree(leave(tmp_path / "left", [sample(0)], layout="directory").folder_partial, finished.folder_partial)

@@ -5,12 +5,9 @@ import zipfile
 
 import pyarrow as pa
 import pytest
-from unfinished_datasets import SEQUENCE, cut, everything, finish, leave, sample
+from unfinished_datasets import SEQUENCE, cut, everything, finish, sample
 
 from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.tables import journal
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, JournalError, read_checkpoints
-from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import TooLargeError
 from edgefirst_ros.limits import Limits
 
@@ -35,38 +32,6 @@ def test_a_finished_dataset_over_a_limit_is_not_taken_for_a_cut_one(tmp_path):
             recover(paths.container, limits=SMALL, dry_run=dry_run)
     assert everything(tmp_path) == before
     assert recover(paths.container, limits=Limits(table_rows=ROWS)).complete
-
-
-def packed_journal(path):
-    """As a journal, with rows that zstd makes small."""
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    batch = pa.RecordBatch.from_pylist([{"name": "a", "frame": 1, "timestamp": 1}] * 4096, schema=ANNOTATION_JOURNAL)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-
-
-def test_a_journal_ends_where_it_unpacks_to_too_much(tmp_path, monkeypatch):
-    """Only damage and malice state more than a file can hold: the samples stay, their annotations are told as lost."""
-    paths = leave(tmp_path, SAMPLES, commits={1})
-    packed_journal(paths.arrow_journal)
-    with pytest.raises(JournalError, match="no checksum"):  # it is unpacked
-        list(read_checkpoints(paths.arrow_journal))
-    monkeypatch.setattr(journal, "DEFAULT_LIMITS", SMALL)
-    assert not list(read_checkpoints(paths.arrow_journal))
-    report = recover(paths.container)
-    assert (report.samples, report.annotations_lost) == (4, 4)
-    assert validate(paths.container).ok
-
-
-def test_a_journal_is_read_up_to_a_message_that_is_not_whole(tmp_path):
-    paths = leave(tmp_path, SAMPLES, commits={1, 2, 3})
-    whole = paths.frames_journal.read_bytes()
-    rows = []
-    for size in range(len(whole) - 2000, len(whole) + 1, 8):
-        paths.frames_journal.write_bytes(whole[:size])
-        rows.append(sum(batch.num_rows for batch, _ in read_checkpoints(paths.frames_journal)))
-    assert rows == sorted(rows)
-    assert set(rows) == {2, 3, 4}
 
 
 @pytest.mark.parametrize("table", ["arrow", "frames"])

@@ -14,7 +14,7 @@ from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.schema import DEFAULT_COMPANIONS, frames_columns, journal_schema
-from edgefirst_ros.dataset.tables.journal import ANNOTATION_JOURNAL, Journal
+from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.errors import DatasetError, InUseError, StorageError
 
 FRAMES_JOURNAL = journal_schema(frames_columns(DEFAULT_COMPANIONS))
@@ -42,12 +42,8 @@ def known(tmp_path):
 
 
 def journal(path, columns, rows, checkpoint=None):
-    """A journal as a writer makes it, of rows no writer would make."""
-    made = Journal(path, columns)
-    for row in rows:
-        made._pending.append(row)
-    made.flush(sync=False, checkpoint=checkpoint)
-    made.close()
+    """A journal as version 0.1 made it, of rows no writer would make."""
+    stream(path, columns, rows, {} if checkpoint is None else {b"checkpoint": json.dumps(checkpoint).encode()})
 
 
 def stream(path, columns, rows, metadata):
@@ -71,7 +67,7 @@ FRAMES_ROW = {**ROW, **sample(0).frame_row}
 @pytest.mark.parametrize("name", ["../precious", "/etc", "a/../../b", "", "..", "a\nb", "x" * 4000])
 def test_names_that_are_none(left, known, name):
     rows = [{**ROW, "name": name, "frame": 7}]
-    journal(left.arrow_journal, ANNOTATION_JOURNAL, rows)
+    journal(left.arrow_journal, ANNOTATION_ROWS, rows)
     journal(left.frames_journal, FRAMES_JOURNAL, rows, {"samples": 1, "rows": 1, "bytes": 100, "synced": True})
     left.row_log.write_bytes(log_line([0, 0, rows[0], rows]))
     recover(left.container)
@@ -98,7 +94,7 @@ def test_names_that_are_none(left, known, name):
     ids=str,
 )
 def test_checkpoints_that_are_none(left, known, checkpoint):
-    journal(left.arrow_journal, ANNOTATION_JOURNAL, [ROW])
+    journal(left.arrow_journal, ANNOTATION_ROWS, [ROW])
     journal(left.frames_journal, FRAMES_JOURNAL, [FRAMES_ROW], checkpoint)
     recover(left.container)
     check(left, known)
@@ -107,7 +103,7 @@ def test_checkpoints_that_are_none(left, known, checkpoint):
 def test_a_checkpoint_beyond_the_file_is_not_believed(left, known):
     """It says that the disk had more than there is: then nothing is taken by its header alone."""
     names = [f"{SEQUENCE}/{SEQUENCE}_000.camera.jpeg"]
-    journal(left.arrow_journal, ANNOTATION_JOURNAL, [ROW])
+    journal(left.arrow_journal, ANNOTATION_ROWS, [ROW])
     checkpoint = {"samples": 1, "rows": 1, "bytes": BIG, "synced": True}
     journal(left.frames_journal, FRAMES_JOURNAL, [FRAMES_ROW], checkpoint)
     data = bytearray(left.members_partial.read_bytes())
@@ -137,7 +133,7 @@ def test_columns_that_no_writer_has(left, known, columns):
 @pytest.mark.parametrize("missing", ["name", "frame", "timestamp"])
 def test_rows_of_no_sample(left, known, missing):
     row = {**ROW, missing: None}
-    columns = [pa.schema([field.with_nullable(True) for field in c]) for c in (ANNOTATION_JOURNAL, FRAMES_JOURNAL)]
+    columns = [pa.schema([field.with_nullable(True) for field in c]) for c in (ANNOTATION_ROWS, FRAMES_JOURNAL)]
     stream(left.arrow_journal, columns[0], [row], {})
     stream(left.frames_journal, columns[1], [row], {})
     left.row_log.write_bytes(log_line([0, 0, row, [row]]))

@@ -169,7 +169,7 @@ def test_fifty_writers_that_cannot_begin_leave_nothing(tmp_path, layout):
     assert still_open(tmp_path) == []
 
 
-@pytest.mark.parametrize("suffix", ["reserve.partial", "rows.journal", "arrow.journal", "frames.arrow.journal"])
+@pytest.mark.parametrize("suffix", ["reserve.partial", "rows.journal"])
 def test_what_is_in_the_way_keeps_nothing_else(tmp_path, suffix):
     blocked = tmp_path / f"drive.{suffix}"
     blocked.mkdir()
