@@ -16,7 +16,6 @@ from edgefirst_ros.dataset import DatasetWriter
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 
 WRITTEN = Path(__file__).parent / "written"
@@ -58,7 +57,6 @@ def test_one_of_the_last_version_with_journals_is_recovered_whole(tmp_path, layo
         assert (row["mask"], row["mask_score"], row["object_id"]) == (b"\x89PNG mask", 0.5, "0f3c")
         assert row["timing"] == {"load": 1, "preprocess": None, "inference": 2, "decode": 3}
     assert table(paths.frames)["timestamp"].to_list() == [stamp_of(frame) for frame in FRAMES]
-    assert validate(paths.container).ok
     left = set(paths.out.rglob("*.journal")) | set(paths.out.rglob("*.partial"))
     assert not left
 
