@@ -42,6 +42,13 @@ def migrate(
             metavar="ORDER", help="Order in IN, if not that of its version: yaw-pitch-roll or roll-pitch-yaw."
         ),
     ] = None,
+    box3d_axes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AXES",
+            help="Axes in IN, if not forward, left, up: optical, of edgefirst-ros before tables stated box3d_axes.",
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -63,6 +70,7 @@ def migrate(
         normalised=normalised or (False if pixels else None),
         location_order=location_order,
         pose_order=pose_order,
+        box3d_axes=box3d_axes,
         overwrite=overwrite,
         limits=limits_of(context, assignments),
     )

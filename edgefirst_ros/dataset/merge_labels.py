@@ -139,6 +139,11 @@ class Part:
 
     def _check_forms(self, file: Path, columns: Sequence[str]) -> None:
         """Raise DatasetError if the file has other conventions (box layout, orders) than datasets written here."""
+        if self.dataset.lacks_axes:
+            raise DatasetError(
+                f"{file}: does not state the axes of box3d, which earlier versions wrote in those of a sensor; turn "
+                "them with edgefirst-ros migrate --box3d-axes optical"
+            )
         for key in schema.METADATA:
             said = schema.has_metadata(self.version) or key.name in self.metadata
             if said and key.column in columns and key.written is not None:

@@ -14,10 +14,13 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.sequences import SEQUENCES
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
 from edgefirst_ros.dataset.tables.forms.change import OUTLINED, RASTER, Boxes, Change
 from edgefirst_ros.dataset.tables.forms.flatten import ANNOTATION, SAMPLE
@@ -26,8 +29,16 @@ from edgefirst_ros.dataset.tables.forms.write import FORMS, write_rows
 from edgefirst_ros.dataset.tables.versions import ColumnCounts, count_columns, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.sensors.transforms import BASE, frames_from
 
-OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "mask_interpretation")
+OF_VERSION = (
+    "schema_version",
+    "box2d_format",
+    "box2d_normalized",
+    "box3d_format",
+    "box3d_axes",
+    "mask_interpretation",
+)
 """Metadata with fixed values in versions without file metadata."""
 FIXED = {".json": Boxes("ltwh", True), ".arrow": Boxes("cxcywh", True), ".parquet": Boxes("cxcywh", True)}
 """Box layout of formats without metadata."""
@@ -61,6 +72,7 @@ def migrate(
     normalised: bool | None = None,
     location_order: str | None = None,
     pose_order: str | None = None,
+    box3d_axes: str | None = None,
     overwrite: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Migration:
@@ -68,6 +80,7 @@ def migrate(
 
     `box2d` ("cxcywh", "xyxy", "ltwh") and `normalised` (False: pixels) ask for another layout of the boxes;
     `location_order` and `pose_order` state those in `source` where it differs from its version.
+    `box3d_axes` "optical": `source` is of an earlier version of this software, with boxes in a sensor's optical axes.
     Raises UsageError for what cannot be asked for, DatasetError when `source` cannot be read, `out` exists (unless
     `overwrite`) or cannot be written.
     """
@@ -85,8 +98,9 @@ def migrate(
     if os.path.lexists(target) and not overwrite:
         raise DatasetError(f"{target} exists; use --overwrite to replace it")
     annotations = read_annotations(Path(source), location_order, pose_order, limits)
+    _check_axes(annotations, box3d_axes)
     boxes = _boxes(annotations, form, to, box2d, normalised)
-    change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX)
+    change = Change(annotations, to, boxes, nested=form == JSON_SUFFIX, optical=box3d_axes is not None)
     columns = _columns(change, form, to)
     found = count_columns(change.batches, columns)
     found.filled = dict.fromkeys(change.columns, 0) | found.filled
@@ -94,12 +108,37 @@ def migrate(
     _count(annotations, change, columns, found, form, to)
     written = written_columns(found, columns)
     metadata = _metadata(annotations, change, written, form, to)
+    if box3d_axes is not None and "box3d" in written and metadata:
+        metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
     tally.freeze()
     with reporting(target, "write"):
         rows = _write(target, change, form, written, found, metadata, to, overwrite=overwrite)
     return Migration(
         Path(source), target, annotations.version, to, rows, dict(tally.changed), dict(tally.lost), list(tally.notes)
     )
+
+
+def _check_axes(annotations: Annotations, axes: str | None) -> None:
+    """Raise UsageError for axes that are unknown, or that the file states to be others."""
+    if axes not in (None, "optical"):
+        raise UsageError(f"--box3d-axes {axes!r}: optical is the only one to turn; files are in forward, left, up")
+    stated = annotations.metadata.get("box3d_axes")
+    if axes is not None and stated is not None:
+        raise UsageError(f"--box3d-axes {axes}: {annotations.path} states that its boxes are in {stated} already")
+
+
+def _frame_of_boxes(path: Path, limits: Limits) -> dict[str, str]:
+    """Return box3d_frame of a table of an earlier version, by the frames table beside it; nothing without one."""
+    place = path.with_name(f"{path.stem}.frames.arrow")
+    if not place.is_file():
+        return {}
+    metadata = frames_metadata(place, TableFile(place, limits).metadata)
+    sequences = metadata.get(SEQUENCES) or {"": metadata}
+    known = {
+        "lidar" if "lidar" in frames_from(facts.get("static_transforms") or (), BASE) else "radar"
+        for facts in sequences.values()
+    }
+    return {"box3d_frame": known.pop()} if len(known) == 1 else {}
 
 
 def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None) -> Boxes:
@@ -173,6 +212,8 @@ def _metadata(
     """Return the file metadata of the target."""
     given = {key: value for key, value in annotations.metadata.items() if key != "schema_version"}
     if not schema.has_metadata(to):
+        if given.get("box3d_frame") == BASE:
+            given.pop("box3d_frame")  # the origin of that version
         for key in given.keys() - set(OF_VERSION):
             annotations.tally.lose(f"metadata {key}: {to} has none", 1)
         return {}
@@ -182,6 +223,7 @@ def _metadata(
         found["box2d_normalized"] = "true" if change.boxes.normalised else "false"
     if "box3d" in written and not schema.has_metadata(schema.nearest(annotations.version)):
         found.setdefault("box3d_normalized", "false")  # metres: what an absent key stands for is later
+        found.setdefault("box3d_axes", schema.BOX3D_AXES)
     if form == JSON_SUFFIX and found.pop("samples", None) is not None:
         annotations.tally.lose("metadata samples: JSON has its samples there", 1)
     rank = {key.name: number for number, key in enumerate(schema.METADATA)}

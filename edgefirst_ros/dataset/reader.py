@@ -160,6 +160,12 @@ class Dataset(Sequence[Sample]):
             found |= frames_metadata(self.paths.frames, self._frames_file.metadata)
         return found
 
+    @property
+    def lacks_axes(self) -> bool:
+        """True if an earlier version wrote its `box3d`, in the optical axes of a sensor; `migrate` turns them."""
+        stated = self._annotation_file.metadata if self._annotation_file else {}
+        return schema.lacks_axes(self.annotation_columns, stated, self.metadata.get("software"))
+
     def samples(
         self,
         inputs: str | Collection[str] | None = None,

@@ -7,9 +7,9 @@ Format, "Annotation Schema" (2025.01). Versions are compared as text, as the ven
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -130,12 +130,19 @@ class MetadataKey(NamedTuple):
     since: str = "2026.04"
 
 
+OWN_SOFTWARE = ("edgefirst_ros", "edgefirst-ros")
+"""Names under which this software states itself in the frames table."""
+BOX3D_AXES = "FLU"
+"""Axes of `box3d`: x forward, y left, z up."""
+
 METADATA = (
     MetadataKey("schema_version", UNNAMED_VERSION),
     MetadataKey("box2d_format", "cxcywh", ("cxcywh", "xyxy", "ltwh"), "cxcywh", "box2d"),
     MetadataKey("box2d_normalized", "true", ("true", "false"), "true", "box2d"),
     MetadataKey("box3d_format", "cxcyczwhl", ("cxcyczwhl",), "cxcyczwhl", "box3d"),
     MetadataKey("box3d_normalized", "true", ("true", "false"), "false", "box3d"),  # metres
+    MetadataKey("box3d_axes", BOX3D_AXES, (BOX3D_AXES,), BOX3D_AXES, "box3d"),
+    MetadataKey("box3d_frame", None, column="box3d"),
     MetadataKey("mask_interpretation", "binary", ("binary", "confidence", "sigmoid", "logits"), "binary", "mask"),
     MetadataKey("category_metadata", None),
     MetadataKey("labels", None),
@@ -162,6 +169,19 @@ def stated_version(metadata: Mapping[str, str], fields: pa.Schema) -> str:
 def has_metadata(version: str) -> bool:
     """True if files of this version carry file metadata."""
     return any(key.since <= version for key in METADATA)
+
+
+def lacks_axes(names: Collection[str], metadata: Mapping[str, Any], software: Any) -> bool:
+    """Return True for a table of an earlier version of this software: its `box3d` is in a sensor's optical axes.
+
+    Args:
+        names: columns of the annotations.
+        metadata: their file metadata.
+        software: metadata `software` of the frames table beside it.
+    """
+    own = isinstance(software, Mapping) and software.get("name") in OWN_SOFTWARE
+    stated = not has_metadata(nearest(metadata.get("schema_version", UNNAMED_VERSION))) or "box3d_axes" in metadata
+    return own and "box3d" in names and not stated
 
 
 def pose_order(version: str) -> tuple[str, str, str]:

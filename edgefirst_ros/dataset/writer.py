@@ -269,7 +269,7 @@ class DatasetWriter:
     def _commit(self, size: int) -> None:
         """Record a commit, the container being `size` bytes long."""
         options = self._options
-        own = {"schema_version": options.schema}
+        own = {"schema_version": options.schema, "box3d_axes": schemas.BOX3D_AXES}
         grouping = {} if options.group_rule is None else {GROUPING: options.group_rule.plain}
         self._log.commit(size, {**options.describe(), **own, **grouping}, sync=options.fsync)
         rows = self._log.bytes
@@ -286,9 +286,11 @@ class DatasetWriter:
         frames_metadata: Mapping[str, object],
         labels: Sequence[str] | None = None,
         category_metadata: Mapping[str, object] | None = None,
+        box3d_frame: str | None = None,
     ) -> DatasetPaths:
         """Seal the tables, complete the container, rename all into place; returns where they are.
 
+        `box3d_frame`: the frame whose x forward, y left, z up all boxes in space are in; None if it is not known.
         Raises StorageError when the disk refuses; everything stays as `edgefirst-ros recover` needs it.
         """
         self._check(State.OPEN, State.COMPLETING)
@@ -302,7 +304,7 @@ class DatasetWriter:
         try:
             self._members.flush(sync=False)  # is it still there?
             self._reserve.release()
-            self._seal(frames_metadata, labels, category_metadata)
+            self._seal(frames_metadata, labels, category_metadata, box3d_frame)
             self._members.close()
             if self._earlier is None:
                 refuse_existing(paths, overwrite=self._options.overwrite)
@@ -319,12 +321,14 @@ class DatasetWriter:
         frames_metadata: Mapping[str, object],
         labels: Sequence[str] | None,
         category_metadata: Mapping[str, object] | None,
+        box3d_frame: str | None,
     ) -> None:
         """Write both tables under their partial names."""
         paths, options = self.paths, self._options
         frames, annotations = self._log.read()
         rows = with_groups(options.group_rule, frames.batches, annotations.batches)
-        seal_annotations(rows, paths.arrow_partial, options.schema, labels, category_metadata)
+        stated = {"box3d_frame": box3d_frame}
+        seal_annotations(rows, paths.arrow_partial, options.schema, labels, category_metadata, stated)
         columns = schemas.frames_columns(self._companions)
         seal_frames(frames.batches, paths.frames_partial, columns, frames_metadata)
 

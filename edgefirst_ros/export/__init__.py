@@ -23,6 +23,7 @@ __all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
 
 T = TypeVar("T")
 REPORT = "export-report.json"
+OPTICAL_AXES = "right, down, forward of a sensor in tables of earlier versions: migrate --box3d-axes optical turns them"
 MOST_NAMED = 10
 """Most sequences that a line of the report names."""
 
@@ -119,6 +120,8 @@ def export(
         system.export(opened, folder, report, progress or quiet, **chosen)
         if system.calibrated:
             _report_placeholders(opened, report)
+            if opened.lacks_axes:
+                report.add("box3d (axes not stated)", "as forward, left, up", OPTICAL_AXES)
         report.write(folder / REPORT)
     return Exported(to, place, report)
 

@@ -6,14 +6,13 @@ Frames: `rig` is base_link (x forward, y left, z up); the world is ENU at the fi
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import KIND_OF
@@ -21,11 +20,8 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.geodesy import Floats, ecef, inverse, pose, rotation, world_to_ecef
-
-BASE = "base_link"
-OPTICAL = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
-"""(3, 3) rotation from optical axes (x right, y down, z forward) to vehicle axes (x forward, y left, z up)."""
+from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
+from edgefirst_ros.sensors.transforms import BASE, Floats, frames_from, inverse, move_boxes, pose, rotation
 
 
 def measured(row: Mapping[str, Any], kind: str) -> int:
@@ -124,26 +120,10 @@ class Drive:
 
     @cached_property
     def statics(self) -> dict[str, Floats]:
-        """(4, 4) sensor to rig, by the sensor's frame: the transforms of the recording, joined to base_link.
-
-        NaN where one of them is none, as with a quaternion that nobody filled.
-        """
-        known, waiting = {BASE: np.eye(4)}, deque([BASE])
-        children: dict[str, list[Mapping[str, Any]]] = {}
+        """(4, 4) sensor to rig, by the sensor's frame: those that transforms of the recording join to base_link."""
         try:
-            for entry in self.calibration.static_transforms:
-                children.setdefault(entry["parent"], []).append(entry)
-            while waiting:
-                parent = waiting.popleft()
-                for entry in children.get(parent, ()):
-                    if entry["child"] in known:
-                        continue
-                    step = pose(rotation(entry["rotation"]), np.array(entry["translation"], float))
-                    with np.errstate(invalid="ignore", over="ignore"):
-                        known[entry["child"]] = known[parent] @ step
-                    waiting.append(entry["child"])
-            return known
-        except (KeyError, TypeError, ValueError) as error:
+            return frames_from(self.calibration.static_transforms, BASE)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"{self.dataset.paths.frames}: the static_transforms in its metadata cannot be read: {error!r}"
             ) from error
@@ -151,32 +131,25 @@ class Drive:
     def place(self, sensor: str) -> Floats:
         """Return (4, 4) sensor to rig of "camera", "radar" or "lidar". Raises DatasetError if it is unknown."""
         frame = self.camera["frame_id"] if sensor == "camera" else sensor
-        if frame not in self.statics:
-            raise DatasetError(
-                f"{self.dataset.paths.frames}: its metadata has no static transform from {BASE} to {frame!r}, only to "
-                f"{', '.join(sorted(self.statics.keys() - {BASE})) or 'none'}; it comes from tf_static of the recording"
-            )
-        if not np.isfinite(self.statics[frame]).all():
+        if frame in self.statics:
+            return self.statics[frame]
+        if frame in {entry["child"] for entry in self.calibration.static_transforms}:
             raise DatasetError(
                 f"{self.dataset.paths.frames}: its static transform from {BASE} to {frame!r} is invalid: "
                 "a quaternion of length 0, or numbers that are not finite; it comes from tf_static of the recording"
             )
-        return self.statics[frame]
+        raise DatasetError(
+            f"{self.dataset.paths.frames}: its metadata has no static transform from {BASE} to {frame!r}, only to "
+            f"{', '.join(sorted(self.statics.keys() - {BASE})) or 'none'}; it comes from tf_static of the recording"
+        )
 
-    @property
-    def fused(self) -> str:
-        """Sensor of the frame of box3d, which annotations do not name: "lidar", or "radar" without a lidar."""
-        return "lidar" if "lidar" in self.statics else "radar"
+    def boxes(self, boxes: ArrayLike) -> Floats:
+        """Return boxes in space (N, 6), as in the dataset, in the axes of rig; m.
 
-    @cached_property
-    def boxes(self) -> Floats:
-        """(4, 4) axes of box3d (x right, y down, z forward) to rig."""
-        return self.place(self.fused) @ pose(OPTICAL, np.zeros(3))
-
-    @cached_property
-    def box_stamps(self) -> NDArray[np.int64]:
-        """(N,) stamps of the boxes, ns since the epoch: those of the point cloud, else of the sample."""
-        return np.array([measured(row, f"{self.fused}.pcd") for row in self.rows], np.int64)
+        Those of a sensor whose place is unknown stay in its axes.
+        """
+        frame = self.dataset.metadata.get("box3d_frame", BASE)
+        return move_boxes(boxes, self.statics.get(frame, np.eye(4)))
 
     @property
     def camera(self) -> dict[str, Any]:

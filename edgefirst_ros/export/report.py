@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+NO_HOME = "no home"
+"""Of what has no place in the other system."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

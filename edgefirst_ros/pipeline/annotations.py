@@ -11,22 +11,19 @@ import numpy as np
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import MASK_REASONS
 from edgefirst_ros.dataset.tables.outline import outline
+from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame
-from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
-from edgefirst_ros.sources.topics import Roles
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 """Annotation rows, and for each topic how many results were dropped, by reason."""
 
 
-def context_of(
-    settings: Settings, roles: Roles, calibration: Calibration, sequence: str, frame: int, size: tuple[int, int] | None
-) -> Context:
+def context_of(settings: Settings, facts: SequenceFacts, frame: int, size: tuple[int, int] | None) -> Context:
     """Return the context of a frame's results: sequence, frame, picture size, and what the settings want of them."""
-    classes = calibration.labels or ()
+    classes = facts.calibration.labels or ()
     return Context(
-        sequence,
+        facts.name,
         frame,
         size,
         mapped_labels(classes, settings.label_map) or (),
@@ -35,6 +32,7 @@ def context_of(
         settings.label_map,
         settings.masks or settings.polygons,
         settings.masks and settings.schema_version != "2025.10",  # its masks are outlines of one object
+        facts.place_of,
     )
 
 
@@ -51,7 +49,7 @@ def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
     for row in rows:
         outline_into(row, settings)
     if frame.boxes3d is not None:
-        more, reasons = rows_of_boxes3d(frame.boxes3d.content, context)
+        more, reasons = rows_of_boxes3d(frame.boxes3d.content, context, frame.motion)
         rows += more
         for reason, number in reasons.items():
             dropped[frame.boxes3d.topic, reason] += number

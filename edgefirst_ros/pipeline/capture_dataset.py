@@ -142,7 +142,9 @@ class CaptureDataset:
             self._output.finish()
             if not self._writer.samples:
                 return None
-            return self._writer.finish(self._facts.metadata(), self._facts.labels, self._facts.categories)
+            return self._writer.finish(
+                self._facts.metadata(), self._facts.labels, self._facts.categories, self._facts.box3d_frame
+            )
 
 
 def free_name(out: Path, host: str, layout: Layout) -> str:

@@ -309,7 +309,9 @@ class _Run:
             self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
             self._loss = True
         with self._watch.step("completing"):
-            paths = writer.finish(self._facts.metadata(), self._facts.labels, self._facts.categories)
+            paths = writer.finish(
+                self._facts.metadata(), self._facts.labels, self._facts.categories, self._facts.box3d_frame
+            )
             groups = _count_groups(paths, self._settings, self._notes)
         return Outcome(
             paths,

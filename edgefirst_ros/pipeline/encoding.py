@@ -85,7 +85,7 @@ class SampleEncoder:
         settings = self._settings if masks else self._without_masks
         facts = self._facts
         size = picture.size if picture is not None else facts.calibration.size if masks else None
-        context = context_of(settings, facts.roles, facts.calibration, facts.name, frame.number, size)
+        context = context_of(settings, facts, frame.number, size)
         return self._submit(functools.partial(rows_of_results, frame, context, settings))
 
     def _image(self, picture: Picture) -> tuple[bytes, str | None]:

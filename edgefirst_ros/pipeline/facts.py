@@ -16,6 +16,7 @@ from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
 from edgefirst_ros.sensors.picture_hook import load_hook
+from edgefirst_ros.sensors.transforms import BoxFrames, Place
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 
@@ -58,6 +59,12 @@ class SequenceFacts:
     first_source: int = 0
     """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
     scaling: Scaling = field(default_factory=Scaling)
+    box_frames: BoxFrames = field(default_factory=BoxFrames)
+
+    def place_of(self, frame_id: str) -> Place:
+        """Return the place of a fused sensor, for its boxes in space."""
+        info = self.calibration.camera_info
+        return self.box_frames.place(frame_id, self.calibration.static_transforms, info["frame_id"] if info else None)
 
     @property
     def time_base(self) -> dict[str, Any]:
@@ -110,6 +117,7 @@ class DatasetFacts:
         self._sources: list[Mapping[str, Any]] = []
         self._sequences: dict[str, dict[str, Any]] = {}
         self._labels: list[str] | None = None
+        self._box_frames: set[str] = set()
         self.left_out: list[Mapping[str, Any]] = []
         """Recordings that could not be converted: {"file", "size", "why"}."""
 
@@ -133,6 +141,7 @@ class DatasetFacts:
         if facts is None:
             return
         self._labels = self.labels
+        self._box_frames.update(facts.box_frames.names)
         self.counts.add(facts.counts)
         self._sources, self._sequences = self._all()
         self._current = None
@@ -149,6 +158,13 @@ class DatasetFacts:
         return None if (labels := self.labels) is None else categories_of(labels)
 
     @property
+    def box3d_frame(self) -> str | None:
+        """The frame of all boxes in space; None without any, and where they have several."""
+        own = self._current.box_frames.names if self._current is not None else set()
+        frames = self._box_frames | own
+        return frames.pop() if len(frames) == 1 else None
+
+    @property
     def time_bases(self) -> dict[str, dict[str, Any]]:
         """{sequence: {"base", "topics"}}."""
         return {name: known["time_base"] for name, known in self._all()[1].items()}
@@ -156,7 +172,9 @@ class DatasetFacts:
     @property
     def notes(self) -> list[str]:
         """Differences of calibration between the sequences, in words."""
-        return combined(self._sequences)[1]
+        frames = ", ".join(sorted(self._box_frames))
+        several = [f"boxes in space have several origins: {frames}"] if len(self._box_frames) > 1 else []
+        return combined(self._sequences)[1] + several
 
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of NAME.frames.arrow."""
@@ -178,7 +196,8 @@ class DatasetFacts:
 
     def describe(self) -> dict[str, Any]:
         """Return all metadata known so far, for recovery."""
-        return {**self.metadata(), "labels": self.labels, "category_metadata": self.categories}
+        known = {"labels": self.labels, "category_metadata": self.categories, "box3d_frame": self.box3d_frame}
+        return {**self.metadata(), **known}
 
     def _all(self) -> tuple[list[Mapping[str, Any]], dict[str, dict[str, Any]]]:
         """Return sources and sequences, with the current one."""

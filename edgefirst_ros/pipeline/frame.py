@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from edgefirst_ros.sensors.navigation import Position, Quaternion
+from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 
@@ -52,6 +53,8 @@ class Frame:
     """Model or Detect message of this frame."""
     boxes3d: SensorMessage | None = None
     """Nearest message of boxes in space."""
+    motion: Floats | None = None
+    """(4, 4) from the vehicle's axes at its stamp to those at the frame's; None where a pose is unknown."""
     epoch: int = 0
     """Alignment epoch: a new one begins where the clock was set back."""
     since: float = field(default_factory=time.monotonic)

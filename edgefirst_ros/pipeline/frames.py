@@ -210,7 +210,9 @@ class FrameBuilder:
         if self._timeline.may_need_later(aligned.item.segment, aligned.stamp):
             wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or what waits would have no bound
             return aligned.arrived + wait + self._lookahead <= now
-        horizon = self._navigation.horizon(aligned.stamp, aligned.epoch)
+        scan = aligned.nearest.get(BOXES3D)
+        stamps = (aligned.stamp,) if scan is None else (aligned.stamp, scan.stamp)
+        horizon = max(self._navigation.horizon(stamp, aligned.epoch) for stamp in stamps)
         return aligned.arrived + horizon - aligned.stamp + self._lookahead <= now
 
     def _frame(self, aligned: Aligned[_Anchor, SensorMessage]) -> Frame:
@@ -225,7 +227,9 @@ class FrameBuilder:
         frame.position, frame.orientation = self._navigation.at(aligned.stamp, aligned.epoch)
         frame.result = self._results.take(anchor.join)
         boxes3d = aligned.nearest.get(BOXES3D)
-        frame.boxes3d = boxes3d.item if boxes3d is not None else None
+        if boxes3d is not None:
+            frame.boxes3d = boxes3d.item
+            frame.motion = self._navigation.motion(boxes3d.stamp, aligned.stamp, aligned.epoch)
         return frame
 
     def _forget(self, now: int) -> None:

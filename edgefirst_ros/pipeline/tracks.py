@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from edgefirst_ros.sensors.geodesy import world_to_ecef
 from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, Position, Quaternion, attitude_of, fix_of
+from edgefirst_ros.sensors.transforms import Floats, inverse, pose, rotation
 
 
 @dataclass(slots=True)
@@ -50,6 +54,17 @@ class Navigation:
         """Return position and orientation at a stamp in ns; None where unknown."""
         tracks = self._tracks(epoch)
         return tracks.fixes.position(stamp), tracks.attitudes.orientation(stamp)
+
+    def motion(self, first: int, second: int, epoch: int) -> Floats | None:
+        """Return (4, 4) from the vehicle at one stamp in ns to the vehicle at another; None where a pose is unknown."""
+        poses = []
+        for stamp in (first, second):
+            position, turn = self.at(stamp, epoch)
+            if position is None or turn is None:
+                return None
+            world = world_to_ecef(position.latitude, position.longitude, position.altitude or 0.0)
+            poses.append(world @ pose(rotation(turn), np.zeros(3)))
+        return inverse(poses[1]) @ poses[0]
 
     def horizon(self, stamp: int, epoch: int) -> int:
         """Return the latest stamp, ns, at which a further message could change the result of `at(stamp)`."""

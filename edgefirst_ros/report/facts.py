@@ -15,9 +15,9 @@ from edgefirst_ros.dataset.inputs import INPUT_OF, member_of
 from edgefirst_ros.dataset.timeline import MODEL, Pace
 from edgefirst_ros.dataset.verdict import Check, Level, checks_of, paces, tolerance, worst
 from edgefirst_ros.errors import DatasetError, counted
-from edgefirst_ros.export.geodesy import ecef, world_to_ecef
 from edgefirst_ros.report.subject import Floats, Subject
 from edgefirst_ros.report.tables import Told
+from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
 
 MOST_NAMED = 4
 """Checks that the sentence of the verdict names, of each level."""

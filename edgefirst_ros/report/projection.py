@@ -7,7 +7,7 @@ the first pixel is (0, 0), as in OpenCV. Source: REP 103; REP 105.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.geodesy import inverse, pose, rotation
 from edgefirst_ros.report.lens import Floats, Lens
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, judge
+from edgefirst_ros.sensors.transforms import OPTICAL, frames_from, pose
 
 NEAREST = 1e-3
 """m; what is nearer to the plane of the camera's eye is not projected."""
-TO_OPTICAL = np.array([[0.0, -1, 0, 0], [0, 0, -1, 0], [1, 0, 0, 0], [0, 0, 0, 1]])
+TO_OPTICAL = pose(OPTICAL.T, np.zeros(3))
 """From x forward, y left, z up to x right, y down, z forward."""
 
 
@@ -109,27 +109,6 @@ def projector(sensor: str, calibration: SequenceCalibration, *, assume_forward: 
         raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")
     way = TO_OPTICAL @ poses[frame] if word == IDENTITY else poses[frame]
     return Projector(way, k, lens, size)
-
-
-def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Floats]:
-    """(4, 4) from every frame that a chain of transforms joins to `start` into it; the shortest chain counts."""
-    steps: dict[str, list[tuple[str, Floats]]] = {}
-    for entry in transforms:
-        turn, place = np.array(entry["rotation"], float), np.array(entry["translation"], float)
-        length = np.linalg.norm(turn)
-        if not (np.isfinite(length) and length > 0 and np.isfinite(place).all()):
-            continue  # a quaternion that nobody filled joins nothing
-        step = pose(rotation(turn), place)
-        steps.setdefault(entry["parent"], []).append((entry["child"], step))
-        steps.setdefault(entry["child"], []).append((entry["parent"], inverse(step)))
-    found = {start: np.eye(4)}
-    waiting = [start]
-    for frame in waiting:
-        for other, step in steps.get(frame, ()):
-            if other not in found:
-                found[other] = found[frame] @ step
-                waiting.append(other)
-    return found
 
 
 def xyz(points: ArrayLike) -> Floats:

@@ -169,7 +169,7 @@ def _convert(
                 f"{recording.path}: no sample can be made of it; edgefirst-ros info says what is in it"
             )
         whole.end()
-        paths = writer.finish(whole.metadata(), whole.labels, whole.categories)
+        paths = writer.finish(whole.metadata(), whole.labels, whole.categories, whole.box3d_frame)
     many = len(recording.files) > 1
     notes = [
         f"{file.path.name + ', ' if many else ''}at byte {damage.offset}: {damage.what}"

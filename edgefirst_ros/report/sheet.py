@@ -14,8 +14,9 @@ from edgefirst_ros.report import drawing
 from edgefirst_ros.report.alignment import projectors
 from edgefirst_ros.report.labels import boxes_of
 from edgefirst_ros.report.look import Unreadable, evenly, speeds
-from edgefirst_ros.report.projection import Projector, frames_from, xyz
+from edgefirst_ros.report.projection import Projector, xyz
 from edgefirst_ros.report.subject import Floats, Place, Subject
+from edgefirst_ros.sensors.transforms import frames_from
 
 BASE = "base_link"
 NOTHING = np.zeros((0, 3))

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model results as annotation rows: boxes, tracks and masks of Model, Detect and Mask messages, boxes in space."""
+"""Model results as annotation rows: boxes, tracks and masks of Model, Detect and Mask messages, boxes in space.
+
+Source: EdgeFirst Dataset Format, "Box3D".
+"""
 
 from __future__ import annotations
 
 import math
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
+from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
@@ -43,6 +47,8 @@ class Context:
     """Labels that are to have another name, or with an empty one no row."""
     masks: bool = True
     semantic: bool = True
+    place_of: Callable[[str], Place] = lambda frame_id: Place(frame_id, np.eye(4))
+    """The place of the sensor with a frame_id."""
 
     def index_of(self, label: str) -> int | None:
         """Return the position of a label; None where it has none."""
@@ -130,18 +136,31 @@ def rows_of_model(
     return rows, +dropped
 
 
-def rows_of_boxes3d(message: Detect, context: Context) -> tuple[list[dict[str, object]], Counter[str]]:
-    """(annotation rows, {reason: number}) of boxes in space, as fusion sends them.
+def rows_of_boxes3d(
+    message: Detect, context: Context, motion: Floats | None = None
+) -> tuple[list[dict[str, object]], Counter[str]]:
+    """Turn boxes in space, as fusion sends them, into annotation rows.
 
-    A row has box3d (center_x, center_y, center_z, width, height, length) in metres, in the optical axes of the sensor
-    that is fused: x right, y down, z forward. The message knows no extent along z, the width stands for it (as in the
-    vendor's samples). Its labels are numbers of classes, its tracks numbers of boxes: object_id holds for this frame
-    alone, unless the track is a UUID.
+    The message has center_x right, center_y down and the distance ahead of the sensor in frame_id, m. The depth of a
+    box is unknown: the width stands for it, as in the vendor's samples. Labels are numbers of classes, and tracks
+    numbers of boxes: object_id holds for this frame only, unless the track is a UUID.
+
+    Args:
+        message: boxes of one scan.
+        context: the frame the boxes belong to; `place_of` tells in which axes they are stored.
+        motion: (4, 4) from the vehicle's axes at the stamp of the scan to those at the frame's; None: unknown, and
+            boxes stay where they were measured.
+
+    Returns:
+        Annotation rows with box3d (center x, y, z, extent x, y, z) in m, x forward, y left, z up; {reason: number} of
+        the boxes that give no row.
+
     """
     rows: list[dict[str, object]] = []
+    boxes: list[tuple[float, ...]] = []
     dropped: Counter[str] = Counter()
     for n, box in enumerate(message.boxes):
-        sides = (box.center_x, box.center_y, box.distance, box.width, box.height, box.width)
+        sides = (box.distance, -box.center_x, -box.center_y, box.width, box.width, box.height)
         name = _class_name(box.label, context)
         label = context.label_map.get(name, name)
         fault = _fault(box, sides, label, context)
@@ -153,10 +172,17 @@ def rows_of_boxes3d(message: Detect, context: Context) -> tuple[list[dict[str, o
                 "label": label,
                 "label_index": context.index_of(label),
                 "object_id": _own_uuid(box.track_id) or _made_uuid(f"{context.sequence}/{context.frame}/3d/{n}"),
-                "box3d": sides,
                 "box3d_score": box.score,
             }
         )
+        boxes.append(sides)
+    if rows:
+        place = context.place_of(message.frame_id)
+        moved = move_boxes(boxes, place.way)
+        if motion is not None and place.frame == BASE:
+            moved = move_boxes(moved, motion)
+        for row, solid in zip(rows, moved.tolist(), strict=True):
+            row["box3d"] = tuple(solid)
     return rows, dropped
 
 

@@ -137,6 +137,44 @@ def test_boxes_in_metres_stay_so(tmp_path):
     assert read_annotations(migrate(path, tmp_path / "b.arrow").out).metadata["box3d_normalized"] == "false"
 
 
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet", ".json"])
+def test_boxes_in_optical_axes_are_turned(tmp_path, suffix):
+    """A car 20 m ahead, 1 m to the right, 0.5 m below; 1.8 m wide, 1.5 m high, 4.2 m long."""
+    path = start(tmp_path, [row(box3d=[1, 0.5, 20, 1.8, 1.5, 4.2]), row(label="a")])
+    report = migrate(path, tmp_path / f"b{suffix}", box3d_axes="optical")
+    assert report.changed["box3d: right, down, forward to forward, left, up"] == 1
+    assert report.exit_code == 0
+    there = read_annotations(report.out)
+    found = [r["box3d"] for r in rows_of(report.out)]
+    np.testing.assert_allclose(found[0], [20, -1, -0.5, 4.2, 1.8, 1.5], rtol=1e-6)
+    assert found[1] is None
+    assert there.metadata["box3d_axes"] == "FLU"
+    assert "box3d_frame" not in there.metadata  # the origin is not known without the frames table
+    with pytest.raises(UsageError, match=r"--box3d-axes optical: .* states that its boxes are in FLU already"):
+        migrate(report.out, tmp_path / "c.arrow", box3d_axes="optical")
+    with pytest.raises(UsageError, match="--box3d-axes 'sideways': optical is the only one to turn"):
+        migrate(path, tmp_path / "c.arrow", box3d_axes="sideways")
+
+
+@pytest.mark.parametrize("sensor", ["lidar", "radar"])
+def test_the_frames_table_names_the_origin_of_turned_boxes(tmp_path, sensor):
+    path = start(tmp_path, [row(box3d=[1, 0.5, 20, 1.8, 1.5, 4.2])])
+    moved = {"parent": "base_link", "child": sensor, "translation": [1, 0, 2], "rotation": [0, 0, 0, 1]}
+    facts = {"drive": {"static_transforms": [moved]}}
+    frames = pa.table({"name": ["drive"]}).replace_schema_metadata({"sequences": json.dumps(facts)})
+    with pa.ipc.new_file(tmp_path / f"{path.stem}.frames.arrow", frames.schema) as out:
+        out.write_table(frames)
+    report = migrate(path, tmp_path / "b.arrow", box3d_axes="optical")
+    assert read_annotations(report.out).metadata["box3d_frame"] == sensor
+
+
+def test_a_frame_other_than_the_vehicle_is_lost_in_2025_10(tmp_path):
+    path = start(tmp_path, [row(box3d=[1, 2, 3, 4, 5, 6])], box3d_axes="FLU", box3d_frame="base_link")
+    assert migrate(path, tmp_path / "b.arrow", "2025.10").lost == {}
+    path = start(tmp_path, [row(box3d=[1, 2, 3, 4, 5, 6])], box3d_axes="FLU", box3d_frame="lidar")
+    assert migrate(path, tmp_path / "c.arrow", "2025.10").lost == {"metadata box3d_frame: 2025.10 has none": 1}
+
+
 def test_nothing_changes_by_itself(tmp_path):
     rows = [row(box2d=BOXES["xyxy", False], polygon=[RING], label_index=7)]
     path = start(tmp_path, rows, box2d_format="xyxy", box2d_normalized="false", other="x")

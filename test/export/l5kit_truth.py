@@ -62,6 +62,12 @@ def turn(scene, time):
     return transforms3d.quaternions.quat2mat([w, x, y, z])
 
 
+def scan_of(scene, time):
+    """Stamp of the scan nearest to a time, ns: ten a second, the first 13 ms after the start."""
+    first = scene.recipe.start + 13_000_000
+    return first + round((time - first) / 10**8) * 10**8
+
+
 def truth_of(scene, thing, time, origin):
     """Where a thing is in the world, m."""
     (centre,) = (found.centre for found in scene.things(time) if found.number == thing)
@@ -92,7 +98,7 @@ def faults(arrays, attributes, origin):
             record["end_time"],
         ):
             found.add("time")
-        for frame in part[::5]:
+        for frame in part[3:-3:5]:  # at the ends the pose at the time of the scan is not known
             found |= faults_of_frame(scene, number, frame, agents, origin)
     return found
 
@@ -110,16 +116,18 @@ def faults_of_frame(scene, number, frame, agents, origin):
     if len(here) != len(things):
         return found | {"number"}
     for thing in things:
-        centre = truth_of(scene, thing.number, time, origin)[:2]
+        centre = truth_of(scene, thing.number, scan_of(scene, time), origin)[:2]
         agent = here[np.argmin(np.linalg.norm(here["centroid"] - centre, axis=1))]
-        ahead, behind = (truth_of(scene, thing.number, time + step, origin)[:2] for step in (10**8, -(10**8)))
+        step = 10**9 // 15  # between frames
+        scans = (scan_of(scene, time + step), scan_of(scene, time - step))
+        ahead, behind = (truth_of(scene, thing.number, scan, origin)[:2] for scan in scans)
         width, height = thing.size[1:]
         share = official().PERCEPTION_LABEL_TO_INDEX[
             {"car": "PERCEPTION_LABEL_CAR", "person": "PERCEPTION_LABEL_PEDESTRIAN"}[thing.label]
         ]
         checks = {
-            "place": np.linalg.norm(agent["centroid"] - centre) < 0.02,
-            "velocity": np.linalg.norm(agent["velocity"] - (ahead - behind) / 0.2) < 0.5,
+            "place": np.linalg.norm(agent["centroid"] - centre) < 0.03,
+            "velocity": np.linalg.norm(agent["velocity"] - (ahead - behind) / (2 * step / 1e9)) < 0.5,
             "yaw": abs(math.remainder(agent["yaw"] - scene.yaw(time), math.tau)) < 0.005,
             "extent": np.allclose(agent["extent"], (width, width, height)),  # fusion knows no length
             "label": agent["label_probabilities"][share] == agent["label_probabilities"].sum() == 1,

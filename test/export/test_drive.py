@@ -54,10 +54,17 @@ def test_places_of_the_sensors(path):
     (drive,) = drives(Dataset(path))
     assert drive.place("camera")[:3, 3] == pytest.approx(CAMERA)
     assert drive.place("camera")[:3, :3] @ [0, 0, 1] == pytest.approx((1, 0, 0))  # it looks forward
-    assert drive.boxes[:3, 3] == pytest.approx(LIDAR)
-    right, down, forward = drive.boxes[:3, :3].T
-    assert [*right, *down, *forward] == [0, -1, 0, 0, 0, -1, 1, 0, 0]
-    assert drive.box_stamps.tolist() == Dataset(path).frames["lidar_points_timestamp"].to_list()
+    assert drive.place("lidar")[:3, 3] == pytest.approx(LIDAR)
+
+
+@pytest.mark.parametrize(
+    ("frame", "place"), [(None, (0, 0, 0)), ("base_link", (0, 0, 0)), ("lidar", LIDAR), ("x", (0, 0, 0))]
+)
+def test_boxes_are_moved_to_the_vehicle(path, frame, place):
+    dataset = Dataset(path)
+    dataset.metadata |= {} if frame is None else {"box3d_frame": frame}
+    (drive,) = drives(dataset)
+    assert drive.boxes([5, 1, 0, 4, 2, 1]).tolist() == [[5 + place[0], 1 + place[1], place[2], 4, 2, 1]]
 
 
 def test_transforms_are_joined_in_any_order(changed):
@@ -68,7 +75,6 @@ def test_transforms_are_joined_in_any_order(changed):
     ]
     (drive,) = drives(changed({"static_transforms": chain}))
     assert drive.place("radar")[:3, 3] == pytest.approx((0, 1, 2))
-    assert drive.fused == "radar"
     with pytest.raises(DatasetError, match=r"'lidar'.*only to mast, radar"):
         drive.place("lidar")
 
@@ -79,7 +85,8 @@ def test_transforms_in_circles_and_in_a_long_chain(changed):
     chain = [(f"{n}", f"{n + 1}") for n in reversed(range(3000))] + [("base_link", "0"), ("3000", "lidar")]
     named = [{"parent": parent, "child": child, **still} for parent, child in pairs + chain]
     (drive,) = drives(changed({"static_transforms": named}))
-    assert (drive.place("radar")[2, 3], drive.place("lidar")[2, 3], drive.statics["base_link"][2, 3]) == (3, 3002, 0)
+    assert (drive.place("lidar")[2, 3], drive.statics["base_link"][2, 3]) == (3002, 0)
+    assert drive.place("radar")[2, 3] == 1  # base_link is 1 m above a, by the first of the two that join them
 
 
 @pytest.mark.parametrize("turn", [[0, 0, 0, 0], [0, 0, 0, float("nan")], [1e308] * 4, [5e-324] * 4])
@@ -88,9 +95,8 @@ def test_a_transform_that_is_none_is_refused(changed, turn):
     """tf_static whose quaternion nobody filled."""
     chain = [{"parent": "base_link", "child": "lidar", "translation": [1, 0, 0], "rotation": turn}]
     (drive,) = drives(changed({"static_transforms": chain}))
-    for ask in (lambda: drive.place("lidar"), lambda: drive.boxes):
-        with pytest.raises(DatasetError, match=r"from base_link to 'lidar' is invalid: a quaternion of length 0"):
-            ask()
+    with pytest.raises(DatasetError, match=r"from base_link to 'lidar' is invalid: a quaternion of length 0"):
+        drive.place("lidar")
 
 
 def test_samples_come_in_the_order_of_their_stamps(changed):

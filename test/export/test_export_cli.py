@@ -47,7 +47,7 @@ def test_export_and_import_say_where_everything_went(run, dataset, tmp_path):
     assert lines["camera.jpeg"].split()[1:] == ["15", "no", "home"]
     back = run("import", "there", "--from", "l5kit", "-o", "back")
     assert (back.returncode, back.stderr) == (0, "")
-    assert {path.name for path in (tmp_path / "back").iterdir()} == {"drive.arrow", "export-report.json"}
+    assert {path.name for path in (tmp_path / "back").iterdir()} == {"there.arrow", "export-report.json"}
 
 
 def test_json_is_the_report(run, dataset, tmp_path):

@@ -121,10 +121,10 @@ def test_agents_that_are_not_finite_are_left_out_and_counted(tmp_path, field, va
     done = restore(path, "l5kit", tmp_path / "out")
     lines = {line.what: line for line in done.report.lines}
     assert lines["agents.centroid, extent, yaw"].number == 1
-    assert (lines["agents that are not finite"].number, lines["agents that are not finite"].lost) == (1, "left out")
+    assert (lines["agents that are not finite"].number, lines["agents that are not finite"].lost) == (1, "dropped")
     (box,) = pl.read_ipc(tmp_path / "out" / "a.arrow")["box3d"].to_list()
-    # It stands on the ground at the origin of a vehicle that looks along it: x right, y down, z forward.
-    assert box == pytest.approx([0, -0.5, 0, 2, 1, 4])
+    # It is on the ground at the origin of a vehicle that looks along it: x forward, y left, z up.
+    assert box == pytest.approx([0, 0, 0.5, 4, 2, 1])
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_of_several_boxes_of_a_track_the_nearest_stays(tmp_path):
         report = restore(sequence(tmp_path / f"in{order[0][0]}", order), "ncore", out).report
         (path,) = out.glob("*.zip")
         rows = Dataset(path).annotations.drop_nulls("box3d")
-        assert sorted((frame, box[2]) for frame, box in rows.select("frame", "box3d").iter_rows()) == [
+        assert sorted((frame, box[0]) for frame, box in rows.select("frame", "box3d").iter_rows()) == [
             (1, 10.0),
             (1, 20.0),
             (2, 5.0),

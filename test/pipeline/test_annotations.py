@@ -2,6 +2,7 @@
 """Model results of both generations of devices, from the recording to the rows, against the truth that made them."""
 
 import io
+import math
 import time
 import uuid
 
@@ -168,6 +169,7 @@ def test_the_newer_form_goes_before_the_older_and_can_be_chosen_against(tmp_path
 
 
 def test_boxes_in_space_are_those_of_the_nearest_scan(tmp_path):
+    """Without a transform to the vehicle they stay in the axes of the lidar: x forward, y left, z up."""
     truth = made(tmp_path, **NEWER)
     outcome = convert(truth.path, tmp_path / "out")
     found = table(outcome).filter(pl.col("box3d").is_not_null())
@@ -177,12 +179,53 @@ def test_boxes_in_space_are_those_of_the_nearest_scan(tmp_path):
         scan = min(scans, key=lambda one: (abs(one - stamp), one))
         rows = found.filter(pl.col("timestamp") == stamp).to_dicts()
         for row, thing in zip(rows, truth.scene.things(scan), strict=True):
-            x, y, z = (a - b for a, b in zip(thing.centre, (1.0, 0.0, 1.8), strict=True))
+            centre = [a - b for a, b in zip(thing.centre, (1.0, 0.0, 1.8), strict=True)]
             _, width, height = thing.size
-            assert row["box3d"] == pytest.approx([-y, -z, x, width, height, width], abs=1e-5)
+            assert row["box3d"] == pytest.approx([*centre, width, width, height], abs=1e-5)
             assert (row["label"], row["box3d_score"], row["box2d"]) == (thing.label, 1.0, None)
     assert found["object_id"].n_unique() == len(found)
     assert outcome.counts["/fusion/boxes3d"].written == 15
+
+
+def test_boxes_in_space_are_carried_from_the_scan_to_the_picture(tmp_path):
+    """The vehicle goes on at 10 m/s meanwhile; without a position there, boxes stay where they were measured."""
+    topics = {"camera", "fusion/boxes3d", "tf_static", "gps", "imu"}
+    truth = made(tmp_path, **{**COMMON, "topics": topics})
+    outcome = convert(truth.path, tmp_path / "out")
+    placed = pl.read_ipc(outcome.paths.frames).drop_nulls(["latitude", "orientation"])["timestamp"].to_list()
+    found = table(outcome).filter(pl.col("box3d").is_not_null())
+    scans = [truth.stamp("fusion/boxes3d", n) for n in range(15)]
+    radius, origin = 6_378_137.0, truth.scene.position(truth.stamp("camera", 0))
+    carried = set()
+    for index in range(30):
+        stamp = truth.stamp("camera", index)
+        scan = min(scans, key=lambda one: (abs(one - stamp), one))
+        (then, turned), (now, turn) = (
+            (
+                np.radians(np.subtract(truth.scene.position(at)[:2], origin[:2]))[::-1]
+                * [radius * math.cos(math.radians(origin[0])), radius],
+                truth.scene.yaw(at),
+            )
+            for at in (scan, stamp)
+        )
+        rows = found.filter(pl.col("timestamp") == stamp).to_dicts()
+        for row, thing in zip(rows, truth.scene.things(scan), strict=True):
+            x, y, _ = thing.centre
+            east, north = (
+                then
+                - now
+                + [
+                    x * math.cos(turned) - y * math.sin(turned),
+                    x * math.sin(turned) + y * math.cos(turned),
+                ]
+            )
+            there = east * math.cos(turn) + north * math.sin(turn), north * math.cos(turn) - east * math.sin(turn)
+            if stamp in placed and placed[0] <= scan <= placed[-1] and np.hypot(*np.subtract(there, (x, y))) > 0.1:
+                carried.add(stamp)
+                assert row["box3d"][:2] == pytest.approx(there, abs=0.06)  # roll and pitch of up to 2 degrees aside
+            elif stamp not in placed:
+                assert row["box3d"][:3] == pytest.approx(thing.centre, abs=1e-5)
+    assert len(carried) > 5
 
 
 # ---- tracks ------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import pytest
 
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.report.projection import NotProjectableError, frames_from, project, projector
+from edgefirst_ros.report.projection import NotProjectableError, project, projector
+from edgefirst_ros.sensors.transforms import frames_from
 from edgefirst_ros.synthetic import START, Recipe, Truth
 from edgefirst_ros.synthetic.picture import Painter
 from edgefirst_ros.synthetic.ranging import Lidar, Radar

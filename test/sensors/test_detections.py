@@ -352,7 +352,7 @@ def test_boxes_in_space():
         "label": "car",
         "label_index": 1,
         "object_id": str(uuid.uuid5(uuid.NAMESPACE_URL, "s/12/3d/0")),
-        "box3d": (-2.0, 0.5, 12.5, 1.75, 1.5, 1.75),
+        "box3d": (12.5, 2.0, -0.5, 1.75, 1.75, 1.5),
         "box3d_score": 1.0,
     }
     assert (rows[1]["label"], rows[1]["object_id"]) == ("person", DEVICE.lower())

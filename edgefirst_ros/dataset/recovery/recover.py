@@ -254,7 +254,8 @@ class _Recoverer:
         if not self._is_kept(paths.arrow):
             rule, rows = GroupRule.of_plain(described.get(GROUPING)), partial(self._annotations, rebuilt.rows)
             grouped = with_groups(rule, partial(self._frames, rebuilt.frames), rows)
-            seal_annotations(grouped, paths.arrow_partial, version, labels, categories)
+            stated = {key: described.get(key) for key in ("box3d_axes", "box3d_frame")}  # older journals have neither
+            seal_annotations(grouped, paths.arrow_partial, version, labels, categories, stated=stated)
         if not self._is_kept(paths.frames):
             columns = schema.frames_columns(self._journals.companions)
             seal_frames(partial(self._frames, rebuilt.frames), paths.frames_partial, columns, self._metadata())

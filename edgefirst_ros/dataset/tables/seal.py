@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.schema import Column
@@ -27,11 +28,13 @@ def seal_annotations(
     version: str = schema.DEFAULT_VERSION,
     labels: Sequence[str] | None = None,
     category_metadata: Mapping[str, object] | None = None,
+    stated: Mapping[str, str | None] = MappingProxyType({}),
 ) -> int:
     """Write NAME.arrow in a schema version from an annotation journal; returns the rows.
 
-    Columns that nobody filled are left out, and metadata about them. `labels`: names by `label_index`.
-    Raises DatasetError when it cannot be written, KeyError for a version that cannot be.
+    Columns that nobody filled are left out, and metadata about them. `labels`: names by `label_index`; `stated`: values
+    of further metadata, None for a key that stays out. Raises DatasetError when it cannot be written, KeyError for a
+    version that cannot be.
     """
     if version not in schema.WRITABLE:
         raise KeyError(version)
@@ -46,11 +49,11 @@ def seal_annotations(
             "schema_version": version,
             "category_metadata": None if category_metadata is None else json_text(category_metadata),
             "labels": None if labels is None else json_text(list(labels)),
+            **stated,
         }
         for key in schema.METADATA:
-            value = key.written if key.column is None or key.column in columns else None
-            value = given.get(key.name, value)
-            if value is not None:
+            value = given.get(key.name, key.written)
+            if value is not None and (key.column is None or key.column in columns):
                 metadata[key.name] = value
     return _seal(journal, out, columns, found.categories, metadata, version)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -144,7 +144,16 @@ def known_categories(subject: Subject) -> Iterator[tuple[str, str]]:
             )
 
 
-RULES = (coordinates, box_bounds, words, places, known_indices, really_absent, one_sequence, known_categories)
+@rule("TAB027", "warning", "boxes in space of edgefirst-ros state their axes")
+def axes(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Earlier versions wrote them in the optical axes of a sensor."""
+    table, frames = subject.annotations, subject.frames
+    software = _software_of(frames.metadata) if frames else None
+    if table is not None and schema.lacks_axes(table.schema.names, table.metadata, software):
+        yield "box3d_axes", "is missing; edgefirst-ros migrate --box3d-axes optical turns those of earlier versions"
+
+
+RULES = (coordinates, box_bounds, words, places, known_indices, really_absent, one_sequence, known_categories, axes)
 
 
 def _finite(values: Iterable[Any]) -> list[float]:
@@ -176,3 +185,10 @@ def _listed_indices(subject: Subject) -> set[Any]:
         ids = (category.get("id") for category in categories.values() if isinstance(category, dict))
         found.update(one for one in ids if isinstance(one, int))
     return found
+
+
+def _software_of(metadata: Mapping[str, str]) -> Any:
+    try:
+        return json.loads(metadata.get("software", "null"))
+    except (ValueError, RecursionError):  # FRM002
+        return None

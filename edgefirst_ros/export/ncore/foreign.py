@@ -17,18 +17,17 @@ from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import BASE, OPTICAL
-from edgefirst_ros.export.geodesy import geodetic, rotation, world_to_ecef
 from edgefirst_ros.export.limits import clean_text
 from edgefirst_ros.export.ncore.calibration import camera_info
-from edgefirst_ros.export.ncore.library import library, reading
+from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, library, reading
 from edgefirst_ros.export.ncore.pictures import Pictures
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import judge
+from edgefirst_ros.sensors.geodesy import geodetic, world_to_ecef
+from edgefirst_ros.sensors.transforms import BASE, move_boxes, pose, rotation
 
-RIG, EARTH = "rig", "world_global"
 TOLERANCE = 100_000
 """Largest skew of a companion against a picture, µs."""
 EARTH_RADIUS = (6.3e6, 6.5e6)
@@ -67,7 +66,7 @@ _LINES = (
     ("without a position", "frames", "world_global is not there, or is not ECEF: neither position nor attitude"),
     ("lidar", "lidar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
     ("radar", "radar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
-    ("cuboids", "box3d", "turned boxes become upright hulls in the axes of the sensor"),
+    ("cuboids", "box3d", "those turned by over 10 degrees against the vehicle become the hull around them"),
     ("cuboids again", "", "a picture has one box of a track, the nearest in time"),
     ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),
     ("instances", "mask", ""),
@@ -110,8 +109,6 @@ class _Import:
         ):
             if ids and len(stamps := (sensor := get(ids[0])).frames_timestamps_us[:, 1].astype(np.int64)):
                 self._companions[kind] = sensor, stamps
-        fused = "lidar" if "lidar" in self._companions else "radar"
-        self._fused = self._companions[fused][0] if self._companions else None
         self._clouds: dict[str, tuple[int, bytes]] = {}
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
@@ -132,7 +129,7 @@ class _Import:
             if writer.samples:
                 with reading(self._name):
                     metadata = self._metadata(writer.samples)
-                writer.finish(metadata, pictures.labels)
+                writer.finish(metadata, pictures.labels, box3d_frame=BASE)
 
     def _sample(
         self, n: int, number: int, row: dict[str, Any], boxes: Mapping[str, dict[str, Any]], pictures: Pictures
@@ -182,10 +179,10 @@ class _Import:
         """Columns of the frames table by picture."""
         poses = self._pose(RIG, EARTH, self._stamps)
         rows: list[dict[str, Any]] = [{} for _ in self._stamps]
-        for row, pose in zip(rows, () if poses is None else poses, strict=False):
-            if EARTH_RADIUS[0] < np.linalg.norm(pose[:3, 3]) < EARTH_RADIUS[1]:
-                latitude, longitude, altitude = map(float, geodetic(pose[:3, 3]))
-                turn = world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ pose[:3, :3]
+        for row, there in zip(rows, () if poses is None else poses, strict=False):
+            if EARTH_RADIUS[0] < np.linalg.norm(there[:3, 3]) < EARTH_RADIUS[1]:
+                latitude, longitude, altitude = map(float, geodetic(there[:3, 3]))
+                turn = world_to_ecef(latitude, longitude, altitude)[:3, :3].T @ there[:3, :3]
                 row |= {"latitude": latitude, "longitude": longitude, "altitude": altitude}
                 row["orientation"] = quaternion(turn)
         self._tally["without a position"] += sum(not row for row in rows)
@@ -266,7 +263,7 @@ class _Import:
         for seen in self._loader.get_cuboid_track_observations():
             n = int(np.argmin(np.abs(self._stamps - seen.timestamp_us))) if len(self._stamps) else -1
             away = abs(int(self._stamps[n]) - seen.timestamp_us) if n >= 0 else TOLERANCE + 1
-            box = self._box(seen) if away <= TOLERANCE else None
+            box = self._box(seen, int(self._stamps[n])) if away <= TOLERANCE else None
             track = identity(self._name, seen.track_id)
             if box is None:
                 self._tally["cuboids without a picture"] += 1
@@ -278,17 +275,18 @@ class _Import:
                 found.setdefault(n, {})[track] = {"label": clean_text(str(seen.class_id)), "box3d": box}
         return found
 
-    def _box(self, seen: Any) -> tuple[float, ...] | None:
-        """box3d of a cuboid: the upright hull in optical axes of the sensor that is fused, else of the camera."""
-        target = self._camera if self._fused is None else self._fused.sensor_id
-        axes = np.eye(3) if self._fused is None else np.array(OPTICAL).T
-        try:
-            box = seen.transform(target, seen.reference_frame_timestamp_us, self._loader.pose_graph).bbox3
-        except Exception:  # noqa: BLE001  # the library's own kinds of KeyError, assertion and ValueError
-            return None
-        turn = axes @ about_axes(box.rot)
-        centre, sides = axes @ np.array(box.centroid), np.abs(turn) @ np.array(box.dim)
-        return tuple(map(float, (*centre, *sides))) if np.isfinite([*centre, *sides]).all() else None
+    def _box(self, seen: Any, stamp: int) -> list[float] | None:
+        """Return box3d of a cuboid in the axes of the vehicle at `stamp`, µs; None where no pose leads there."""
+        graph = self._loader.pose_graph
+        for time, anchor in ((stamp, WORLD), (seen.reference_frame_timestamp_us, RIG)):  # without poses: where it was
+            try:
+                box = seen.transform(RIG, time, graph, anchor).bbox3
+            except Exception:  # noqa: BLE001, S112  # the library's own kinds of KeyError, assertion and ValueError
+                continue
+            way = pose(about_axes(box.rot), np.array(box.centroid, float))
+            if np.isfinite([*way.flat, *box.dim]).all():
+                return list(map(float, move_boxes([0, 0, 0, *box.dim], way)[0]))
+        return None
 
 
 def exact(told: dict[str, Any], stamp_us: int) -> int:

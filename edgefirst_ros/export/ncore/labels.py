@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefirst_ros.export.drive import OPTICAL, is_class_mask
-from edgefirst_ros.export.ncore.library import library
+from edgefirst_ros.export.drive import Drive, is_class_mask
+from edgefirst_ros.export.ncore.library import RIG, library
 from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
 
 Row = Mapping[str, Any]
@@ -164,23 +164,17 @@ def filled(rings: Sequence[Sequence[float]], size: tuple[int, int]) -> NDArray[n
 
 # ---- boxes ---------------------------------------------------------------------------------------
 class Cuboids:
-    """Boxes in space of a drive, in the frame of the sensor that is fused (x forward, y left, z up)."""
+    """Boxes in space of a drive, in the frame `rig`."""
 
-    def __init__(self, sensor: str, tally: Counter[str]) -> None:
-        self.sensor = sensor
+    def __init__(self, drive: Drive, tally: Counter[str]) -> None:
         self.observations: list[Any] = []
         self.scores: list[float] = []
-        self._seen: tuple[int, set[tuple[Any, ...]]] = (0, set())
+        self._drive = drive
         self._tally = tally
 
     def add(self, rows: Sequence[Row], place: str, stamp_us: int) -> None:
-        """Put the boxes of a sample, measured at `stamp_us`; `place` names boxes without an object_id.
-
-        A message that serves several samples gives its boxes once.
-        """
+        """Add the boxes of a sample at `stamp_us`; `place` names boxes without an object_id."""
         lib = library()
-        if stamp_us != self._seen[0]:
-            self._seen = stamp_us, set()
         for number, row in enumerate(rows):
             box = row.get("box3d")
             if box is None:
@@ -188,19 +182,13 @@ class Cuboids:
             if len(box) != 6 or not all(map(math.isfinite, box)):
                 self._tally["boxes not finite"] += 1
                 continue
-            known = row.get("label"), *box
-            if known in self._seen[1]:
-                self._tally["boxes again"] += 1
-                continue
-            self._seen[1].add(known)
-            x, y, z = (float(v) for v in np.array(OPTICAL) @ box[:3])
-            width, height, length = map(float, box[3:])
+            x, y, z, length, width, height = self._drive.boxes(box)[0].tolist()
             self.observations.append(
                 lib.CuboidTrackObservation(
                     track_id=str(row.get("object_id") or f"{place}/{number}"),
                     class_id=str(row.get("label") or "unknown"),
                     timestamp_us=stamp_us,
-                    reference_frame_id=self.sensor,
+                    reference_frame_id=RIG,
                     reference_frame_timestamp_us=stamp_us,
                     bbox3=lib.BBox3((x, y, z), (length, width, height), (0.0, 0.0, 0.0)),
                     source=lib.LabelSource.AUTOLABEL,

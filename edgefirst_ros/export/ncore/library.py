@@ -18,6 +18,8 @@ WITHOUT_TORCH = "without torch: pip install --no-deps 'nvidia-ncore==19.8.*', an
 CUBE = "ai.edgefirst.radar_cube"
 ORIGIN = "ai.edgefirst.dataset"
 VERSION = "v1"
+RIG, WORLD, EARTH = "rig", "world", "world_global"
+"""Frames: the vehicle, ENU at its first place, the earth (ECEF)."""
 PIECE = 1 << 26
 """Bytes of a chunk: longer texts and tables are stored in several."""
 

@@ -23,7 +23,7 @@ ANNOTATIONS = {
     "group": ("metadata of frames and instances", ""),
     "box2d": ("cameras/camera: metadata of the frame", "NCore has no boxes in the picture"),
     "box2d_score": ("cameras/camera: metadata of the frame", "NCore has no boxes in the picture"),
-    "box3d": ("cuboids/default", "the turn of a box is not in the dataset: 0 in the axes of the sensor"),
+    "box3d": ("cuboids/default", "the turn of a box is not in the dataset: 0 in the axes of the vehicle"),
     "box3d_score": ("cuboids/default: generic data score", ""),
     "mask": ("camera_labels segmentation.instance, segmentation.semantic", "where instances overlap, the last is seen"),
     "polygon": ("camera_labels segmentation.instance", "filled; where instances overlap, the last is seen"),
@@ -107,8 +107,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
             "of another size than the picture, no grayscale PNG, or more than 65,535",
         ),
         ("boxes", "cuboids/default", ""),
-        ("boxes again", BESIDE, "the same message served a sample before"),
-        ("boxes outside", BESIDE, "measured before the first or after the last position"),
+        ("boxes outside", BESIDE, "before the first or after the last position"),
         ("boxes not finite", BESIDE, "not finite"),
         ("other files", BESIDE, "no members of samples"),
     ):

@@ -22,7 +22,7 @@ from edgefirst_ros.export.ncore import checks
 from edgefirst_ros.export.ncore.calibration import camera_model
 from edgefirst_ros.export.ncore.groups import groups_writer
 from edgefirst_ros.export.ncore.labels import Cuboids, Labels, plain
-from edgefirst_ros.export.ncore.library import PIECE, components, library
+from edgefirst_ros.export.ncore.library import EARTH, PIECE, RIG, WORLD, components, library
 from edgefirst_ros.export.ncore.losses import losses
 from edgefirst_ros.export.ncore.points import Rays
 from edgefirst_ros.export.ncore.preparing import COMPANIONS, MICROSECOND, Member, Preparation, Ready, Task
@@ -31,7 +31,6 @@ from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
 
 Store = Literal["itar", "directory"]
-RIG, WORLD, EARTH = "rig", "world", "world_global"
 
 
 def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, store: Store = "itar") -> None:
@@ -95,7 +94,7 @@ class _Sequence:
         self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
         self._masks = self._register(lib.MasksComponent.Writer, "default")
         self._origin = self._register(components()[2], "default", "edgefirst")
-        self._cuboids = Cuboids(drive.fused, tally)
+        self._cuboids = Cuboids(drive, tally)
         metadata = drive.dataset.metadata
         labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
         self._labels = Labels(
@@ -268,7 +267,7 @@ class _Sequence:
     def _boxes(self, n: int, rows: list[dict[str, Any]]) -> None:
         if not any(row.get("box3d") is not None for row in rows):
             return
-        stamp = int(self._drive.box_stamps[n]) // MICROSECOND
+        stamp = int(self._stamps[n])
         if self._start <= stamp < self._stop:
             self._cuboids.add(rows, f"{self._drive.name}/{self._drive.rows[n].get('frame')}", stamp)
         else:
@@ -278,8 +277,6 @@ class _Sequence:
     def finish(self, *, whole: bool) -> None:
         """Complete the stores; `whole`: with the tables and all that belongs to no sample."""
         lib, drive = library(), self._drive
-        if self._cuboids.observations and not any(k.startswith(f"{self._cuboids.sensor}.") for k in self._sensors):
-            self._place(self._cuboids.sensor)
         writer = self._register(lib.CuboidsComponent.Writer, "default")
         writer.store_observations(self._cuboids.observations)
         writer.set_generic_data({"score": np.array(self._cuboids.scores, np.float32)})

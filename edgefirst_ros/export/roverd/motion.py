@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import BASE, Drive
-from edgefirst_ros.export.geodesy import Floats, rotation
+from edgefirst_ros.export.drive import Drive
 from edgefirst_ros.export.roverd.channels import EXTRINSICS, STAMPS, RawWriter, write_json, write_meta
 from edgefirst_ros.export.roverd.clouds import TEXTS
+from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
 
 POSE = "_radar/pose.npz"
 LLA, ROT = "lla", "rot"

@@ -17,10 +17,11 @@ from edgefirst_ros.errors import EdgeFirstError, text_of
 from edgefirst_ros.report.drawing import LABELS, distance_colours, speed_colours
 from edgefirst_ros.report.labels import boxes_of
 from edgefirst_ros.report.look import speeds
-from edgefirst_ros.report.projection import TO_OPTICAL, frames_from, xyz
+from edgefirst_ros.report.projection import TO_OPTICAL, xyz
 from edgefirst_ros.report.sheet import BASE
 from edgefirst_ros.report.subject import Subject
 from edgefirst_ros.sensors.calibration import IDENTITY
+from edgefirst_ros.sensors.transforms import frames_from
 from edgefirst_ros.streams import of_column
 
 INPUTS = {"camera": "camera", "lidar.points": "lidar.pcd", "radar.targets": "radar.pcd", "radar.cube": "radar.cube"}

@@ -30,6 +30,7 @@ from spoilers import (
 
 from edgefirst_ros.dataset.validate import validate
 
+FLU = metadata("box3d_axes", "FLU")
 CATEGORIES = '{"car": {"id": %d}, "person": {"id": %d}}'
 
 
@@ -40,6 +41,11 @@ def class_mask(*values):
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG")
     return column("mask", out.getvalue(), 4)
+
+
+def without_axes(parts):
+    """Boxes in space of a version that did not state their axes."""
+    further("box3d", pa.list_(pa.float32(), 6), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))(parts)
 
 
 def indices(*numbers):
@@ -129,7 +135,7 @@ SPOILT = {
         (column("box2d", (16.0, 0.5, 0.25, 0.125)), {"TAB020"}),
         (both(all_boxes((8.0, 6.0, 4.0, 12.0)), pixels("xyxy")), {"TAB020"}),
         (both(all_boxes((30.0, 6.0, 5.0, 2.0)), pixels("ltwh")), {"TAB020"}),
-        (further("box3d", pa.list_(pa.float32(), 6), (1.0, 2.0, 3.0, 4.0, -5.0, 6.0)), {"TAB020"}),
+        (both(further("box3d", pa.list_(pa.float32(), 6), (1.0, 2.0, 3.0, 4.0, -5.0, 6.0)), FLU), {"TAB020"}),
     ],
     "TAB021": [
         (further("category_frequency", made.CATEGORY, "x"), {"TAB021"}),
@@ -151,6 +157,7 @@ SPOILT = {
         (metadata("category_metadata", '{"bus": {"id": 1}, "person": {"id": 0}}'), {"TAB026"}),
         (metadata("category_metadata", '{"car": {"id": 1}, "auto": {"id": 1}, "person": {"id": 0}}'), {"TAB026"}),
     ],
+    "TAB027": [(without_axes, {"TAB027"})],
     "TAB025": [(second_sequence, {"TAB025", "IMG003", "REF006", "CAL001"})],
 }
 
@@ -167,7 +174,7 @@ def test_planted_defect(tmp_path, code, spoil, expected):
         both(all_boxes((8.0, 6.0, 32.0, 24.0)), pixels("xyxy")),
         both(all_boxes((24.0, 12.0, 16.0, 12.0)), pixels("ltwh")),
         all_boxes((1.0, 0.0, 0.0, 2.0)),
-        further("box3d", pa.list_(pa.float32(), 6), (-70.0, 2.0, 3.0, 4.0, 0.0, 6.0)),
+        both(further("box3d", pa.list_(pa.float32(), 6), (-70.0, 2.0, 3.0, 4.0, 0.0, 6.0)), FLU),
         column("polygon", [[-0.00005, 0.0, 1.00005, 0.0, 1.0, 1.0]]),
         further("degradation", pa.large_string(), "none"),
         both(class_mask(0, 1, 2, 255), metadata("labels", '["ground", "car", "sky"]')),

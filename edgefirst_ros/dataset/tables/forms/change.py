@@ -41,7 +41,8 @@ class Boxes:
 class Change:
     """Rows of a file as another version and layout has them, in working types, with their `columns`, `boxes`."""
 
-    def __init__(self, source: Annotations, to: str, boxes: Boxes, *, nested: bool) -> None:
+    def __init__(self, source: Annotations, to: str, boxes: Boxes, *, nested: bool, optical: bool = False) -> None:
+        """`optical`: `box3d` of the source is in optical axes (right, down, forward)."""
         self._source = source
         self._tally = source.tally
         self._to = to
@@ -53,6 +54,8 @@ class Change:
         added: dict[str, Column] = {}
         if "box2d" in there and self._found != boxes:
             self._steps.append(self._converted_boxes)
+        if optical and "box3d" in there:
+            self._steps.append(self._turned_boxes)
         if to >= CROWD and "iscrowd" in there and "ignore" not in there:
             self._steps.append(self._ignored)
             added["ignore"] = schema.WORKING["ignore"]
@@ -101,6 +104,14 @@ class Change:
         single[~valid] = 0
         columns["box2d"] = fixed(single, valid, array.type)
         self._tally.change(f"box2d: {_words(self._found)} to {_words(self.boxes)}", int(valid.sum()))
+
+    def _turned_boxes(self, columns: dict[str, pa.Array]) -> None:
+        array = columns["box3d"]
+        valid: Rows = is_valid(array)
+        turned = numbers_of(array)[:, [2, 0, 1, 5, 3, 4]] * np.array([1, -1, -1, 1, 1, 1], np.float32)
+        turned[~valid] = 0
+        columns["box3d"] = fixed(turned.astype(np.float32), valid, array.type)
+        self._tally.change("box3d: right, down, forward to forward, left, up", int(valid.sum()))
 
     def _finite(self, columns: dict[str, pa.Array]) -> None:
         """Count and remove numbers that JSON does not have (NaN, infinity); columns of the schema have none."""

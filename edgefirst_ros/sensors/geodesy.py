@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Geodetic positions and rotations as matrices.
+"""Geodetic positions as matrices, and poses between two of them.
 
 World axes are ENU (x east, y north, z up) at a point; ECEF is metres from the centre of WGS-84.
 Source: NIMA TR8350.2 (WGS-84); ISO 19111 (geocentric coordinates).
@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+from edgefirst_ros.sensors.transforms import Floats, pose, rotation
+
 SEMI_MAJOR = 6_378_137.0
 FLATTENING = 1 / 298.257223563
 ECCENTRICITY = FLATTENING * (2 - FLATTENING)
@@ -49,34 +50,6 @@ def world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike
     up = [np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)]
     axes = [np.stack(axis, -1) for axis in (east, north, up)]
     return pose(np.stack(axes, -1), ecef(latitude, longitude, altitude))
-
-
-def rotation(quaternion: ArrayLike) -> Floats:
-    """(N, 3, 3) of quaternions (N, 4) as x, y, z, w; (3, 3) of one. NaN for a length that is 0 or cannot be told."""
-    given = np.asarray(quaternion, float)
-    with np.errstate(over="ignore", under="ignore"):
-        length = np.linalg.norm(given, axis=-1, keepdims=True)
-    x, y, z, w = np.moveaxis(given / np.where((length > 0) & np.isfinite(length), length, np.nan), -1, 0)
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.stack([np.stack(row, -1) for row in rows], -2)
-
-
-def pose(turn: ArrayLike, place: ArrayLike) -> Floats:
-    """(N, 4, 4) of rotations (N, 3, 3) and translations (N, 3); (4, 4) of one."""
-    turns = np.asarray(turn, float)
-    found = np.zeros((*turns.shape[:-2], 4, 4))
-    found[..., :3, :3], found[..., :3, 3], found[..., 3, 3] = turns, place, 1.0
-    return found
-
-
-def inverse(poses: Floats) -> Floats:
-    """Return the inverse of rigid poses (..., 4, 4)."""
-    back = np.swapaxes(poses[..., :3, :3], -1, -2)
-    return pose(back, -(back @ poses[..., :3, 3:])[..., 0])
 
 
 def between(poses: Floats, stamps: NDArray[np.int64], times: NDArray[np.int64], widest: float = 2.0) -> Floats:

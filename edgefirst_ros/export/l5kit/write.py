@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a dataset as L5Kit has it: scenes.zarr, and meta.json with the place of its world on the earth."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.drive import Drive, drives
+from edgefirst_ros.export.l5kit.form import (
+    AGENT,
+    ARRAYS,
+    FORMAT_VERSION,
+    FRAME,
+    LABELS,
+    PLACE,
+    SCENE,
+    STORE,
+    UNKNOWN,
+    official,
+)
+from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
+from edgefirst_ros.export.report import NO_HOME, Report
+from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.transforms import Floats
+
+LONGEST_GAP = 1.0
+"""s between two sightings; over longer gaps no velocity is estimated."""
+
+
+@dataclass
+class _Export:
+    world: Floats
+    """(4, 4) to ECEF: ENU at the first place of the first sequence, for all of them."""
+    classes: Mapping[str, int]
+    """Number of the class by label in lower case."""
+    writers: dict[str, Writer]
+    scenes: int = 0
+    unplaced: int = 0
+    """Samples without a pose."""
+    broken: int = 0
+    """Boxes that are not finite."""
+    still: int = 0
+    """Agents that were seen once, or not again for long."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Labels without a class."""
+
+
+@dataclass
+class _Boxes:
+    """The boxes of a scene, (M, ...), in the order of its frames."""
+
+    frame: NDArray[np.intp]
+    """Index of the scene's frame."""
+    box: Floats
+    """(M, 6) in the axes of the vehicle, m."""
+    score: NDArray[np.float32]
+    labels: list[str | None]
+    objects: list[str | None]
+
+
+def export(
+    dataset: Dataset,
+    out: Path,
+    report: Report,
+    progress: Progress,
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """Write a dataset into the empty folder `out`.
+
+    Args:
+        dataset: an opened dataset.
+        out: an empty folder.
+        report: gets the losses.
+        progress: is called with each scene.
+        labels: classes of L5Kit by label, over the usual ones.
+
+    Raises:
+        DatasetError: stamps, positions or attitudes are not known.
+        UsageError: a class that L5Kit does not have.
+        StorageError: a file cannot be written.
+
+    """
+    classes = official(labels or {})
+    found = drives(dataset)
+    write_group(out / STORE, {"format_version": FORMAT_VERSION, "labels": list(LABELS)})
+    writers = {name: Writer(out / STORE / name, *form) for name, form in ARRAYS.items()}
+    made = _Export(found[0].world_to_ecef, classes, writers)
+    for drive in found:
+        progress("scenes", made.scenes, len(found))
+        _write_scene(made, drive)
+    for writer in writers.values():
+        writer.close()
+    (out / PLACE).write_text(json.dumps({"world_to_ecef": made.world.tolist()}) + "\n", encoding="utf-8")
+    _report_losses(report, dataset, made)
+    progress("scenes", len(found), len(found))
+
+
+def _write_scene(made: _Export, drive: Drive) -> None:
+    kept = np.flatnonzero(drive.located)
+    made.unplaced += len(drive) - len(kept)
+    stamps, rig = drive.stamps[kept], drive.rig_in(made.world)[kept]
+    boxes = _read_boxes(drive, kept.tolist(), made)
+    scene, frames = np.zeros(1, SCENE), np.zeros(len(kept), FRAME)
+    frames["timestamp"] = stamps
+    bounds = made.writers["agents"].length + np.searchsorted(boxes.frame, np.arange(len(kept) + 1))
+    frames["agent_index_interval"] = np.stack([bounds[:-1], bounds[1:]], -1)
+    frames["ego_translation"], frames["ego_rotation"] = rig[:, :3, 3], rig[:, :3, :3]
+    first = made.writers["frames"].length
+    scene["frame_index_interval"] = first, first + len(kept)
+    scene["host"], scene["start_time"], scene["end_time"] = host_of(drive.name)[:16], stamps[0], stamps[-1]
+    for agents in _make_agents(boxes, rig, stamps, made):
+        made.writers["agents"].append(agents)
+    made.writers["frames"].append(frames)
+    made.writers["scenes"].append(scene)
+    made.scenes += 1
+
+
+# ---- agents --------------------------------------------------------------------------------------
+def _read_boxes(drive: Drive, kept: list[int], made: _Export) -> _Boxes:
+    """Return the rows with a box in space of the samples `kept`. Raises DatasetError for boxes of another form."""
+    table, places = drive.dataset.annotation_rows
+    if "box3d" not in drive.dataset.annotation_columns:
+        return _Boxes(np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros(0, np.float32), [], [])
+    spans = [places.get(drive.samples[n].key, (0, 0)) for n in kept]
+    rows = np.concatenate([np.arange(start, start + count) for start, count in spans])
+    frame = np.repeat(np.arange(len(kept)), [count for _, count in spans])
+    there = table["box3d"].is_not_null().to_numpy()[rows]
+    part, frame = table[rows[there]], frame[there]
+    box = np.array(part["box3d"].to_list(), float)
+    if len(box) and box.shape[1:] != (6,):
+        raise DatasetError(f"{drive.dataset.paths.arrow}: box3d must have 6 numbers")
+    box = box.reshape(-1, 6)
+    sound = np.isfinite(box).all(1)
+    made.broken += int((~sound).sum())
+    part = part.filter(sound)
+    score = part["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
+    labels, objects = (part[name].cast(str).to_list() for name in ("label", "object_id"))
+    return _Boxes(frame[sound], drive.boxes(box[sound]), score, labels, objects)
+
+
+def _make_agents(boxes: _Boxes, rig: Floats, stamps: NDArray[np.int64], made: _Export) -> Iterator[Records]:
+    """Yield the agents of a scene, a chunk at a time; `rig`: (F, 4, 4) to the world, `stamps`: (F,) ns, by frame."""
+    axes, times = rig[boxes.frame], stamps[boxes.frame]
+    places = np.einsum("nij,nj->ni", axes[:, :2, :3], boxes.box[:, :3]) + axes[:, :2, 3]
+    tracks = _number_tracks(boxes)
+    velocity, still = _estimate_velocity(tracks, times, places)
+    made.still += still
+    for start in range(0, len(tracks), ARRAYS["agents"][1]):
+        part = slice(start, start + ARRAYS["agents"][1])
+        agents: Records = np.zeros(len(tracks[part]), AGENT)
+        agents["centroid"] = places[part]
+        agents["extent"] = boxes.box[part, 3:]  # along the heading, across it, upwards
+        agents["yaw"] = np.arctan2(axes[part, 1, 0], axes[part, 0, 0])
+        agents["velocity"], agents["track_id"] = velocity[part], tracks[part]
+        agents["label_probabilities"] = _weigh_classes(boxes.labels[part], boxes.score[part], made)
+        yield agents
+
+
+def _number_tracks(boxes: _Boxes) -> NDArray[np.uint64]:
+    """Return (M,) numbers of the tracks, from 1; a box without an id, or with one twice in a frame, has its own."""
+    known: dict[tuple[str, int], int] = {}
+    seen: Counter[tuple[str, int]] = Counter()
+    found = np.zeros(len(boxes.frame), np.uint64)
+    count = 0
+    for n, (thing, frame) in enumerate(zip(boxes.objects, boxes.frame.tolist(), strict=True)):
+        key = (thing, seen[thing, frame]) if thing is not None else None
+        if key is not None:
+            seen[key[0], frame] += 1
+        number = known.get(key) if key is not None else None
+        if number is None:
+            number = count = count + 1
+            if key is not None:
+                known[key] = number
+        found[n] = number
+    return found
+
+
+def _estimate_velocity(
+    tracks: NDArray[np.uint64], times: NDArray[np.int64], places: Floats
+) -> tuple[NDArray[np.float32], int]:
+    """Return (M, 2) m/s in the world, and the number of agents without any.
+
+    From the sighting before to the one after, at an end of the track from or to the agent itself.
+    """
+    order = np.lexsort((times, tracks))
+    found = np.zeros((len(tracks), 2), np.float32)
+    track, time, place = tracks[order], times[order], places[order]
+    linked = (track[1:] == track[:-1]) & (np.diff(time) <= LONGEST_GAP * 1e9)
+    here = np.arange(len(track))
+    before = here - np.concatenate([[False], linked])
+    after = here + np.concatenate([linked, [False]])
+    seconds = (time[after] - time[before]) / 1e9
+    moved = place[after] - place[before]
+    found[order] = np.divide(moved, seconds[:, None], out=np.zeros_like(moved), where=seconds[:, None] > 0)
+    return found, int((seconds == 0).sum())
+
+
+def _weigh_classes(labels: list[str | None], score: NDArray[np.float32], made: _Export) -> NDArray[np.float32]:
+    """Return (M, 17): the score at the label's class, the rest at UNKNOWN."""
+    found = np.zeros((len(labels), len(LABELS)), np.float32)
+    numbers = np.array([made.classes.get((label or "").casefold(), UNKNOWN) for label in labels], int)
+    made.unknown.update(label or "" for label, n in zip(labels, numbers, strict=True) if n == UNKNOWN)
+    found[:, UNKNOWN] = 1 - score
+    found[np.arange(len(labels)), numbers] = np.where(numbers == UNKNOWN, 1, score)
+    return found
+
+
+# ---- losses --------------------------------------------------------------------------------------
+def _report_losses(report: Report, dataset: Dataset, made: _Export) -> None:
+    """Fill the loss report. Columns without values are not in the dataset, and not in the report."""
+    agents, table = made.writers["agents"].length, dataset.annotations
+    report.add("sequences", "scenes", "name but 16 characters of the host", made.scenes)
+    report.add("samples", "frames.timestamp", "number", made.writers["frames"].length)
+    if made.unplaced:
+        report.add("samples without position or attitude", "", "dropped", made.unplaced)
+    report.add("positions, attitudes", f"frames.ego_translation, ego_rotation; {PLACE}")
+    homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("frames, scenes", ""))
+    if "box3d" in dataset.annotation_columns:
+        others = "of rows without box3d" if table["box3d"].null_count() else ""
+        broken = f"; {made.broken} that are not finite" if made.broken else ""
+        dropped = table.height - table["box3d"].null_count() - made.broken - agents
+        broken += f"; {dropped} of samples that are dropped" if dropped else ""
+        homes["box3d"] = "agents.centroid, extent, yaw", f"height above ground, roll and pitch{broken}"
+        homes["object_id"] = "agents.track_id", "the id: tracks are numbered"
+        homes["label"] = "agents.label_probabilities", "; ".join(filter(None, (others, _list_unknown(made.unknown))))
+        homes["box3d_score"] = "agents.label_probabilities", "of those that are UNKNOWN" if made.unknown else ""
+        still = f"0 of {made.still} agents that were seen once" if made.still else ""
+        report.add("(estimated)", "agents.velocity", still, agents)
+    for name in dataset.annotation_columns:
+        report.add(name, *homes.get(name, ("", NO_HOME)), table.height - table[name].null_count())
+    kinds = Counter(kind for sample in dataset.samples() for kind in dataset.members(sample.key))
+    for kind, number in sorted(kinds.items()):
+        report.add(kind, "", NO_HOME, number)
+    for key, what in (("camera_info", "camera intrinsics"), ("static_transforms", "places of the sensors")):
+        if any(getattr(dataset.calibration(sequence), key) for sequence in dataset.sequences):
+            report.add(what, "", NO_HOME)
+    report.add("stamps of the sensors, keyframes, counts", "", NO_HOME)
+
+
+def _list_unknown(unknown: Counter[str]) -> str:
+    if not unknown:
+        return ""
+    listed = ", ".join(f"{label or '(none)'} ({number})" for label, number in unknown.most_common(8))
+    return f"without a class, so UNKNOWN: {listed}"

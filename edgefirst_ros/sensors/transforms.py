@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rigid transforms between frames: rotations and poses, the tree of static transforms, boxes in other axes.
+
+Axes of a sensor and of the vehicle are x forward, y left, z up (FLU); of an optical frame x right, y down, z forward.
+Source: REP 103; REP 105.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+BASE = "base_link"
+OPTICAL = np.array([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]])
+"""(3, 3) rotation from optical axes to FLU."""
+OPTICAL_NAMES = ("optical", "optical_frame")
+"""Ends of the names of optical frames."""
+HULL = math.cos(math.radians(10))
+"""Cosine of the angle to the nearest permutation of axes beyond which a turned box becomes its hull."""
+
+
+def rotation(quaternion: ArrayLike) -> Floats:
+    """Return (N, 3, 3) of quaternions (N, 4) as x, y, z, w; (3, 3) of one; NaN for a length of 0 or not finite."""
+    given = np.asarray(quaternion, float)
+    with np.errstate(over="ignore", under="ignore"):
+        length = np.linalg.norm(given, axis=-1, keepdims=True)
+    x, y, z, w = np.moveaxis(given / np.where((length > 0) & np.isfinite(length), length, np.nan), -1, 0)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.stack([np.stack(row, -1) for row in rows], -2)
+
+
+def pose(turn: ArrayLike, place: ArrayLike) -> Floats:
+    """Return (N, 4, 4) of rotations (N, 3, 3) and translations (N, 3); (4, 4) of one."""
+    turns = np.asarray(turn, float)
+    found = np.zeros((*turns.shape[:-2], 4, 4))
+    found[..., :3, :3], found[..., :3, 3], found[..., 3, 3] = turns, place, 1.0
+    return found
+
+
+def inverse(poses: Floats) -> Floats:
+    """Return the inverse of rigid poses (..., 4, 4)."""
+    back = np.swapaxes(poses[..., :3, :3], -1, -2)
+    return pose(back, -(back @ poses[..., :3, 3:])[..., 0])
+
+
+def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str, Floats]:
+    """Return (4, 4) from every frame that a chain of transforms joins to `start` into it, m; the shortest chain counts.
+
+    Args:
+        transforms: {"parent", "child", "translation" (3) in m, "rotation" as x, y, z, w} each; invalid ones are
+            skipped.
+        start: the frame to which the others are joined.
+
+    Raises:
+        KeyError, TypeError, ValueError: a transform lacks a field, or has one of another type.
+
+    """
+    steps: dict[str, list[tuple[str, Floats]]] = {}
+    for entry in transforms:
+        turn, place = np.array(entry["rotation"], float), np.array(entry["translation"], float)
+        with np.errstate(over="ignore", under="ignore"):
+            length = np.linalg.norm(turn)
+        if not (np.isfinite(length) and length > 0 and np.isfinite(place).all()):
+            continue  # a quaternion that was never filled joins nothing
+        step = pose(rotation(turn), place)
+        steps.setdefault(entry["parent"], []).append((entry["child"], step))
+        steps.setdefault(entry["child"], []).append((entry["parent"], inverse(step)))
+    found = {start: np.eye(4)}
+    waiting = [start]
+    for frame in waiting:
+        for other, step in steps.get(frame, ()):
+            if other not in found:
+                found[other] = found[frame] @ step
+                waiting.append(other)
+    return found
+
+
+def move_boxes(boxes: ArrayLike, way: Floats) -> Floats:
+    """Return boxes (N, 6) [center x, y, z, extent x, y, z] in the axes that `way` (4, 4) leads to, m.
+
+    Extents are permuted where the axes are parallel to within 10 degrees; else each box becomes the hull around it.
+    """
+    given = np.asarray(boxes, float).reshape(-1, 6)
+    turn = way[:3, :3]
+    size = np.abs(turn)
+    order = max(itertools.permutations(range(3)), key=lambda axes: float(size[range(3), axes].sum()))
+    if (size[range(3), order].sum() - 1) / 2 >= HULL:
+        size = np.eye(3)[list(order)]
+    return np.column_stack([given[:, :3] @ turn.T + way[:3, 3], given[:, 3:] @ size.T])
+
+
+class Place(NamedTuple):
+    """Where a sensor is."""
+
+    frame: str
+    """The frame in which its boxes are stored: base_link, or its own where no transform leads there."""
+    way: Floats
+    """(4, 4) from its forward, left, up to that frame."""
+
+
+class BoxFrames:
+    """The frame in which the boxes of each fused sensor are stored, decided with the first of them.
+
+    Owns: any thread may call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._places: dict[str, Place] = {}
+
+    def place(self, frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> Place:
+        """Return the place of a sensor, the same as at the first call.
+
+        Args:
+            frame_id: the sensor's frame. If it is optical, its transform is one of optical axes.
+            transforms: static transforms as for `frames_from`.
+            camera: frame of the camera, which is optical.
+
+        """
+        with self._lock:
+            if frame_id not in self._places:
+                self._places[frame_id] = _place(frame_id, transforms, camera)
+            return self._places[frame_id]
+
+    @property
+    def names(self) -> set[str]:
+        """The frames of the boxes so far."""
+        return {place.frame for place in self._places.copy().values()}
+
+
+def _place(frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str | None) -> Place:
+    to_base = frames_from(transforms, BASE).get(frame_id)
+    if to_base is None:
+        return Place(frame_id, np.eye(4))
+    turns = not np.allclose(to_base[:3, :3], np.eye(3), atol=1e-6)  # one that turns nothing is a placeholder
+    looks_ahead = (np.sum(to_base[:3, :3] * OPTICAL) - 1) / 2 >= HULL
+    if looks_ahead or (turns and (frame_id == camera or frame_id.lower().endswith(OPTICAL_NAMES))):
+        to_base = to_base @ pose(OPTICAL.T, np.zeros(3))
+    return Place(BASE, to_base)
