@@ -20,8 +20,8 @@ from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, c
 if TYPE_CHECKING:
     from edgefirst_ros.cli.progress import Report
     from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.pipeline.conversion import Outcome
-    from edgefirst_ros.sync.skews import Skews
 
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
 
@@ -154,13 +154,8 @@ def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report)
     outcome.notes.append(f"uploaded to {target / done[-1].key.rpartition('/')[2]}")
 
 
-def _skew(skews: Skews) -> dict[str, float]:
-    """Median, 95th percentile and largest |skew| in ms."""
-    found = {"p50": skews.percentile(50), "p95": skews.percentile(95), "max": skews.largest}
-    return {key: value / 1e6 for key, value in found.items()}
-
-
 def _as_json(outcome: Outcome) -> dict[str, Any]:
+    summary = _summarize(outcome)
     return {
         "dataset": str(outcome.paths.container),
         "annotations": str(outcome.paths.arrow),
@@ -170,8 +165,9 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         "loss": outcome.loss,
         "time_bases": outcome.time_bases,
         "counts": outcome.counts.plain(),
-        "samples_with": _present(outcome),
-        "skew_ms": {sensor: _skew(values) for sensor, values in outcome.skews.items()},
+        "samples_with": dict(summary.whole.sensors),
+        "skew_ms": summary.whole.skew,
+        "by_sequence": summary.plain(),
         "groups": {} if outcome.groups is None else outcome.groups.plain,
         "notes": outcome.notes,
         "duration_s": outcome.duration,
@@ -181,19 +177,10 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _present(outcome: Outcome) -> dict[str, int]:
-    """Count the samples that have a message of each sensor, a position, an attitude, by the frames table."""
-    from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
-    from edgefirst_ros.dataset.tables.arrow_file import TableFile
+def _summarize(outcome: Outcome) -> DatasetSummary:
+    from edgefirst_ros.dataset.summary import summarize_tables
 
-    names = {"latitude": "position", "orientation": "attitude", MODEL_TIMESTAMP: "model"}
-    names |= {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()}
-    found: dict[str, int] = {}
-    for batch in TableFile(outcome.paths.frames).batches():
-        for column, values in zip(batch.schema.names, batch.columns, strict=True):
-            if name := names.get(column):
-                found[name] = found.get(name, 0) + len(values) - values.null_count
-    return dict(sorted(found.items()))
+    return summarize_tables(outcome.paths, grouped=outcome.groups is not None)
 
 
 def _print_repeats(outcome: Outcome) -> None:
@@ -206,22 +193,22 @@ def _print_repeats(outcome: Outcome) -> None:
 
 def print_outcome(outcome: Outcome) -> None:
     """Print the outcome of a conversion."""
-    rows = []
-    for topic, count in sorted(outcome.counts.topics.items()):
-        reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count.dropped.items()))
-        apart = not count.written and count.seen > sum(count.dropped.values())
-        rows.append((topic, str(count.seen), "-" if apart else str(count.written), reasons))
+    from edgefirst_ros.dataset.summary import APART
+
+    summary = _summarize(outcome)
+    by_sensor = summary.whole.sensors
     say(f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}")
     say(f"tables: {outcome.paths.arrow}, {outcome.paths.frames}")
     say("")
-    table(("topic", "seen", "used", "not used"), rows)
-    if any(row[2] == "-" for row in rows):
-        say("-: not a part of samples: read for position, attitude, labels and calibration, or not at all")
+    if summary.is_several:
+        table(*summary.sequence_table())
+        say("")
+    head, rows = summary.topic_table()
+    table(head, rows)
+    if any(row[-2] == "-" for row in rows):
+        say(APART)
     say("")
-    by_sensor = _present(outcome)
-    skews = {sensor: [f"{v:.1f}" for v in _skew(values).values()] for sensor, values in outcome.skews.items()}
-    present = [(name, str(number), *skews.get(name, [""] * 3)) for name, number in by_sensor.items()]
-    table(("samples with", "number", "skew, ms: p50", "p95", "max"), present)
+    table(*summary.sensor_table())
     if by_sensor.get("model"):
         other = outcome.samples - by_sensor["model"]
         never = f", and never at the other {other}" if other else ""

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +16,8 @@ from edgefirst_ros.cli.text import repeated, say, table
 from edgefirst_ros.errors import counted
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.limits import Limits
 
 SECOND = 1_000_000_000
@@ -56,47 +53,40 @@ def info(
         say(json.dumps(facts, indent=1)) if as_json else print_recording(facts)
     else:
         with explained(path):
-            facts = dataset_facts(path, limits)
-        say(json.dumps(facts, indent=1)) if as_json else _print_dataset(facts)
+            say(json.dumps(dataset_facts(path, limits), indent=1)) if as_json else print_dataset(path, limits)
 
 
 # ---- datasets ----------------------------------------------------------------------------------
 def dataset_facts(path: Path, limits: Limits | None = None) -> dict[str, Any]:
     """Return sequences, samples by sensor, annotations by label, and the metadata, ready for JSON."""
-    from edgefirst_ros.dataset import Dataset
-    from edgefirst_ros.limits import DEFAULT_LIMITS
-
-    dataset = Dataset(path, limits=limits or DEFAULT_LIMITS)
-    inputs: Counter[str] = Counter()
-    samples: Counter[str] = Counter()
-    stamps: dict[str, list[int]] = {}
-    places: list[tuple[float, float]] = []
-    for sample in dataset.samples():
-        samples[sample.name] += 1
-        inputs.update(sample.inputs)
-        if sample.timestamp is not None:
-            stamps.setdefault(sample.name, []).append(sample.timestamp)
-        if sample.position is not None:
-            places.append((sample.position.latitude, sample.position.longitude))
-    rows = dataset.annotations
-    labels: dict[str, int] = {}
-    if rows.height:
-        labels = dict(sorted(rows["label"].drop_nulls().cast(str).value_counts().iter_rows()))
+    dataset, summary = _open(path, limits)
+    places = [s.position for s in dataset.samples() if s.position is not None]
+    each, whole = summary.sequences, summary.whole
     return {
         "dataset": str(path),
-        "samples": sum(samples.values()),
-        "sequences": dict(sorted(samples.items())),
-        "start": {name: min(stamps[name]) for name in sorted(stamps)},
-        "duration_s": {name: (max(stamps[name]) - min(stamps[name])) / SECOND for name in sorted(stamps)},
-        "place": _place(places),
-        "inputs": dict(sorted(inputs.items())),
+        "samples": whole.samples,
+        "sequences": {one.name: one.samples for one in each},
+        "start": {one.name: one.start for one in each if one.start is not None},
+        "duration_s": {one.name: one.timeline.duration for one in each if one.start is not None},
+        "place": _place([(place.latitude, place.longitude) for place in places]),
+        "inputs": dict(whole.sensors),
         "repeats": repeats_in(dataset),
-        "calibration": {sequence: dataset.calibration(sequence).calibration for sequence in sorted(samples)},
-        "groups": samples_by_group(rows),
-        "labels": labels,
+        "calibration": {one.name: one.calibration for one in each},
+        "groups": dict(whole.groups),
+        "labels": dict(whole.labels),
+        "by_sequence": summary.plain(),
         "columns": dataset.annotation_columns,
         "metadata": dataset.metadata,
     }
+
+
+def _open(path: Path, limits: Limits | None = None) -> tuple[Dataset, DatasetSummary]:
+    from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.dataset.summary import summarize_dataset
+    from edgefirst_ros.limits import DEFAULT_LIMITS
+
+    dataset = Dataset(path, limits=limits or DEFAULT_LIMITS)
+    return dataset, summarize_dataset(dataset)
 
 
 def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | None:
@@ -107,44 +97,35 @@ def _place(places: Sequence[tuple[float, float]]) -> dict[str, list[float]] | No
     return {"latitude": [min(latitudes), max(latitudes)], "longitude": [min(longitudes), max(longitudes)]}
 
 
-def samples_by_group(rows: pl.DataFrame) -> dict[str, int]:
-    """Return the number of samples of each group, from the annotation rows; samples without a group are not counted."""
-    grouped = rows.select("name", "frame", "group").drop_nulls("group").unique()
-    return dict(sorted(grouped["group"].cast(str).value_counts().iter_rows()))
-
-
 def repeats_in(dataset: Dataset) -> dict[str, int]:
     """Return how many members repeat the message of the sample before, and their bytes."""
     sizes = [dataset.container.size(s.member(kind)) for s in dataset.samples() for kind in s.repeats]
     return {"members": len(sizes), "bytes": sum(sizes)}
 
 
-def print_dataset(path: Path) -> None:
-    """Say what is in a dataset."""
-    _print_dataset(dataset_facts(path))
-
-
-def _print_dataset(facts: dict[str, Any]) -> None:
-    say(f"{facts['dataset']}: {counted(facts['samples'], 'sample')} in {counted(len(facts['sequences']), 'sequence')}")
+def print_dataset(path: Path, limits: Limits | None = None) -> None:
+    """Print sequences, messages, sensors, groups and labels of a dataset: by sequence, then in sum."""
+    dataset, summary = _open(path, limits)
+    whole = summary.whole
+    say(f"{path}: {counted(whole.samples, 'sample')} in {counted(len(summary.sequences), 'sequence')}")
     say("")
-    rows = []
-    for name, number in facts["sequences"].items():
-        begin, length = facts["start"].get(name), facts["duration_s"].get(name)
-        when = "-" if begin is None else f"{datetime.fromtimestamp(begin // SECOND, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-        rows.append((name, str(number), when, "-" if length is None else f"{length:.1f}", facts["calibration"][name]))
-    table(("sequence", "samples", "from", "s", "calibration"), rows)
-    if facts["place"] is not None:
-        (south, north), (west, east) = facts["place"]["latitude"], facts["place"]["longitude"]
+    table(*summary.sequence_table())
+    places = [s.position for s in dataset.samples() if s.position is not None]
+    if (place := _place([(one.latitude, one.longitude) for one in places])) is not None:
+        (south, north), (west, east) = place["latitude"], place["longitude"]
         say(f"place: latitude {south:.5f} to {north:.5f}, longitude {west:.5f} to {east:.5f}")
+    if whole.counts:
+        say("")
+        table(*summary.topic_table())
     say("")
-    table(("sensor", "samples"), [(name, str(n)) for name, n in facts["inputs"].items()])
-    repeats = facts["repeats"]
+    table(*summary.sensor_table())
+    repeats = repeats_in(dataset)
     if repeats["members"]:
         say("")
         say(repeated(repeats["members"], repeats["bytes"]))
-    for what, number in (("group", "samples"), ("label", "annotations")):
-        if facts[f"{what}s"]:
+    for what, number, found in (("group", "samples", whole.groups), ("label", "annotations", whole.labels)):
+        if found:
             say("")
-            table((what, number), [(name, str(n)) for name, n in facts[f"{what}s"].items()])
+            table(*summary.count_table(what, number))
     say("")
-    say(f"annotation columns: {', '.join(facts['columns'])}")
+    say(f"annotation columns: {', '.join(dataset.annotation_columns)}")

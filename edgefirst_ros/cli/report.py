@@ -86,7 +86,7 @@ def print_reported(done: Any) -> None:
         bad = [one for one in facts["verdict"]["checks"] if one["level"] != "green"]
         if bad:
             say("")
-            rows = [(one["level"], one["check"], one["place"], one["found"]) for one in bad]
+            rows = [(one["level"], one["check"], one["where"], one["found"]) for one in bad]
             table(("verdict", "what", "where", "found"), rows)
         return
     say(f"{done.table}: {counted(len(done.facts), 'row')}, {counted(len(done.pages), 'page')} beside it")

@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_conflicts, pairs_of
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined
+from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined, frames_metadata, parsed
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.forms import read_annotations

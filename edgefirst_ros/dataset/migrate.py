@@ -14,10 +14,9 @@ import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.sequences import SEQUENCES
+from edgefirst_ros.dataset.sequences import SEQUENCES, frames_metadata
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import TableFile

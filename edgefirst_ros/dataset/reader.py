@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.frames_metadata import frames_metadata, parsed
 from edgefirst_ros.dataset.inputs import Key, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
@@ -22,7 +21,7 @@ from edgefirst_ros.dataset.query import annotating, rows_by_key, sorted_rows, wi
 from edgefirst_ros.dataset.repeats import repeats_of, stamp_columns
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.selection import Samples, select
-from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, of_sequence
+from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits

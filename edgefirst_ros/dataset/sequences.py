@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames metadata by sequence: calibration, sources, clock, topics and counts.
+"""Metadata of a frames table: checked by one model for all readers, and by sequence: calibration, clock, counts.
 
 Datasets of earlier versions say it of the whole alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from pathlib import PurePath
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from edgefirst_ros.dataset.names import safe_name
+from edgefirst_ros.dataset.schema import FRAMES_METADATA
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import WORDS, frames_of, judge
 from edgefirst_ros.streams import SENSORS
@@ -22,6 +24,11 @@ REFERENCE = "reference"
 LEFT_OUT = "left_out"
 """Key of the recordings that could not be converted: [{"file", "size", "why"}]."""
 CALIBRATION = ("camera_info", "static_transforms")
+KNOWN = (*FRAMES_METADATA, "sequences", "merged", "left_out")
+"""Keys that are checked; others may have any value."""
+DEEPEST = 64
+MOST_SHOWN = 80
+"""Characters of an invalid value that a message shows."""
 
 
 class SequenceCalibration(NamedTuple):
@@ -33,6 +40,47 @@ class SequenceCalibration(NamedTuple):
     """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}]."""
     calibration: str
     """`given`, `identity` (a placeholder: transforms that turn nothing) or `missing`."""
+
+
+def frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:
+    """Return the metadata of the frames table at `path` as plain values; text that is no JSON stays text.
+
+    Raises DatasetError naming the first of `KNOWN` that has not the form of the format.
+    """
+    found = {key: parsed(text) for key, text in stored.items()}
+    for key, what in faults(found):
+        raise DatasetError(f"{path}: metadata {key}: {what}")
+    return found
+
+
+def faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (key, what is wrong) for metadata that have not the form of the format."""
+    if not found.keys() & {*KNOWN}:
+        return
+    from pydantic import ValidationError
+
+    from edgefirst_ros.dataset.frames_forms import FramesMetadata
+
+    for key in KNOWN:
+        if key not in found:
+            continue
+        if _is_deep(found[key]):
+            yield key, f"nested more than {DEEPEST} times"
+            continue
+        try:
+            FramesMetadata.model_validate({key: found[key]})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(ascii(str(step))[1:-1][:MOST_SHOWN] for step in first["loc"][1:])
+            yield key, f"{place + ': ' if place else ''}found {_shown(first['input'])}, {first['msg'].lower()}"
+
+
+def parsed(text: str) -> Any:
+    """Return the JSON value of a text of metadata, or the text itself when it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -117,3 +165,22 @@ def _sequence_of(source: Any) -> str | None:
     """Return the sequence that a conversion makes of a recording."""
     file = source.get("file") if isinstance(source, dict) else None
     return safe_name(PurePath(file).stem) if isinstance(file, str) and PurePath(file).stem else None
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for one in level
+            for item in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -1,22 +1,280 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verdict on a drive: thresholds, and the checks of a dataset against them.
+"""Verdict on a drive: its times as arrays, thresholds, and the checks of one sequence against them.
 
-The one table of thresholds, for the report, `validate` and /diagnostics alike.
+The one table of thresholds, for the report, `validate` and /diagnostics alike. A dataset keeps only the stamps that its
+samples use; other recorded messages are not in it.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
-from edgefirst_ros.dataset.sequences import LEFT_OUT
-from edgefirst_ros.dataset.timeline import MODEL, Pace, Timeline
+from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
+from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
+from edgefirst_ros.streams import with_column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+MODEL = "model"
+"""Key of the model's stamps beside those of the sensors."""
+PRESENT = {"latitude": "position", "orientation": "attitude"}
+"""Further columns whose values are counted."""
+COLUMNS = (
+    "name",
+    "timestamp",
+    "segment",
+    *(f"{sensor.column}_timestamp" for sensor in with_column()),
+    MODEL_TIMESTAMP,
+    *PRESENT,
+)
+"""Columns of the frames table that are read."""
+FEWEST = 3
+"""Fewest messages for which a usual interval is defined."""
+
+
+@dataclass(frozen=True)
+class Companion:
+    """Stamps of one sensor by sample; where `has` is False the other values are undefined."""
+
+    has: NDArray[np.bool_]
+    stamps: Ints
+    """ns since the epoch."""
+    skew: Ints
+    """Stamp minus that of the sample, ns."""
+
+    @cached_property
+    def off(self) -> Ints:
+        """Sorted |skew| of the samples that have it, ns."""
+        return np.sort(np.abs(self.skew[self.has]))
+
+    def within(self, share: float) -> float:
+        """Return the ns within which so large a share of its samples lie, 0 to 1; between two of them by the line."""
+        place = share * (len(self.off) - 1)
+        low = int(place)
+        high = min(low + 1, len(self.off) - 1)
+        return float(self.off[low]) + (place - low) * float(self.off[high] - self.off[low])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Samples of one sequence between two steps of its clock: rows `start` up to, not including, `stop`."""
+
+    sequence: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Time from one message to the next one of its sequence."""
+
+    sequence: str
+    start: float
+    """s since the first sample of the sequence, what lies between steps of its clock left out."""
+    drive: float
+    """The same as s of drive."""
+    length: float
+    """s."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Regularity of messages."""
+
+    messages: int
+    period: float | None
+    """Usual interval, s; None of fewer than three messages."""
+    longest: Interval
+    """Longest interval; those from the start to the first message, and from the last to the end, count too."""
+    gaps: tuple[Interval, ...]
+    """All intervals of `widest` and more, in order."""
+
+
+class Timeline:
+    """The frames of a dataset in order of time: by sequence, by segment of its clock, by stamp.
+
+    `seconds` runs through all of them without a break: what lies between two sequences, or behind a clock that was
+    set, is left out.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        """`table`: the frames; columns that have another type than the format says count as not there."""
+        self._build(_Columns.of(table))
+
+    @classmethod
+    def of_file(cls, table: TableFile) -> Timeline:
+        """Return the times in a table of frames, without loading polars. Raises DatasetError."""
+        import pyarrow as pa
+
+        there = [name for name in table.schema.names if name in COLUMNS]
+        kept = pa.schema([table.schema.field(name) for name in there])
+        return cls(pa.Table.from_batches([batch.select(there) for batch in table.batches()], kept))
+
+    @classmethod
+    def empty(cls) -> Timeline:
+        """Return the times of a dataset without a table of frames."""
+        import pyarrow as pa
+
+        return cls(pa.table({}))
+
+    def _build(self, columns: _Columns) -> None:
+        self._columns = columns
+        stamps, segment = columns.integers.get("timestamp"), columns.integers.get("segment")
+        rows = np.flatnonzero(stamps[1]) if stamps else np.zeros(0, np.int64)
+        listed: dict[str, int] = {}
+        sequence = np.array([listed.setdefault(columns.names[row], len(listed)) for row in rows.tolist()], np.int64)
+        part = segment[0][rows] if segment else np.zeros(len(rows), np.int64)
+        values = stamps[0][rows] if stamps else np.zeros(0, np.int64)
+        order = np.lexsort((values, part, sequence))
+        self.rows: Ints = rows[order]
+        """Row of the table of each sample."""
+        self.stamps: Ints = values[order]
+        self.names = list(listed)
+        self.sequence: Ints = sequence[order]
+        """Place in `names`."""
+        edges = np.flatnonzero((np.diff(self.sequence) != 0) | (np.diff(part[order]) != 0)) + 1
+        ends = [0, *edges.tolist(), len(order)] if len(order) else []
+        self.blocks = [Block(self.names[self.sequence[a]], a, b) for a, b in itertools.pairwise(ends)]
+        self.seconds, self._first, self._offset = self._run()
+        self.companions = dict(self._found())
+
+    def __len__(self) -> int:
+        return len(self.stamps)
+
+    @cached_property
+    def drives(self) -> dict[str, Timeline]:
+        """{sequence: its own times}, in the order of `names`."""
+        if len(self.names) == 1:
+            return {self.names[0]: self}
+        found = {}
+        for number, name in enumerate(self.names):
+            own = found[name] = Timeline.__new__(Timeline)
+            own._build(self._columns.take(np.sort(self.rows[self.sequence == number])))
+        return found
+
+    @property
+    def present(self) -> dict[str, int]:
+        """{sensor: samples that have a message of it}, with `position`, `attitude` and `model`."""
+        found = {PRESENT[name]: int(there[self.rows].sum()) for name, there in self._columns.there.items()}
+        found |= {
+            key: int(values[1][self.rows].sum())
+            for key, column in _sensor_columns()
+            if (values := self._columns.integers.get(column)) is not None
+        }
+        return dict(sorted(found.items()))
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first to the last sample, what lies between sequences left out."""
+        return float(sum(self.seconds[b.stop - 1] - self.seconds[b.start] for b in self.blocks))
+
+    @property
+    def by_sequence(self) -> dict[str, int]:
+        """Number of samples of each sequence."""
+        counted = np.bincount(self.sequence, minlength=len(self.names))
+        return dict(zip(self.names, counted.tolist(), strict=True))
+
+    @property
+    def starts(self) -> dict[str, float]:
+        """{sequence: s of drive at which it begins}."""
+        found: dict[str, float] = {}
+        for block in self.blocks:
+            found.setdefault(block.sequence, float(self.seconds[block.start]))
+        return found
+
+    @property
+    def steps(self) -> int:
+        """Number of times a clock was set or stood still within a sequence."""
+        return len(self.blocks) - len({block.sequence for block in self.blocks})
+
+    def messages(self, sensor: str) -> list[Floats]:
+        """Seconds of drive of the different messages of a sensor or the model, by block, rising."""
+        one = self.companions[sensor]
+        found = []
+        for number, block in enumerate(self.blocks):
+            rows = slice(block.start, block.stop)
+            different = np.unique(one.stamps[rows][one.has[rows]])
+            found.append((different - self._first[number]) / 1e9 + self._offset[number])
+        return found
+
+    def samples(self) -> list[Floats]:
+        """Seconds of drive of the samples, by block."""
+        return [self.seconds[block.start : block.stop] for block in self.blocks]
+
+    def pace(self, times: list[Floats], widest: tuple[float, float], edges: Collection[str]) -> Pace:
+        """Return how regularly messages came, given by block as s of drive.
+
+        `widest`: periods and s; an interval is a gap that is as long as either. `edges`: sequences in which what is
+        missing at the start and end of a block counts.
+        """
+        inner = np.concatenate([np.diff(one) for one in times]) if times else np.zeros(0)
+        number = sum(map(len, times))
+        period = float(np.sort(inner)[(len(inner) - 1) // 2]) if number >= FEWEST and len(inner) else None
+        begins, lengths = [], []
+        for block, one in zip(self.blocks, times, strict=True):
+            start, end = self.seconds[block.start], self.seconds[block.stop - 1]
+            if block.sequence in edges:
+                one = np.concatenate([[min([start, *one[:1]])], one, [max([end, *one[-1:]])]])  # noqa: PLW2901
+            begins.append(one[:-1])
+            lengths.append(np.diff(one))
+        begin = np.concatenate(begins) if begins else np.zeros(0)
+        length = np.concatenate(lengths) if lengths else np.zeros(0)
+        if not len(length):
+            return Pace(number, period, Interval(self.names[0] if self.names else "", 0.0, 0.0, 0.0), ())
+        starts = self.starts
+        blocks = np.repeat(np.arange(len(self.blocks)), list(map(len, lengths)))
+
+        def interval(n: int) -> Interval:
+            sequence, drive = self.blocks[blocks[n]].sequence, float(begin[n])
+            return Interval(sequence, drive - starts[sequence], drive, float(length[n]))
+
+        least = max(widest[0] * (period or 0.0), widest[1])
+        wide = np.flatnonzero(length >= least * (1 - 1e-9))
+        return Pace(number, period, interval(int(length.argmax())), tuple(map(interval, wide.tolist())))
+
+    def _run(self) -> tuple[Floats, list[int], list[float]]:
+        """Seconds of drive of each sample, and of each block its first stamp and where it begins."""
+        seconds = np.zeros(len(self.stamps))
+        firsts: list[int] = []
+        offsets: list[float] = []
+        offset = 0.0
+        for block in self.blocks:
+            own = self.stamps[block.start : block.stop]
+            seconds[block.start : block.stop] = (own - own[0]) / 1e9 + offset
+            firsts.append(int(own[0]))
+            offsets.append(offset)
+            steps = np.diff(own)
+            offset = float(seconds[block.stop - 1]) + (float(np.median(steps)) / 1e9 if len(steps) else 0.0)
+        return seconds, firsts, offsets
+
+    def _found(self) -> Iterator[tuple[str, Companion]]:
+        for key, column in _sensor_columns():
+            values = self._columns.integers.get(column)
+            if values and values[1][self.rows].any():
+                stamps = values[0][self.rows]
+                yield key, Companion(values[1][self.rows], stamps, stamps - self.stamps)
+
+
+def _sensor_columns() -> list[tuple[str, str]]:
+    return [*((sensor.key, f"{sensor.column}_timestamp") for sensor in with_column()), (MODEL, MODEL_TIMESTAMP)]
 
 
 class Level(IntEnum):
@@ -93,7 +351,14 @@ class Check:
     level: Level
     found: str
     place: str = ""
-    """A sensor, topic or sequence; empty: the whole."""
+    """A sensor, topic or file; empty: the whole."""
+    sequence: str = ""
+    """Its sequence, of a dataset with several."""
+
+    @property
+    def where(self) -> str:
+        """Place and sequence in words."""
+        return " in ".join(filter(None, (self.place, self.sequence)))
 
     @property
     def threshold(self) -> Threshold:
@@ -120,19 +385,14 @@ def gap_level(length: float, period: float | None) -> Level:
     return Level.GREEN
 
 
-def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibrations: Mapping[str, str]) -> list[Check]:
-    """Return all checks from the tables of a dataset, green ones too.
+def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibration: str) -> list[Check]:
+    """Return all checks of one sequence from the tables of its dataset, green ones too.
 
-    `metadata`: those of the frames; `calibrations`: the word of each sequence.
+    `metadata`: those of the frames, with the counts, sources and time base of the sequence; `calibration`: its word,
+    empty if it is not judged.
     """
-    found = [Check("samples", Level.GREEN if len(timeline) else Level.RED, counted(len(timeline), "sample"))]
-    found += losses(metadata)
-    found += _calibrations(calibrations)
-    found += clock(timeline, metadata)
-    found += gaps(timeline)
-    found += coverage(timeline)
-    found += skews(timeline, metadata)
-    return found
+    found = [*losses(metadata), *_calibration(calibration), *clock(timeline, metadata), *gaps(timeline)]
+    return [*found, *coverage(timeline), *skews(timeline, metadata)]
 
 
 def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
@@ -151,22 +411,14 @@ def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
         if damaged:
             none = False
             yield Check("loss", Level.AMBER, counted(damaged, "damaged place"), str(source.get("file")))
-    for one in metadata.get(LEFT_OUT) or ():
-        none = False
-        yield Check("loss", Level.AMBER, f"not converted: {one['why']}", one["file"])
     if none:
         yield Check("loss", Level.GREEN, "nothing lost" if counts else "the dataset does not say what was lost")
 
 
-def _calibrations(words: Mapping[str, str]) -> Iterator[Check]:
-    said = {IDENTITY: "a placeholder: transforms that turn nothing (identity)", MISSING: "missing"}
-    for word, what in said.items():
-        names = [name for name, its in words.items() if its == word]
-        if names:
-            of = f"{len(names)} of {len(words)} sequences" if len(words) > 1 else ""
-            yield Check("calibration", Level.AMBER, what, of)
-    if words and set(words.values()) == {GIVEN}:
-        yield Check("calibration", Level.GREEN, "given")
+def _calibration(word: str) -> Iterator[Check]:
+    said = {GIVEN: GIVEN, IDENTITY: "a placeholder: transforms that turn nothing (identity)", MISSING: "missing"}
+    if word in said:
+        yield Check("calibration", Level.GREEN if word == GIVEN else Level.AMBER, said[word])
 
 
 def clock(timeline: Timeline, metadata: Mapping[str, Any]) -> Iterator[Check]:
@@ -195,8 +447,6 @@ def gaps(timeline: Timeline) -> Iterator[Check]:
         longest = pace.longest
         level = gap_level(longest.length, pace.period) if pace.period is not None else Level.GREEN
         found = f"longest {longest.length:.3g} s, at {longest.start:z.1f} s"
-        if len(timeline.names) > 1:
-            found += f" of {longest.sequence}"
         if level:
             found = f"{counted(len(pace.gaps), 'gap')}, {found}"
         yield Check("gaps", level, found, name)
@@ -252,3 +502,55 @@ def tolerance(metadata: Mapping[str, Any], sensor: str) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return float(Settings.model_fields["tolerance"].default)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of a table of frames as arrays."""
+
+    names: list[str]
+    integers: dict[str, tuple[Ints, Flags]]
+    """Values of integer columns, and whether there is one."""
+    there: dict[str, Flags]
+    """Rows that have a value, of PRESENT."""
+
+    @classmethod
+    def of(cls, table: pa.Table) -> _Columns:
+        """Return those columns that have the type of the format."""
+        import pyarrow as pa
+
+        def is_text(kind: pa.DataType) -> bool:
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+        names, kinds = [""] * table.num_rows, {field.name: field.type for field in table.schema}
+        if "name" in kinds and is_text(kinds["name"]):
+            names = [value or "" for value in table["name"].to_pylist()]
+        integers = {
+            name: _integers(table[name]) for name in COLUMNS if name in kinds and pa.types.is_integer(kinds[name])
+        }
+        there = {name: _validity(table[name]) for name in PRESENT if name in kinds}
+        return cls(names, integers, there)
+
+    def take(self, rows: Ints) -> _Columns:
+        """Return some rows."""
+        return _Columns(
+            [self.names[row] for row in rows.tolist()],
+            {name: (values[rows], has[rows]) for name, (values, has) in self.integers.items()},
+            {name: has[rows] for name, has in self.there.items()},
+        )
+
+
+def _validity(column: pa.ChunkedArray) -> Flags:
+    return np.concatenate([np.zeros(0, bool), *map(is_valid, column.chunks)])
+
+
+def _integers(column: pa.ChunkedArray) -> tuple[Ints, Flags]:
+    """Return the values of an integer column, 0 for a null, and whether there is one; without pyarrow.compute."""
+    parts = [np.zeros(0, np.int64)]
+    for chunk in filter(len, column.chunks):
+        end = chunk.offset + len(chunk)
+        plain = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype(), end)[chunk.offset :]
+        parts.append(plain.astype(np.int64))
+    there = _validity(column)
+    return np.where(there, np.concatenate(parts), 0), there

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ LEAST = 0.002
 
 @dataclass
 class Alignment:
-    """Counts of boxes with targets, and of clouds in the picture."""
+    """Counts of boxes with targets, and of clouds in the picture, of one sequence or in sum."""
 
     boxes: int = 0
     """Boxes in samples that also have radar targets."""
@@ -39,6 +39,15 @@ class Alignment:
     shares: list[float] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """Sensor -> why it is not projected."""
+    parts: dict[str, Alignment] = field(default_factory=dict)
+    """{sequence: its own}, of several."""
+
+    def add(self, name: str, part: Alignment) -> None:
+        """Add the counts of a sequence."""
+        self.parts[name] = part
+        self.boxes, self.met = self.boxes + part.boxes, self.met + part.met
+        self.clouds, self.empty = self.clouds + part.clouds, self.empty + part.empty
+        self.shares += part.shares
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -53,7 +62,9 @@ class Alignment:
 
     @property
     def checks(self) -> list[Check]:
-        """Return the checks of the verdict."""
+        """Return the checks of the verdict, by sequence."""
+        if len(self.parts) > 1:
+            return [replace(one, sequence=name) for name, part in self.parts.items() for one in part.checks]
         threshold, found = THRESHOLDS["alignment"], []
         if self.boxes >= FEWEST:
             missed = 1 - self.met / self.boxes
@@ -71,9 +82,10 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
     found, ways = Alignment(), projectors(subject)
     found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
     annotated = subject.dataset.annotation_rows[1]
+    parts = {name: Alignment() for name in subject.by_sequence}
     both = [place for place in subject.places if "radar.pcd" in place.sample.inputs and place.sample.key in annotated]
     for place in evenly(both, SAMPLES):
-        way = ways.get((place.sample.name, "radar"))
+        way, part = ways.get((place.sample.name, "radar")), parts[place.sample.name]
         if isinstance(way, Projector):
             boxes = boxes_of(place.sample.annotations, subject.metadata)
             if len(boxes):
@@ -84,10 +96,10 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
                     continue
                 inside = seen.pixels[seen.mask] / way.size if all(way.size) else np.zeros((0, 2))
                 near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
-                found.boxes += len(boxes)
-                found.met += int(np.any(np.all(near, 2), 1).sum())
+                part.boxes += len(boxes)
+                part.met += int(np.any(np.all(near, 2), 1).sum())
     for place in subject.with_input("lidar.pcd", CLOUDS):
-        way = ways.get((place.sample.name, "lidar"))
+        way, part = ways.get((place.sample.name, "lidar")), parts[place.sample.name]
         if isinstance(way, Projector):
             try:
                 mask = way.project(place.sample.lidar()).mask
@@ -95,9 +107,11 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
                 unreadable.add("lidar points", DatasetError(str(error)))
                 continue
             if len(mask):
-                found.clouds += 1
-                found.shares.append(float(mask.mean()))
-                found.empty += found.shares[-1] < LEAST
+                part.clouds += 1
+                part.shares.append(float(mask.mean()))
+                part.empty += part.shares[-1] < LEAST
+    for name, part in parts.items():
+        found.add(name, part)
     return found
 
 

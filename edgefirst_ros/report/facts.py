@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
 
 from edgefirst_ros.dataset.inputs import INPUT_OF, member_of
-from edgefirst_ros.dataset.timeline import MODEL, Pace
-from edgefirst_ros.dataset.verdict import Check, Level, checks_of, paces, tolerance, worst
-from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.dataset.summary import lacking
+from edgefirst_ros.dataset.verdict import MODEL, THRESHOLDS, Check, Level, Pace, Timeline, paces, tolerance, worst
+from edgefirst_ros.errors import counted
 from edgefirst_ros.report.subject import Floats, Subject
 from edgefirst_ros.report.tables import Told
 from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
@@ -25,8 +26,8 @@ MOST_NAMED = 4
 
 def quick(subject: Told) -> dict[str, Any]:
     """Return what the tables alone tell, without reading members: a line of the table over several."""
-    words = subject.words
-    checks = checks_of(subject.timeline, subject.metadata, words)
+    summary = subject.summary
+    checks = summary.checks
     if not len(subject.timeline) and subject.samples:
         checks[0] = Check("samples", worst(()), f"{counted(subject.samples, 'sample')}; there is no table of frames")
     return {
@@ -38,11 +39,19 @@ def quick(subject: Told) -> dict[str, Any]:
         "duration_s": round(subject.timeline.duration, 3),
         "start": _start(subject),
         "sequences": {
-            name: {"samples": number, "calibration": words[name]} for name, number in subject.by_sequence.items()
+            one.name: one.plain()
+            | {
+                "topics": topics(one.counts, {}),
+                "paces": {name: _pace(pace, several=False) for name, pace in paces(one.timeline).items()},
+                "skew": skew(one.timeline, subject.metadata),
+            }
+            for one in summary.sequences
         },
-        "topics": topics(subject),
-        "time": {"paces": {name: _pace(subject, pace) for name, pace in paces(subject.timeline).items()}},
-        "skew": skew(subject),
+        "topics": topics(summary.whole.counts, subject.messages),
+        "time": {
+            "paces": {name: _pace(pace, several=summary.is_several) for name, pace in paces(subject.timeline).items()}
+        },
+        "skew": skew(subject.timeline, subject.metadata),
         "notes": subject.notes,
     }
 
@@ -58,6 +67,8 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
                 "check": one.key,
                 "level": one.level.word,
                 "place": one.place,
+                "sequence": one.sequence,
+                "where": one.where,
                 "found": one.found,
                 "good": one.threshold.good,
                 "section": one.threshold.section,
@@ -72,7 +83,7 @@ def summary(checks: Collection[Check]) -> str:
     found = []
     for level, advice in ((Level.RED, "do not train on it before somebody has looked"), (Level.AMBER, "worth a look")):
         bad = dict.fromkeys(
-            f"{one.key}{f' of {one.place}' if one.place else ''}" for one in checks if one.level is level
+            f"{one.key}{f' of {one.where}' if one.where else ''}" for one in checks if one.level is level
         )
         if bad:
             more = f" and {len(bad) - MOST_NAMED} more" if len(bad) > MOST_NAMED else ""
@@ -80,9 +91,8 @@ def summary(checks: Collection[Check]) -> str:
     return " ".join(found) or f"Nothing is wrong: {counted(len(checks), 'check')} passed."
 
 
-def topics(subject: Told) -> list[dict[str, Any]]:
-    """Messages of each topic: seen, used, dropped by reason."""
-    counts = subject.metadata.get("counts") or {}
+def topics(counts: Mapping[str, Any] | None, messages: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return messages of each topic, seen, used, dropped by reason; `messages`: those of all topics of a recording."""
     found = [
         {
             "topic": topic,
@@ -90,53 +100,92 @@ def topics(subject: Told) -> list[dict[str, Any]]:
             "used": count["written"],
             "dropped": {reason: n for reason, n in count["dropped"].items() if n},
         }
-        for topic, count in counts.items()
+        for topic, count in (counts or {}).items()
     ]
-    others = subject.messages.keys() - counts.keys()
-    found += [{"topic": topic, "seen": subject.messages[topic], "used": 0, "dropped": {}} for topic in others]
+    others = messages.keys() - (counts or {}).keys()
+    found += [{"topic": topic, "seen": messages[topic], "used": 0, "dropped": {}} for topic in others]
     return sorted(found, key=lambda one: str(one["topic"]))
 
 
-def skew(subject: Told) -> dict[str, dict[str, float]]:
-    """|skew| of each sensor in ms, and its tolerance."""
+def skew(timeline: Timeline, metadata: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return |skew| of each sensor in ms, and its tolerance."""
     found = {}
-    for name, one in subject.timeline.companions.items():
+    for name, one in timeline.companions.items():
         if name != MODEL:
             found[name] = {
                 "p50_ms": round(one.within(0.5) / 1e6, 3),
                 "p95_ms": round(one.within(0.95) / 1e6, 3),
                 "max_ms": round(float(one.off[-1]) / 1e6, 3),
-                "tolerance_ms": round(1e3 * tolerance(subject.metadata, name), 3),
+                "tolerance_ms": round(1e3 * tolerance(metadata, name), 3),
                 "samples": int(one.has.sum()),
             }
     return found
 
 
-def track(subject: Subject) -> tuple[dict[str, Any], Floats, Floats]:
-    """Facts of the positions, (N, 2) m east and north of the first one, and s of drive of each."""
-    frames, nothing = subject.dataset.frames, ({"positions": 0}, np.zeros((0, 2)), np.zeros(0))
+@dataclass(frozen=True)
+class Track:
+    """The way that one sequence went."""
+
+    metres: Floats
+    """(N, 2) m east and north of its first position."""
+    seconds: Floats
+    """s of drive of each position."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Number of positions, length and extent."""
+        steps = np.hypot(*np.diff(self.metres, axis=0).T)
+        extent = [round(float(length), 1) for length in np.ptp(self.metres, axis=0)]
+        return {"positions": len(self.metres), "length_m": round(float(steps.sum()), 1), "extent_m": extent}
+
+
+def tracks(subject: Subject) -> dict[str, Track]:
+    """Return the way of each sequence that has positions."""
+    frames = subject.dataset.frames
     if frames is None or not {"latitude", "longitude"} <= set(frames.columns) or not len(subject.timeline):
-        return nothing
+        return {}
     if not all(frames.schema[name].is_numeric() for name in ("latitude", "longitude")):
-        return nothing
+        return {}
     rows = subject.timeline.rows
     degrees = np.column_stack([frames[name].to_numpy().astype(float)[rows] for name in ("latitude", "longitude")])
     known = np.isfinite(degrees).all(1) & (np.abs(degrees) <= (90, 360)).all(1)
-    if not known.any():
-        return nothing
-    places, seconds = degrees[known], subject.timeline.seconds[known]
-    origin = places[0]
-    metres = ecef(places[:, 0], places[:, 1], np.zeros(len(places)))
-    local = world_to_ecef(origin[0], origin[1], 0.0)
-    flat = ((metres - local[:3, 3]) @ local[:3, :3])[:, :2]
-    steps = np.hypot(*np.diff(flat, axis=0).T)
-    together = np.diff(subject.timeline.sequence[known]) == 0
-    facts = {
-        "positions": int(known.sum()),
-        "length_m": round(float(steps[together].sum()), 1),
-        "extent_m": [round(float(length), 1) for length in np.ptp(flat, axis=0)],
+    found = {}
+    for number, name in enumerate(subject.timeline.names):
+        own = known & (subject.timeline.sequence == number)
+        if own.any():
+            places = degrees[own]
+            metres = ecef(places[:, 0], places[:, 1], np.zeros(len(places)))
+            local = world_to_ecef(places[0, 0], places[0, 1], 0.0)
+            flat = ((metres - local[:3, 3]) @ local[:3, :3])[:, :2]
+            found[name] = Track(flat, subject.timeline.seconds[own])
+    return found
+
+
+def track(found: Mapping[str, Track]) -> dict[str, Any]:
+    """Return the facts of the positions: in sum, and by sequence."""
+    its = {name: one.facts for name, one in found.items()}
+    if not its:
+        return {"positions": 0}
+    total = {
+        "positions": sum(one["positions"] for one in its.values()),
+        "length_m": round(sum(one["length_m"] for one in its.values()), 1),
     }
-    return facts, flat, seconds
+    return total | (next(iter(its.values())) if len(its) == 1 else {"sequences": its})
+
+
+def position_checks(subject: Subject, found: Mapping[str, Track]) -> list[Check]:
+    """Judge in which share of its samples each sequence with positions has one."""
+    summary, checks = subject.summary, []
+    if not found:
+        return []
+    for one in summary.sequences:
+        if one.name in found:
+            there = len(found[one.name].seconds) / max(one.samples, 1)
+            level = THRESHOLDS["position"].level(1 - there)
+            name = one.name if summary.is_several else ""
+            checks.append(Check("position", level, f"{there:.1%} of the samples have one", sequence=name))
+    without = [one.name for one in summary.sequences if one.name not in found]
+    return [*checks, *lacking("position", "", without, len(summary.sequences))]
 
 
 def sizes(subject: Subject) -> dict[str, Any]:
@@ -164,20 +213,8 @@ def sizes(subject: Subject) -> dict[str, Any]:
     }
 
 
-def inputs(subject: Subject) -> dict[str, int]:
-    """Samples by sensor that they have; of a recording by its messages, as most members are not made."""
-    if subject.recorded is not None:
-        found = {name: int(one.has.sum()) for name, one in subject.timeline.companions.items() if name != MODEL}
-        roles = {place.sample.inputs & {"camera"} for place in subject.places[:1]}
-        return ({"camera": subject.samples} if any(roles) else {}) | found
-    there: Counter[str] = Counter()
-    for place in subject.places:
-        there.update(place.sample.inputs)
-    return dict(sorted(there.items()))
-
-
-def _pace(subject: Told, pace: Pace) -> dict[str, Any]:
-    longest, several = pace.longest, len(subject.timeline.names) > 1
+def _pace(pace: Pace, *, several: bool) -> dict[str, Any]:
+    longest = pace.longest
     return {
         "messages": pace.messages,
         "hz": round(1 / pace.period, 3) if pace.period else None,
@@ -194,13 +231,3 @@ def _start(subject: Told) -> str | None:
         return None
     first = int(subject.timeline.stamps.min()) // 10**9  # of 64 bits in ns: of the years 1677 to 2262
     return f"{datetime.fromtimestamp(first, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def groups(subject: Subject) -> dict[str, int]:
-    """Samples by group."""
-    rows = subject.annotations
-    try:
-        own = rows.select("name", "frame", "group").drop_nulls("group").unique()
-        return dict(sorted(own["group"].cast(str).value_counts().iter_rows()))
-    except Exception as error:  # a column of a type that is no text
-        raise DatasetError(f"{subject.dataset.paths.arrow}: the column group cannot be read: {error}") from error

@@ -8,13 +8,15 @@ used: `scattergl` makes code from text at run time, which the page forbids.
 from __future__ import annotations
 
 import html
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.timeline import MODEL, Interval
-from edgefirst_ros.dataset.verdict import DARK, GLARING, wide_gap
+from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, Interval, Timeline, paces, wide_gap
+from edgefirst_ros.report.facts import Track
 from edgefirst_ros.report.look import Exposure
 from edgefirst_ros.report.series import CELLS, Floats, least_span, rate_cells, rounded, thinned, with_breaks
 from edgefirst_ros.report.subject import Subject
@@ -28,6 +30,7 @@ VIRIDIS = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"
 RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0.7, "#3b82c4"], [1, "#7b4fb5"]]
 """Colours of a rate: nothing, little, the usual number, more."""
 MOST_TOPICS = 40
+MOST_TRACKS = 24
 DRIVE = "time of drive, s"
 
 
@@ -85,31 +88,40 @@ def is_thinned(series: list[Floats]) -> list[str]:
 
 
 def rates(subject: Subject) -> Figure | None:
-    """Messages over time by topic, in percent of the usual rate."""
-    timeline, rows = subject.timeline, {}
+    """Messages over time by topic, in percent of the usual rate; empty where a sequence lacks the sensor."""
+    timeline, rows = subject.timeline, dict[str, list[Floats]]()
+    spans = {"": (-np.inf, np.inf)}
     if subject.recorded is not None:
         ordered = sorted(subject.recorded.items(), key=lambda one: -len(one[1].times))[:MOST_TOPICS]
-        rows = {topic: one.times for topic, one in ordered if len(one.times) > 2}
+        rows = {topic: [one.times] for topic, one in ordered if len(one.times) > 2}
     elif len(timeline):
-        rows = {"samples": timeline.seconds}
-        rows |= {name: np.concatenate(timeline.messages(name)) for name in timeline.companions}
-    spans = [(times[0], times[-1]) for times in rows.values() if len(times) > 2]
-    if not spans:
+        rows = {"samples": _by_sequence(timeline, timeline.samples())}
+        rows |= {name: _by_sequence(timeline, timeline.messages(name)) for name in timeline.companions}
+        edges = [*timeline.starts.values(), np.inf]
+        spans = dict(zip(timeline.starts, itertools.pairwise(edges), strict=True))
+    known = [one for parts in rows.values() for one in parts if len(one) > 2]
+    if not known:
         return None
-    start, end = min(span[0] for span in spans), max(span[1] for span in spans)
+    start, end = min(float(one.min()) for one in known), max(float(one.max()) for one in known)
     if end <= start:
         return None
-    cells, names, slowest = [], [], 0.0
-    for name, times in sorted(rows.items(), reverse=True):
-        steps = np.diff(np.sort(times))
-        period = float(np.median(steps)) if len(steps) else 0.0
-        if period > 0:
-            cells.append(rounded(rate_cells(np.sort(times), period, start, end), 0))
+    width = (end - start) / CELLS
+    middles = np.asarray(start + (np.arange(CELLS) + 0.5) * width, float)
+    cells, names = [], []
+    for name, parts in sorted(rows.items(), reverse=True):
+        row = np.full(CELLS, np.nan)
+        for times, (begin, stop) in zip(parts, spans.values(), strict=True):
+            ordered_times = np.sort(times)
+            steps = np.diff(ordered_times)
+            period = float(np.median(steps)) if len(steps) > 1 else 0.0
+            if period > 0:
+                own = (middles >= begin) & (middles < stop)
+                row[own] = rate_cells(ordered_times, period, max(start, begin), min(end, stop), middles[own], width)
+        if np.isfinite(row).any():
+            cells.append(rounded(row, 0))
             names.append(name)
-            slowest = max(slowest, period)
     if not cells:
         return None
-    width = (end - start) / CELLS
     return Figure(
         "rates",
         "Messages over time" if subject.recorded is not None else "Messages that samples use, over time",
@@ -117,7 +129,7 @@ def rates(subject: Subject) -> Figure | None:
         [
             {
                 "type": "heatmap",
-                "x": rounded(start + (np.arange(CELLS) + 0.5) * width, 3),
+                "x": rounded(middles, 3),
                 "y": [text(name) for name in names],
                 "z": cells,
                 "zmin": 0,
@@ -125,6 +137,7 @@ def rates(subject: Subject) -> Figure | None:
                 "colorscale": RATE,
                 "colorbar": {"title": {"text": "% of usual"}, "thickness": 10, "tickvals": [0, 50, 100, 200]},
                 "ygap": 3,
+                "hoverongaps": False,
                 "hovertemplate": "%{y}<br>%{x:.2f} s: %{z} %<extra></extra>",
             }
         ],
@@ -134,6 +147,33 @@ def rates(subject: Subject) -> Figure | None:
             "A value counts at least three usual intervals of its topic: in less one more or less looks like a gap."
         ],
     )
+
+
+def _by_sequence(timeline: Timeline, blocks: list[Floats]) -> list[Floats]:
+    """Join times that are given by block to one array a sequence, in the order of `timeline.starts`."""
+    found: dict[str, list[Floats]] = {name: [] for name in timeline.starts}
+    for block, times in zip(timeline.blocks, blocks, strict=True):
+        found[block.sequence].append(times)
+    return [np.concatenate(parts) for parts in found.values()]
+
+
+def mark_sequences(figure: Figure, timeline: Timeline) -> None:
+    """Mark where each sequence begins in a figure over the time of drive, where there are several."""
+    over_time = figure.layout.get("xaxis", {}).get("title", {}).get("text") == DRIVE
+    if not over_time or len(timeline.starts) < 2:
+        return
+    edge = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1, "color": "#7f8792"}}
+    name = {"yref": "paper", "y": 1, "xanchor": "left", "yanchor": "top", "showarrow": False, "font": {"size": 10}}
+    starts = list(timeline.starts.items())[:MOST_TOPICS]
+    figure.layout.setdefault("shapes", []).extend({**edge, "x0": round(at, 3), "x1": round(at, 3)} for _, at in starts)
+    figure.layout.setdefault("annotations", []).extend(
+        {**name, "x": round(at, 3), "text": text(cut(sequence))} for sequence, at in starts
+    )
+
+
+def cut(name: str) -> str:
+    """Return a name that is short enough for an axis."""
+    return name if len(name) <= 40 else f"{name[:40]}..."
 
 
 def intervals(subject: Subject) -> Figure | None:
@@ -234,23 +274,31 @@ def skew_lines(subject: Subject, tolerances: dict[str, float]) -> list[Figure]:
     ]
 
 
-def track(flat: Floats, seconds: Floats) -> Figure | None:
-    """Return the way driven, in metres."""
-    if not len(flat):
-        return None
+def tracks(ways: Mapping[str, Track]) -> list[Figure]:
+    """Return the way of each sequence, in metres from its own start."""
+    found = [_track(name if len(ways) > 1 else "", number, way) for number, (name, way) in enumerate(ways.items())]
+    if len(found) > MOST_TRACKS:
+        found = found[:MOST_TRACKS]
+        found[-1].notes.append(f"{len(ways) - MOST_TRACKS} more sequences are not drawn.")
+    return found
+
+
+def _track(name: str, number: int, way: Track) -> Figure:
+    flat, of = way.metres, f" of {name}" if name else ""
     kept = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 2000)).astype(int))
     said = [f"Every {len(flat) / len(kept):.0f}th of {len(flat)} positions is drawn."] if len(kept) < len(flat) else []
+    seconds = rounded(way.seconds[kept] - way.seconds[0], 2)
     marker = {
         "size": 4,
-        "color": rounded(seconds[kept], 2),
+        "color": seconds,
         "colorscale": VIRIDIS,
         "colorbar": {"title": {"text": "s"}, "thickness": 10},
     }
     extent = np.ptp(flat, axis=0)
     return Figure(
-        "track",
-        "Track",
-        f"Map of the positions, {extent[0]:.0f} m from west to east and {extent[1]:.0f} m from south to north",
+        f"track-{number}" if name else "track",
+        f"Track{of}",
+        f"Map of the positions{of}, {extent[0]:.0f} m from west to east and {extent[1]:.0f} m from south to north",
         [
             {
                 "type": "scatter",
@@ -260,7 +308,7 @@ def track(flat: Floats, seconds: Floats) -> Figure | None:
                 "marker": marker,
                 "line": {"width": 1, "color": "#7f8792"},
                 "name": "positions",
-                "customdata": rounded(seconds[kept], 2),
+                "customdata": seconds,
                 "hovertemplate": "%{x:.1f} m east, %{y:.1f} m north<br>%{customdata} s<extra></extra>",
             }
         ],
@@ -268,7 +316,7 @@ def track(flat: Floats, seconds: Floats) -> Figure | None:
             "xaxis": {"title": {"text": "m east of the start"}},
             "yaxis": {"title": {"text": "m north of the start"}, "scaleanchor": "x", "scaleratio": 1},
         },
-        height=420,
+        height=300 if name else 420,
         notes=said,
     )
 
@@ -299,8 +347,6 @@ def brightness(look: Exposure) -> Figure | None:
 
 def gap_rows(subject: Subject, most: int = 20) -> list[tuple[str, Interval]]:
     """Return the longest gaps with their names."""
-    from edgefirst_ros.dataset.verdict import paces
-
     found = [(name, gap) for name, pace in paces(subject.timeline).items() for gap in pace.gaps]
     if subject.recorded is not None:
         for topic, one in subject.recorded.items():

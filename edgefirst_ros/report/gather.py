@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgefirst_ros.dataset.timeline import Interval
-from edgefirst_ros.dataset.verdict import checks_of
+from edgefirst_ros.dataset.verdict import Interval, worst
 from edgefirst_ros.report import facts, figures, more_figures
 from edgefirst_ros.report.alignment import alignment
 from edgefirst_ros.report.delay import delay_checks
@@ -36,23 +35,26 @@ def gather(subject: Subject, samples: int) -> Gathered:
     unreadable = Unreadable()
     found = facts.quick(subject)
     bright, fits = exposure(subject, unreadable), alignment(subject, unreadable)
-    seen, (ranges, clouds) = radar(subject, unreadable), lidar(subject, unreadable)
+    seen, ranges = radar(subject, unreadable), lidar(subject, unreadable)
     shown = sheet(subject, samples, unreadable)
-    checks = checks_of(subject.timeline, subject.metadata, subject.words)
+    checks = subject.summary.checks
     if found["verdict"]["level"] != "red" and not len(subject.timeline):
         checks = checks[1:]
-    track, flat, seconds = facts.track(subject)
-    checks += [*bright.checks, *fits.checks, *delay_checks(subject), *_position(subject, track)]
+    ways = facts.tracks(subject)
+    checks += [*bright.checks, *fits.checks, *delay_checks(subject), *facts.position_checks(subject, ways)]
     found["verdict"] = facts.verdict(checks)
-    found["sensors"], found["groups"] = facts.inputs(subject), facts.groups(subject)
-    found["track"] = track
+    whole = subject.summary.whole
+    found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)
+    found["track"] = facts.track(ways)
+    for name, one in found["sequences"].items():
+        one["verdict"] = worst([check for check in checks if check.sequence in (name, "")]).word
     said = labels(subject)
     found["pictures"] = {**bright.facts, **said, "alignment": fits.facts, "shown": len(shown)}
     found["radar"] = {
-        "cubes_looked_at": len(seen.seconds),
+        "cubes_looked_at": sum(len(one.seconds) for one in seen.cubes),
         "clouds_looked_at": seen.clouds,
         "targets": len(seen.targets),
-        "lidar_clouds_looked_at": clouds,
+        "lidar_clouds_looked_at": sum(number for _, number in ranges.values()),
     }
     found["bytes"] = facts.sizes(subject)
     found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.notes.items())]
@@ -61,23 +63,29 @@ def gather(subject: Subject, samples: int) -> Gathered:
     drawn = {
         "time": _some([figures.rates(subject), figures.intervals(subject), figures.delays(subject)]),
         "skew": figures.skew_lines(subject, tolerances),
-        "track": _some([figures.track(flat, seconds)]),
+        "track": figures.tracks(ways),
         "pictures": [
             *_some(
                 [
                     figures.brightness(bright),
                     more_figures.bars(
-                        "labels", "Annotations by label", _said(said["labels"]), said["labels"], "annotations"
+                        "labels",
+                        "Annotations by label",
+                        _said(said["labels"]),
+                        {one.name: one.labels for one in subject.summary.sequences},
+                        "annotations",
                     ),
                 ]
             ),
             *more_figures.box_places(boxes(subject)),
         ],
-        "radar": [*more_figures.radar(seen), *_some([more_figures.lidar(ranges, clouds)])],
+        "radar": [*more_figures.radar(seen), *_some([more_figures.lidar(ranges)])],
         "bytes": _some(
-            [more_figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", kinds, "MB")]
+            [more_figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", {"": kinds}, "MB")]
         ),
     }
+    for one in (figure for several in drawn.values() for figure in several):
+        figures.mark_sequences(one, subject.timeline)
     return Gathered(found, drawn, shown, figures.gap_rows(subject))
 
 
@@ -87,12 +95,3 @@ def _some(found: Iterable[Figure | None]) -> list[Figure]:
 
 def _said(counted: dict[str, int]) -> str:
     return f"Bars of the annotations of {len(counted)} labels"
-
-
-def _position(subject: Subject, track: dict[str, Any]) -> list[Any]:
-    from edgefirst_ros.dataset.verdict import THRESHOLDS, Check
-
-    if not track["positions"]:
-        return []
-    there = track["positions"] / max(subject.samples, 1)
-    return [Check("position", THRESHOLDS["position"].level(1 - there), f"{there:.1%} of the samples have one")]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from edgefirst_ros.dataset.timeline import MODEL
+from edgefirst_ros.dataset.verdict import MODEL
 from edgefirst_ros.report.subject import Floats, Subject
 
 COLUMNS, ROWS = 32, 18

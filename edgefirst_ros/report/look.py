@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +23,8 @@ from edgefirst_ros.sensors.cube import Cube
 
 PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 """Most members of each kind that are read."""
+SEQUENCES = 4
+"""Most sequences whose cubes are shown."""
 SMALL = 160
 """Pixels across of the pictures whose brightness is taken."""
 LONGEST_RANGE = 250.0
@@ -47,6 +49,8 @@ class Exposure:
     seconds: Floats
     luma: Floats
     """Mean of each picture, 0 to 255."""
+    names: Sequence[str] = ()
+    """Sequence of each picture; without them all are of one."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -62,30 +66,34 @@ class Exposure:
 
     @property
     def checks(self) -> list[Check]:
-        """Return the checks of the verdict."""
-        if not len(self.luma):
-            return []
-        found = []
-        for what, share in (("dark", (self.luma < DARK).mean()), ("glaring", (self.luma > GLARING).mean())):
-            if level := THRESHOLDS["exposure"].level(float(share)):
-                found.append(
-                    Check(
-                        "exposure", level, f"{share:.0%} of {counted(len(self.luma), 'picture')} looked at are {what}"
-                    )
-                )
-        return found or [Check("exposure", THRESHOLDS["exposure"].level(0), f"mean luma {self.luma.mean():.0f} of 255")]
+        """Return the checks of the verdict, by sequence."""
+        threshold, found = THRESHOLDS["exposure"], []
+        several = len(set(self.names)) > 1
+        for name in dict.fromkeys(self.names or [""] * len(self.luma)):
+            luma = self.luma[[one == name for one in self.names]] if several else self.luma
+            shares = {"dark": float((luma < DARK).mean()), "glaring": float((luma > GLARING).mean())}
+            own = [
+                Check("exposure", level, f"{share:.0%} of {counted(len(luma), 'picture')} looked at are {what}")
+                for what, share in shares.items()
+                if (level := threshold.level(share))
+            ]
+            own = own or [Check("exposure", threshold.level(0), f"mean luma {luma.mean():.0f} of 255")]
+            found += [replace(one, sequence=name) for one in own] if several else own
+        return found
 
 
 def exposure(subject: Subject, unreadable: Unreadable) -> Exposure:
     """Look at how bright pictures are, in small."""
-    seconds, luma = [], []
+    seconds, luma, names = [], [], []
     for place in subject.with_input("camera", PICTURES):
         try:
             luma.append(_mean_luma(place.sample))
-            seconds.append(place.seconds)
         except EdgeFirstError as error:
             unreadable.add("picture", error)
-    return Exposure(np.array(seconds), np.array(luma))
+            continue
+        seconds.append(place.seconds)
+        names.append(place.sample.name)
+    return Exposure(np.array(seconds), np.array(luma), names)
 
 
 def _mean_luma(sample: Sample) -> float:
@@ -105,21 +113,29 @@ def _mean_luma(sample: Sample) -> float:
 
 
 @dataclass
-class RadarLook:
-    """Cubes that follow each other, and targets over the whole drive."""
+class CubeLook:
+    """Cubes of one sequence that follow each other."""
 
+    sequence: str
     seconds: Floats
     """Time of each cube, s of drive."""
     by_range: Floats
     """(range, cube) largest magnitude, dB."""
     by_speed: Floats
-    """(range, doppler) largest magnitude of the loudest cube, dB; empty without cubes."""
+    """(range, doppler) largest magnitude of the loudest cube, dB."""
     metres: float | None
     """A range bin."""
     speed: float | None
     """A doppler bin, m/s."""
     whole: bool
     """True if all cubes are shown."""
+
+
+@dataclass
+class RadarLook:
+    """Cubes by sequence, and targets over the whole drive."""
+
+    cubes: Sequence[CubeLook]
     targets: Floats
     """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said)."""
     clouds: int
@@ -128,11 +144,24 @@ class RadarLook:
 
 def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
     """Look at the radar."""
-    places = [p for p in subject.places if "radar.cube" in p.sample.inputs and "radar.cube" not in p.sample.repeats]
-    middle = max(0, (len(places) - CUBES) // 2)
+    by_sequence: dict[str, list[Place]] = {}
+    for place in subject.places:
+        if "radar.cube" in place.sample.inputs and "radar.cube" not in place.sample.repeats:
+            by_sequence.setdefault(place.sample.name, []).append(place)
+    most = CUBES // max(1, min(len(by_sequence), SEQUENCES))
+    looks = [_look_at_cubes(subject, *one, most, unreadable) for one in [*by_sequence.items()][:SEQUENCES]]
+    targets, clouds = _targets(subject.with_input("radar.pcd", TARGETS), unreadable)
+    return RadarLook([one for one in looks if one is not None], targets, clouds)
+
+
+def _look_at_cubes(
+    subject: Subject, name: str, places: list[Place], most: int, unreadable: Unreadable
+) -> CubeLook | None:
+    """Read up to `most` cubes from the middle of a sequence; None where none can be read."""
+    middle = max(0, (len(places) - most) // 2)
     columns: list[Any] = []
     seconds, loudest, kept = [], -1.0, cast("Cube | None", None)
-    for place in places[middle : middle + CUBES]:
+    for place in places[middle : middle + most]:
         try:
             cube = place.sample.cube()
         except EdgeFirstError as error:
@@ -146,19 +175,16 @@ def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
         seconds.append(place.seconds)
         if column.mean() > loudest:
             loudest, kept = float(column.mean()), cube
-    by_speed = np.zeros((0, 0))
-    if kept is not None:
-        by_speed = decibels(_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4)))
-    targets, clouds = _targets(subject.with_input("radar.pcd", TARGETS), unreadable)
-    return RadarLook(
+    if kept is None:
+        return None
+    return CubeLook(
+        name,
         np.array(seconds),
-        decibels(np.array(columns).T) if columns else np.zeros((0, 0)),
-        by_speed,
-        kept.metres_per_range_bin if kept else None,
-        kept.speed_per_doppler_bin if kept else None,
-        len(columns) >= _cubes(subject, len(places)),
-        targets,
-        clouds,
+        decibels(np.array(columns).T),
+        decibels(_loudest(kept.values.reshape(*kept.values.shape[:4], -1), (0, 2, 4))),
+        kept.metres_per_range_bin,
+        kept.speed_per_doppler_bin,
+        len(columns) >= _cubes(subject, name, len(places)),
     )
 
 
@@ -169,10 +195,10 @@ def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
     return found
 
 
-def _cubes(subject: Subject, there: int) -> int:
-    """Return the number of cubes of the drive; of a recording only some are `there`."""
-    timeline = subject.timeline
-    return sum(map(len, timeline.messages("radar.cube"))) if "radar.cube" in timeline.companions else there
+def _cubes(subject: Subject, name: str, there: int) -> int:
+    """Return the number of cubes of a sequence; of a recording only some are `there`."""
+    own = subject.timeline.drives.get(name)
+    return sum(map(len, own.messages("radar.cube"))) if own and "radar.cube" in own.companions else there
 
 
 def decibels(values: Any) -> Floats:
@@ -203,18 +229,17 @@ def speeds(points: Any) -> Floats:
     return np.full(len(points), math.nan) if name is None else points[name].astype(float)
 
 
-def lidar(subject: Subject, unreadable: Unreadable) -> tuple[Floats, int]:
-    """Return ranges of lidar points in m, and of how many clouds they are."""
-    found, clouds = [np.zeros(0)], 0
+def lidar(subject: Subject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
+    """Return by sequence the ranges of lidar points in m, and of how many clouds they are."""
+    found: dict[str, list[Floats]] = {}
     for place in subject.with_input("lidar.pcd", CLOUDS):
         try:
             away = np.linalg.norm(xyz(place.sample.lidar()), axis=1)
         except (EdgeFirstError, ValueError) as error:
             unreadable.add("lidar points", DatasetError(str(error)))
             continue
-        clouds += 1
-        found.append(away[np.isfinite(away) & (away <= LONGEST_RANGE)])
-    return np.concatenate(found), clouds
+        found.setdefault(place.sample.name, []).append(away[np.isfinite(away) & (away <= LONGEST_RANGE)])
+    return {name: (np.concatenate(parts), len(parts)) for name, parts in found.items()}
 
 
 def evenly(places: list[Place], most: int) -> list[Place]:

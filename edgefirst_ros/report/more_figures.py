@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from edgefirst_ros.errors import counted
-from edgefirst_ros.report.figures import COLOURS, DRIVE, VIRIDIS, Figure, axes, text
+from edgefirst_ros.report.figures import COLOURS, DRIVE, VIRIDIS, Figure, axes, cut, text
 from edgefirst_ros.report.labels import COLUMNS, MOST_LABELS, ROWS, box_cells
-from edgefirst_ros.report.look import RadarLook
+from edgefirst_ros.report.look import CubeLook, RadarLook
 from edgefirst_ros.report.series import Floats, rounded, spread
 
 MOST_TARGETS = 4000
@@ -20,12 +22,15 @@ RANGE_ROWS, SPEED_COLUMNS = 200, 160
 """Most rows and columns of a map of a cube."""
 
 
-def bars(key: str, title: str, alt: str, values: dict[str, float], unit: str) -> Figure | None:
-    """Bars that lie, one a name."""
-    if not values:
+def bars(key: str, title: str, alt: str, values: Mapping[str, Mapping[str, float]], unit: str) -> Figure | None:
+    """Return horizontal bars, one a name, stacked by sequence: {sequence: {name: value}}."""
+    total: Counter[str] = Counter()
+    for its in values.values():
+        total.update(its)
+    if not total:
         return None
-    names = list(values)[:MOST_LABELS][::-1]
-    left = len(values) - len(names)
+    names = sorted(total, key=lambda name: (-total[name], name))[:MOST_LABELS][::-1]
+    left = len(total) - len(names)
     return Figure(
         key,
         title,
@@ -34,20 +39,19 @@ def bars(key: str, title: str, alt: str, values: dict[str, float], unit: str) ->
             {
                 "type": "bar",
                 "orientation": "h",
-                "y": [text(_cut(name)) for name in names],
-                "x": [values[name] for name in names],
-                "marker": {"color": COLOURS[0]},
+                "y": [text(cut(name)) for name in names],
+                "x": [its.get(name, 0) for name in names],
+                "name": text(cut(sequence)),
+                "marker": {"color": COLOURS[number % len(COLOURS)]},
                 "hovertemplate": "%{y}: %{x}<extra></extra>",
             }
+            for number, (sequence, its) in enumerate(values.items())
+            if its
         ],
-        axes(unit, "", margin={"l": 10}),
+        axes(unit, "", margin={"l": 10}, barmode="stack"),
         height=max(140, 80 + 24 * len(names)),
         notes=[f"{left} more are not drawn."] if left > 0 else [],
     )
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= 40 else f"{name[:40]}..."
 
 
 def box_places(boxes: Floats) -> list[Figure]:
@@ -94,42 +98,7 @@ def box_places(boxes: Floats) -> list[Figure]:
 
 def radar(look: RadarLook) -> list[Figure]:
     """Range over time, range over speed, targets."""
-    found = []
-    if look.by_range.size and len(look.seconds) > 1:
-        rows = spread(len(look.by_range), RANGE_ROWS)
-        found.append(
-            Figure(
-                "range-time",
-                "Radar cube: range over time",
-                f"Map of the largest magnitude by range over {len(look.seconds)} cubes; things that move are lines",
-                [_map(look.by_range[rows], look.seconds, rows * (look.metres or 1), "dB")],
-                axes(DRIVE, "range, m" if look.metres else "range bin"),
-                height=300,
-                notes=[]
-                if look.whole
-                else [f"{len(look.seconds)} cubes from the middle of the drive, one after the other."],
-            )
-        )
-    if look.by_speed.size:
-        rows, columns = spread(look.by_speed.shape[0], RANGE_ROWS), spread(look.by_speed.shape[1], SPEED_COLUMNS)
-        middle = look.by_speed.shape[1] // 2
-        found.append(
-            Figure(
-                "range-doppler",
-                "Radar cube: range over doppler",
-                "Map of the magnitude of the loudest cube by range and doppler; zero speed is in the middle",
-                [
-                    _map(
-                        look.by_speed[np.ix_(rows, columns)],
-                        (columns - middle) * (look.speed or 1),
-                        rows * (look.metres or 1),
-                        "dB",
-                    )
-                ],
-                axes("speed, m/s" if look.speed else "doppler bin", "range, m" if look.metres else "range bin"),
-                height=300,
-            )
-        )
+    found = [figure for number, one in enumerate(look.cubes) for figure in _cubes(one, number, len(look.cubes) > 1)]
     if len(look.targets):
         kept = look.targets[spread(len(look.targets), MOST_TARGETS)]
         said = np.isfinite(kept[:, 2]).any()
@@ -163,6 +132,39 @@ def radar(look: RadarLook) -> list[Figure]:
     return found
 
 
+def _cubes(look: CubeLook, number: int, several: bool) -> list[Figure]:
+    """Return the figures of the cubes of one sequence."""
+    found, of, key = [], f" of {look.sequence}" if several else "", f"-{number}" if several else ""
+    across, rows = "range, m" if look.metres else "range bin", spread(len(look.by_range), RANGE_ROWS)
+    if look.by_range.size and len(look.seconds) > 1:
+        middle = f"{len(look.seconds)} cubes from the middle of the drive, one after the other."
+        found.append(
+            Figure(
+                f"range-time{key}",
+                f"Radar cube: range over time{of}",
+                f"Map of the largest magnitude by range over {len(look.seconds)} cubes{of}; things that move are lines",
+                [_map(look.by_range[rows], look.seconds, rows * (look.metres or 1), "dB")],
+                axes(f"{DRIVE}{of}" if several else DRIVE, across),
+                height=300,
+                notes=[] if look.whole else [middle],
+            )
+        )
+    if look.by_speed.size:
+        columns, middle_column = spread(look.by_speed.shape[1], SPEED_COLUMNS), look.by_speed.shape[1] // 2
+        speeds = (columns - middle_column) * (look.speed or 1)
+        found.append(
+            Figure(
+                f"range-doppler{key}",
+                f"Radar cube: range over doppler{of}",
+                f"Map of the magnitude of the loudest cube{of} by range and doppler; zero speed is in the middle",
+                [_map(look.by_speed[np.ix_(rows, columns)], speeds, rows * (look.metres or 1), "dB")],
+                axes("speed, m/s" if look.speed else "doppler bin", across),
+                height=300,
+            )
+        )
+    return found
+
+
 def _map(z: Floats, x: ArrayLike, y: ArrayLike, unit: str) -> dict[str, Any]:
     low, high = np.percentile(z, (20, 99.9))
     return {
@@ -177,24 +179,30 @@ def _map(z: Floats, x: ArrayLike, y: ArrayLike, unit: str) -> dict[str, Any]:
     }
 
 
-def lidar(ranges: Floats, clouds: int) -> Figure | None:
-    """Lidar points by range."""
-    if not len(ranges):
+def lidar(found: Mapping[str, tuple[Floats, int]]) -> Figure | None:
+    """Lidar points by range, by sequence."""
+    every = np.concatenate([np.zeros(0), *(ranges for ranges, _ in found.values())])
+    if not len(every):
         return None
-    limit = float(max(np.percentile(ranges, 99.5), 1.0))
-    heights, edges = np.histogram(ranges, 60, (0, limit))
-    return Figure(
-        "lidar-ranges",
-        "Lidar points by range",
-        f"Histogram of the ranges of {len(ranges)} lidar points of {clouds} clouds",
-        [
+    limit, clouds = float(max(np.percentile(every, 99.5), 1.0)), sum(number for _, number in found.values())
+    data = []
+    for number, (name, (ranges, own)) in enumerate(found.items()):
+        heights, edges = np.histogram(ranges, 60, (0, limit))
+        data.append(
             {
                 "type": "bar",
                 "x": rounded((edges[:-1] + edges[1:]) / 2, 2),
-                "y": rounded(heights / clouds, 1),
-                "marker": {"color": COLOURS[2]},
+                "y": rounded(heights / own, 1),
+                "name": text(cut(name)),
+                "marker": {"color": COLOURS[(number + 2) % len(COLOURS)]},
+                **({"opacity": 0.6} if len(found) > 1 else {}),
             }
-        ],
-        axes("range, m", "points a cloud", bargap=0.05),
+        )
+    return Figure(
+        "lidar-ranges",
+        "Lidar points by range",
+        f"Histogram of the ranges of {len(every)} lidar points of {clouds} clouds",
+        data,
+        axes("range, m", "points a cloud", bargap=0.05, barmode="overlay"),
         notes=[f"{counted(clouds, 'cloud')} looked at, spread evenly."],
     )

@@ -11,8 +11,8 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 from edgefirst_ros import __version__
 from edgefirst_ros.counts import LOSS
+from edgefirst_ros.dataset.summary import ALL, shares_of
 from edgefirst_ros.dataset.verdict import Level
 from edgefirst_ros.errors import printable
 from edgefirst_ros.sensors.calibration import WORDS
@@ -78,6 +79,8 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
         ],
         gaps=found.gaps,
         many=len(facts["sequences"]) > 1,
+        shares=shares_of,
+        by_sequence=partial(_by_sequence, facts["sequences"]),
         assumed=assumed,
         back=quote(back) if back else None,
         losses=LOSS,
@@ -100,7 +103,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         level = "red" if row.get("error") else row["verdict"]["level"]
         bad = [one for one in row.get("verdict", {}).get("checks", ()) if one["level"] != "green"]
         why = "; ".join(
-            f"{one['check']}{' of ' + one['place'] if one['place'] else ''}: {one['found']}" for one in bad[:3]
+            f"{one['check']}{' of ' + one['where'] if one['where'] else ''}: {one['found']}" for one in bad[:3]
         )
         more = f" (and {len(bad) - 3} more)" if len(bad) > 3 else ""
         lines.append(
@@ -129,6 +132,12 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         version=__version__,
     )  # fmt: skip
     return bytes(text, "utf-8")
+
+
+def _by_sequence(sequences: Mapping[str, Any], what: str, total: Any) -> list[tuple[str, Any]]:
+    """Return what a table shows of each sequence, and of several the sum after them."""
+    apart = [(name, one[what]) for name, one in sequences.items()] if len(sequences) > 1 else []
+    return [*apart, (ALL, total)]
 
 
 def _figure(one: Figure) -> dict[str, Any]:

@@ -57,13 +57,12 @@ def spread(number: int, most: int) -> NDArray[np.int64]:
     )
 
 
-def rate_cells(times: Floats, period: float, start: float, end: float, cells: int = CELLS) -> Floats:
-    """Messages in percent of the usual number, by cell of the time between `start` and `end`, s.
+def rate_cells(times: Floats, period: float, start: float, end: float, middles: Floats, width: float) -> Floats:
+    """Return messages in percent of the usual number around `middles`, within `start` and `end`, s.
 
     What is counted is at least `PERIODS` wide, however narrow the cell.
     """
-    width = max((end - start) / cells, PERIODS * period)
-    middles = start + (np.arange(cells) + 0.5) * (end - start) / cells
+    width = max(width, PERIODS * period)
     low = np.clip(middles - width / 2, start, max(start, end - width))
     high = np.minimum(low + width, end)
     counted = np.searchsorted(times, high, "right") - np.searchsorted(times, low, "left")

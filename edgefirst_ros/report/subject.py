@@ -18,7 +18,8 @@ from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
-from edgefirst_ros.dataset.timeline import Timeline
+from edgefirst_ros.dataset.summary import DatasetSummary, summarize_dataset
+from edgefirst_ros.dataset.verdict import MODEL, Timeline
 from edgefirst_ros.report.series import spread
 
 Floats = NDArray[np.float64]
@@ -67,7 +68,7 @@ class Subject:
     def timeline(self) -> Timeline:
         """Its times; empty without a table of frames."""
         frames = self.dataset.frames
-        return Timeline(pl.DataFrame() if frames is None else frames)
+        return Timeline.empty() if frames is None else Timeline(frames.to_arrow())
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -93,6 +94,19 @@ class Subject:
     def by_sequence(self) -> dict[str, int]:
         """{sequence: number of samples}."""
         return self.timeline.by_sequence or dict(Counter(place.sample.name for place in self.places))
+
+    @cached_property
+    def summary(self) -> DatasetSummary:
+        """What is counted and judged by the tables, by sequence; of a recording most members are not made."""
+        if self.recorded is None:
+            return summarize_dataset(self.dataset, self.timeline)
+        camera = any("camera" in place.sample.inputs for place in self.places[:1])
+        sensors = {
+            name: ({"camera": len(own)} if camera else {})
+            | {key: int(one.has.sum()) for key, one in own.companions.items() if key != MODEL}
+            for name, own in self.timeline.drives.items()
+        }
+        return summarize_dataset(self.dataset, self.timeline, sensors)
 
     @property
     def messages(self) -> dict[str, int]:
@@ -133,8 +147,12 @@ class Subject:
             return False
 
     def with_input(self, name: str, most: int) -> list[Place]:
-        """Up to `most` samples, spread evenly over those that have an input; a message that repeats counts once."""
+        """Up to `most` samples with an input, spread evenly over each sequence; a message that repeats counts once."""
         found = [place for place in self.places if name in place.sample.inputs]
         if len(found) > most:
             found = [place for place in found if name not in place.sample.repeats]
-        return [found[n] for n in spread(len(found), most)]
+        by_sequence: dict[str, list[Place]] = {}
+        for place in found:
+            by_sequence.setdefault(place.sample.name, []).append(place)
+        shares = {key: max(1, most * len(its) // len(found)) for key, its in by_sequence.items()}
+        return [its[n] for key, its in by_sequence.items() for n in spread(len(its), shares[key])]

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.opening import open_tables
-from edgefirst_ros.dataset.sequences import SEQUENCES
+from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.storage.opening import open_file
-from edgefirst_ros.dataset.timeline import COLUMNS, Timeline
+from edgefirst_ros.dataset.summary import DatasetSummary, stated_calibrations, summarize
+from edgefirst_ros.dataset.verdict import Timeline
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.calibration import WORDS
 
 
 class Told(Protocol):
@@ -41,16 +40,12 @@ class Told(Protocol):
         """File metadata, of the frames table at least."""
 
     @property
-    def words(self) -> Mapping[str, str]:
-        """{sequence: quality of its calibration}: `given`, `identity` or `missing`."""
+    def summary(self) -> DatasetSummary:
+        """What is counted and judged by the tables, by sequence."""
 
     @property
     def samples(self) -> int:
         """Number of samples."""
-
-    @property
-    def by_sequence(self) -> Mapping[str, int]:
-        """{sequence: number of samples}."""
 
     @property
     def messages(self) -> Mapping[str, int]:
@@ -65,7 +60,7 @@ class Tables:
     path: Path
     timeline: Timeline
     metadata: Mapping[str, Any]
-    words: Mapping[str, str]
+    summary: DatasetSummary
     kind: str = "dataset"
     notes: list[str] = field(default_factory=list)
     messages: Mapping[str, int] = field(default_factory=dict)
@@ -74,11 +69,6 @@ class Tables:
     def samples(self) -> int:
         """Rows of the frames."""
         return len(self.timeline)
-
-    @property
-    def by_sequence(self) -> Mapping[str, int]:
-        """Rows of each sequence."""
-        return self.timeline.by_sequence
 
 
 def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAULT_LIMITS) -> Tables | None:
@@ -89,12 +79,11 @@ def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAU
     _, frames = open_tables(paths, limits)
     if frames is None:
         return None
-    metadata, timeline = frames_metadata(paths.frames, frames.metadata), Timeline(frames.frame(COLUMNS))
-    known = metadata.get(SEQUENCES)
-    known = known if isinstance(known, dict) else {}
-    words = {one: known[one].get("calibration") for one in timeline.names if isinstance(known.get(one), dict)}
-    told = {one: word for one, word in words.items() if isinstance(word, str) and word in WORDS}
-    return Tables(name, path, timeline, metadata, told) if told and len(told) == len(timeline.names) else None
+    metadata, timeline = frames_metadata(paths.frames, frames.metadata), Timeline.of_file(frames)
+    told = {name: word for name, word in stated_calibrations(metadata).items() if name in timeline.names}
+    if not told or len(told) < len(timeline.names):
+        return None
+    return Tables(name, path, timeline, metadata, summarize(timeline, metadata, told))
 
 
 def check_container(paths: DatasetPaths) -> None:

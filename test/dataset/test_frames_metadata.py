@@ -8,8 +8,8 @@ import handmade_dataset as made
 import pytest
 
 from edgefirst_ros import Dataset
-from edgefirst_ros.dataset.frames_metadata import frames_metadata
 from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from edgefirst_ros.dataset.timeline import Timeline
-from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, checks_of, gap_level, paces, worst
+from edgefirst_ros.dataset.summary import summarize
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, THRESHOLDS, Level, Timeline, gap_level, paces, worst
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -25,18 +25,18 @@ def frames(stamps, lidar=None, names=None, segments=None, model=None):
     for column, values in (("lidar_points_timestamp", lidar), ("model_timestamp", model)):
         if values is not None:
             columns[column] = pl.Series([None if t is None else START + t * MS for t in values], dtype=pl.Int64)
-    return Timeline(pl.DataFrame(columns))
+    return Timeline(pl.DataFrame(columns).to_arrow())
 
 
 def levels(timeline, metadata=None, calibrations=None):
-    found = checks_of(timeline, metadata or {}, calibrations or {})
-    return {(one.key, one.place): (one.level, one.found) for one in found}
+    found = summarize(timeline, metadata or {}, calibrations or {}).checks
+    return {(one.key, one.where): (one.level, one.found) for one in found}
 
 
 def test_a_steady_drive_is_green():
     found = frames(range(0, 3000, 100), lidar=range(10, 3010, 100))
     assert found.duration == pytest.approx(2.9)
-    assert worst(checks_of(found, {}, {"a": "given"})) is Level.GREEN
+    assert worst(summarize(found, {}, {"a": "given"}).checks) is Level.GREEN
     (times,) = found.messages("lidar.points")
     assert times == pytest.approx(np.arange(30) / 10 + 0.01)
 
@@ -81,9 +81,10 @@ def test_a_drive_without_a_model_is_no_gap_of_another_drive():
     stamps = [*range(0, 5000, 100), *range(0, 5000, 100), *range(9000, 14000, 100)]
     looked = [None] * 50 + [*range(0, 5000, 100)] + [None] * 50
     found = frames(stamps, names=["a"] * 50 + ["b"] * 100, segments=[0] * 100 + [1] * 50, model=looked)
-    assert levels(found)["gaps", "model"] == (Level.RED, "1 gap, longest 4.9 s, at 5.0 s of b")
+    assert levels(found)["gaps", "model in b"] == (Level.RED, "1 gap, longest 4.9 s, at 5.0 s")
+    assert ("gaps", "model in a") not in levels(found)
     found = frames(stamps[:100], names=["a"] * 50 + ["b"] * 50, model=looked[:100])
-    assert levels(found)["gaps", "model"][0] is Level.GREEN
+    assert levels(found)["gaps", "model in b"][0] is Level.GREEN
 
 
 def test_a_slow_sensor_has_no_gaps():
@@ -102,26 +103,29 @@ def test_sequences_and_steps_of_the_clock_are_no_gaps():
     assert found.steps == 1
     assert np.diff(found.seconds) == pytest.approx(0.1)
     said = levels(found)
-    assert said["gaps", "lidar.points"][0] is Level.GREEN
-    assert said["clock", ""] == (Level.AMBER, "set, or stood still, 1 time")
+    assert said["gaps", "lidar.points in a"][0] is said["gaps", "lidar.points in b"][0] is Level.GREEN
+    assert said["clock", "a"][0] is Level.GREEN
+    assert said["clock", "b"] == (Level.AMBER, "set, or stood still, 1 time")
 
 
 def test_a_sequence_may_lack_a_sensor_that_another_has():
-    """How many samples lack it is said once, as coverage, and not again as a gap."""
+    """It is named, and neither a gap nor worse than green."""
     stamps = list(range(0, 20_000, 100))
     found = frames(stamps, names=["a"] * 100 + ["b"] * 100, lidar=[*stamps[:100], *[None] * 100])
-    assert levels(found)["coverage", "lidar.points"] == (Level.RED, "in 50.0% of the samples")
-    assert levels(found)["gaps", "lidar.points"][0] is Level.GREEN
+    assert levels(found)["coverage", "lidar.points"] == (Level.GREEN, "in 1 of 2 sequences; not in b")
+    assert levels(found)["coverage", "lidar.points in a"] == (Level.GREEN, "in 100.0% of the samples")
+    assert levels(found)["gaps", "lidar.points in a"][0] is Level.GREEN
+    assert not [where for _, where in levels(found) if where == "lidar.points in b"]
 
 
 def test_a_sensor_that_stops_within_a_sequence_is_a_gap_there():
     """So it is where it is missing from one step of the clock to the next."""
     stamps = list(range(0, 6000, 100))
     names, lidar = ["a"] * 20 + ["b"] * 40, [*stamps[:20], *[None] * 5, *stamps[25:30], *[None] * 30]
-    gap = Level.RED, "2 gaps, longest 3 s, at 0.9 s of b"
-    assert levels(frames(stamps, names=names, lidar=lidar))["gaps", "lidar.points"] == gap
+    gap = Level.RED, "2 gaps, longest 3 s, at 0.9 s"
+    assert levels(frames(stamps, names=names, lidar=lidar))["gaps", "lidar.points in b"] == gap
     found = frames(stamps, names=names, lidar=lidar, segments=[0] * 30 + [1] * 30)
-    assert levels(found)["gaps", "lidar.points"] == (Level.RED, "2 gaps, longest 2.9 s, at 1.0 s of b")
+    assert levels(found)["gaps", "lidar.points in b"] == (Level.RED, "2 gaps, longest 2.9 s, at 1.0 s")
 
 
 def test_a_gap_of_several_sequences_is_told_by_the_time_in_its_own():
@@ -130,7 +134,7 @@ def test_a_gap_of_several_sequences_is_told_by_the_time_in_its_own():
     lidar = [*stamps[:10], None, 19_980, *[None] * 7, *stamps[19:]]
     found = frames(stamps, names=["a"] * 10 + ["b"] + ["c"] * 10, lidar=lidar)
     pace = paces(found)["lidar.points"]
-    assert levels(found)["gaps", "lidar.points"] == (Level.AMBER, "1 gap, longest 0.82 s, at 0.0 s of c")
+    assert levels(found)["gaps", "lidar.points in c"] == (Level.AMBER, "1 gap, longest 0.82 s, at 0.0 s")
     assert pace.gaps == (pace.longest,)
     assert (pace.longest.sequence, pace.longest.start) == ("c", pytest.approx(-0.02))
     assert pace.longest.drive == pytest.approx(0.98)
@@ -175,7 +179,7 @@ def test_damage_in_which_nothing_can_have_been_is_no_loss(harmless, lost, said):
 
 
 def test_no_samples_are_red():
-    assert levels(Timeline(pl.DataFrame()))["samples", ""][0] is Level.RED
+    assert levels(Timeline.empty())["samples", ""][0] is Level.RED
     assert [one.key for one in THRESHOLDS.values()] == list(THRESHOLDS)
 
 

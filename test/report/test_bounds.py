@@ -5,6 +5,9 @@ import numpy as np
 
 from edgefirst_ros.report.series import POINTS, least_span, rate_cells, spread, thinned, with_breaks
 
+MIDDLES = (np.arange(240) + 0.5) * 0.125
+"""Of 240 cells over 30 s."""
+
 
 def test_thinned_lines_keep_the_extremes():
     rng = np.random.default_rng(1)
@@ -30,10 +33,10 @@ def test_a_perfect_rate_does_not_zigzag():
 def test_a_regular_topic_has_no_false_gaps():
     for rate in (1.0, 7.0, 18.0, 50.0):
         times = np.arange(0, 30, 1 / rate)
-        cells = rate_cells(times, 1 / rate, 0.0, 30.0)
+        cells = rate_cells(times, 1 / rate, 0.0, 30.0, MIDDLES, 0.125)
         assert cells.min() >= 65, rate  # at least two of three
     lost = np.concatenate([np.arange(0, 10, 0.1), np.arange(11, 30, 0.1)])
-    cells = rate_cells(lost, 0.1, 0.0, 30.0)
+    cells = rate_cells(lost, 0.1, 0.0, 30.0, MIDDLES, 0.125)
     assert cells.min() == 0
     assert 80 <= np.flatnonzero(cells == 0).mean() / len(cells) * 240 <= 88
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.report.figures import brightness, delays, gap_rows, intervals, rates, skew_lines, text, track
+from edgefirst_ros.report.figures import brightness, delays, gap_rows, intervals, rates, skew_lines, text, tracks
 from edgefirst_ros.report.look import Exposure
 from edgefirst_ros.report.series import POINTS, thinned
 from edgefirst_ros.report.subject import Subject, TopicTimes
@@ -111,7 +111,7 @@ def test_without_companions_positions_or_pictures_there_is_no_figure(tmp_path):
     for row in parts.frames:
         row.update({name: None for name in row if name.endswith(("_timestamp", "_skew"))})
     assert skew_lines(subject(made.write(tmp_path, parts)), {}) == []
-    assert track(np.zeros((0, 2)), np.zeros(0)) is None
+    assert tracks({}) == []
     assert brightness(Exposure(np.zeros(0), np.zeros(0))) is None
 
 

@@ -113,8 +113,13 @@ def test_the_tables_alone_tell_what_the_members_do(parts, tmp_path):
     told = tables_of(find(paths.container), "whole", paths.container)
     page = report([paths.container], samples=0).facts[0]
     row = quick(told)
-    for key in row.keys() - {"verdict"}:
+    for key in row.keys() - {"verdict", "sequences"}:
         assert row[key] == page[key], key
+    for name, one in row["sequences"].items():  # the members tell the sensors, and other tables groups and labels
+        apart = {"sensors", "groups", "labels", "verdict"}
+        assert {key: one[key] for key in one.keys() - apart} == {
+            key: value for key, value in page["sequences"][name].items() if key not in apart
+        }
     assert [one for one in page["verdict"]["checks"] if one in row["verdict"]["checks"]] == row["verdict"]["checks"]
     paths.container.write_bytes(paths.container.read_bytes()[:-100])
     (cut,) = report([tmp_path], tmp_path / "table.html", table_only=True).facts

@@ -152,8 +152,8 @@ def test_a_gap_of_several_sequences_is_told_by_its_own(tmp_path):
     dataset = edgefirst_ros.convert([without, lost], tmp_path / "out", name="both").paths.container
     facts = report([dataset], tmp_path / "x.html", samples=0).facts[0]
     (found,) = [one for one in checks(facts, "gaps") if one["level"] != "green"]
-    assert re.fullmatch(r"1 gap, longest 1.1 s, at (0.9|1.0) s of lost", found["found"])
-    assert (found["place"], found["level"]) == ("lidar.points", "amber")
+    assert re.fullmatch(r"1 gap, longest 1.1 s, at (0.9|1.0) s", found["found"])
+    assert (found["place"], found["sequence"], found["level"]) == ("lidar.points", "lost", "amber")
     pace = facts["time"]["paces"]["lidar.points"]
     assert (round(pace["at_s"]), pace["sequence"], round(pace["at_s_of_sequence"])) == (4, "lost", 1)  # end to end
     (longest,) = re.findall(r"longest gaps.*?<tbody>(.*?)</tbody>", (tmp_path / "x.html").read_text(), re.DOTALL)

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from edgefirst_ros.dataset.frames_metadata import faults
-from edgefirst_ros.dataset.timeline import Timeline
+from edgefirst_ros.dataset.sequences import faults
+from edgefirst_ros.dataset.summary import summarize
 from edgefirst_ros.dataset.validate.subject import Subject
-from edgefirst_ros.dataset.verdict import Check, checks_of
+from edgefirst_ros.dataset.verdict import Check, Timeline
 
 
 def drive_of(subject: Subject) -> list[Check]:
@@ -27,5 +27,5 @@ def drive_of(subject: Subject) -> list[Check]:
             return []
     if next(faults(metadata), None) is not None:
         return []
-    timeline = Timeline(subject.frames.frame())
-    return checks_of(timeline, metadata, {}) if len(timeline) else []
+    timeline = Timeline.of_file(subject.frames)
+    return summarize(timeline, metadata, {}).checks if len(timeline) else []

@@ -8,8 +8,7 @@ import math
 from collections.abc import Iterator
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.frames_metadata import faults, parsed
-from edgefirst_ros.dataset.sequences import SEQUENCES
+from edgefirst_ros.dataset.sequences import SEQUENCES, faults, parsed
 from edgefirst_ros.dataset.validate.columns import is_same
 from edgefirst_ros.dataset.validate.report import rule
 from edgefirst_ros.dataset.validate.subject import Subject, place_of

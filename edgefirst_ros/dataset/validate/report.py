@@ -102,7 +102,13 @@ class Report:
                 "drive": {
                     "level": worst(self.drive).word,
                     "checks": [
-                        {"check": one.key, "level": one.level.word, "place": one.place, "found": one.found}
+                        {
+                            "check": one.key,
+                            "level": one.level.word,
+                            "place": one.place,
+                            "sequence": one.sequence,
+                            "found": one.found,
+                        }
                         for one in self.drive
                     ],
                 },
@@ -122,7 +128,7 @@ class Report:
                 lines.append(f"{finding.rule} +{self.counts[finding.rule] - most} more")
         for one in self.drive:
             if one.level is not Level.GREEN:
-                of = f" of {one.place}" if one.place else ""
+                of = f" of {one.where}" if one.where else ""
                 lines.append(_line(f"drive {one.level.word}: {one.key}{of}: {one.found}"))
         checked = ", ".join(counted(count, what.removesuffix("s")) for what, count in self.checked.items())
         verdict = "ok" if self.ok else "not ok"

@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Summary of a dataset: whatever is counted or judged, by sequence first, then in sum.
+
+`convert`, `info`, `validate`, `report` and the table of a fleet print the same summary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from edgefirst_ros.counts import LOSS, Counts
+from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES, of_sequence
+from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
+from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.streams import of_key
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from edgefirst_ros.dataset.names import DatasetPaths
+    from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.limits import Limits
+
+ALL = "all"
+"""Name of the row that sums all sequences."""
+NAMED = 5
+"""Sequences that a check names."""
+APART = "-: not a part of samples: read for position, attitude, labels and calibration, or not at all"
+
+Table = tuple[Sequence[str], list[tuple[str, ...]]]
+"""Head and rows, as text."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One sequence, or all of a dataset."""
+
+    name: str
+    samples: int
+    timeline: Timeline
+    calibration: str = ""
+    """`given`, `identity` or `missing`; of several sequences the worst; empty: unknown."""
+    sensors: Mapping[str, int] = field(default_factory=dict)
+    """Samples with each sensor, and with position, attitude and a result of the model."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """Samples by group."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """Annotations by label."""
+    counts: Mapping[str, Any] | None = None
+    """{topic: {"seen", "written", "dropped": {reason: number}}}; None: unknown."""
+    checks: Sequence[Check] = ()
+
+    @property
+    def start(self) -> int | None:
+        """Stamp of the first sample, ns."""
+        return int(self.timeline.stamps.min()) if len(self.timeline) else None
+
+    @property
+    def lost(self) -> int:
+        """Number of lost messages."""
+        return sum(n for one in (self.counts or {}).values() for reason, n in one["dropped"].items() if reason in LOSS)
+
+    @property
+    def level(self) -> Level:
+        """The worst level of its checks."""
+        return worst(self.checks)
+
+    @property
+    def skew(self) -> dict[str, dict[str, float]]:
+        """|skew| of each sensor in ms: p50, p95 and max."""
+        return {
+            name: {"p50": one.within(0.5) / 1e6, "p95": one.within(0.95) / 1e6, "max": float(one.off[-1]) / 1e6}
+            for name, one in self.timeline.companions.items()
+            if name != MODEL
+        }
+
+    def plain(self) -> dict[str, Any]:
+        """Return the summary ready for JSON."""
+        return {
+            "samples": self.samples,
+            "start": self.start,
+            "duration_s": round(self.timeline.duration, 3),
+            "calibration": self.calibration,
+            "sensors": dict(self.sensors),
+            "skew_ms": self.skew,
+            "groups": dict(self.groups),
+            "labels": dict(self.labels),
+            "counts": self.counts,
+            "lost": self.lost,
+            "verdict": self.level.word,
+        }
+
+
+@dataclass(frozen=True)
+class DatasetSummary:
+    """All sequences of a dataset, and what belongs to none of them."""
+
+    sequences: Sequence[Summary]
+    metadata: Mapping[str, Any]
+    timeline: Timeline
+    further: Sequence[Check] = ()
+    """Checks of the whole."""
+
+    @property
+    def is_several(self) -> bool:
+        """True if there are several sequences, which are then told apart."""
+        return len(self.sequences) > 1
+
+    @property
+    def checks(self) -> list[Check]:
+        """All checks: of the whole, then of each sequence, which names it if there are several."""
+        found = list(self.further)
+        for one in self.sequences:
+            found += [replace(check, sequence=one.name) for check in one.checks] if self.is_several else one.checks
+        return found
+
+    @cached_property
+    def whole(self) -> Summary:
+        """The sum of all sequences."""
+        if len(self.sequences) == 1:
+            return replace(self.sequences[0], name=ALL, checks=self.checks)
+        from edgefirst_ros.sensors.calibration import WORDS
+
+        def total(of: Callable[[Summary], Mapping[str, int]]) -> dict[str, int]:
+            found: Counter[str] = Counter()
+            for one in self.sequences:
+                found.update(of(one))
+            return dict(sorted(found.items()))
+
+        words = [one.calibration for one in self.sequences if one.calibration]
+        return Summary(
+            ALL,
+            sum(one.samples for one in self.sequences),
+            self.timeline,
+            max(words, key=WORDS.index, default=""),
+            total(lambda one: one.sensors),
+            total(lambda one: one.groups),
+            total(lambda one: one.labels),
+            self.metadata.get("counts") or self._summed_counts(),
+            self.checks,
+        )
+
+    def _summed_counts(self) -> dict[str, Any] | None:
+        known = [one.counts for one in self.sequences if one.counts is not None]
+        total = Counts()
+        for counts in known:
+            total.add(Counts.of(counts))
+        return total.plain() if known else None
+
+    @property
+    def rows(self) -> list[Summary]:
+        """The sequences, and of several their sum."""
+        return [*self.sequences, self.whole] if self.is_several else [self.whole]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the sequences ready for JSON: {sequence: summary}."""
+        return {one.name: one.plain() for one in self.sequences}
+
+    # ---- tables ------------------------------------------------------------------------------------
+    def sequence_table(self) -> Table:
+        """One row a sequence, and of several one of their sum."""
+        grouped = any(one.groups for one in self.sequences)
+        head = ("sequence", "samples", "from", "s", "calibration", *(["group"] if grouped else []), "lost", "verdict")
+        rows = []
+        for one in [*self.sequences, *([self.whole] if self.is_several else [])]:
+            begin = "-" if one.start is None or one.name == ALL else format_time(one.start)
+            length = "-" if one.start is None else f"{one.timeline.duration:.1f}"
+            groups = [shares_of(one.groups)] if grouped else []
+            state = (one.calibration or "-", *groups, str(one.lost), one.level.word)
+            rows.append((one.name, str(one.samples), begin, length, *state))
+        return head, rows
+
+    def topic_table(self) -> Table:
+        """Messages by topic: seen, used, dropped by reason."""
+        found = []
+        for one in self.rows:
+            for topic, count in sorted((one.counts or {}).items()):
+                reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(count["dropped"].items()) if n)
+                apart = not count["written"] and count["seen"] > sum(count["dropped"].values())
+                used = "-" if apart else str(count["written"])
+                found.append((one.name, topic, str(count["seen"]), used, reasons))
+        return self._told_apart(("topic", "seen", "used", "not used"), found)
+
+    def sensor_table(self) -> Table:
+        """Samples with each sensor, and its |skew| in ms."""
+        found = []
+        for one in self.rows:
+            skew = {sensor: [f"{value:.1f}" for value in its.values()] for sensor, its in one.skew.items()}
+            skew |= {of_key(sensor).input: values for sensor, values in skew.items()}
+            there = {name: n for name, n in one.sensors.items() if n or one.name == ALL}
+            found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in there.items()]
+        return self._told_apart(("samples with", "number", "skew, ms: p50", "p95", "max"), found)
+
+    def count_table(self, what: str, number: str) -> Table:
+        """Samples by group or annotations by label: `what` is `group` or `label`."""
+        found = [
+            (one.name, name, str(n))
+            for one in self.rows
+            for name, n in (one.groups if what == "group" else one.labels).items()
+        ]
+        return self._told_apart((what, number), found)
+
+    def _told_apart(self, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
+        """Return a table whose first column is the sequence, where there are several."""
+        return (("sequence", *head), [*rows]) if self.is_several else (head, [row[1:] for row in rows])
+
+
+def summarize(
+    timeline: Timeline,
+    metadata: Mapping[str, Any],
+    calibrations: Mapping[str, str],
+    *,
+    rows: pl.DataFrame | None = None,
+    samples: Mapping[str, int] | None = None,
+    sensors: Mapping[str, Mapping[str, int]] | None = None,
+) -> DatasetSummary:
+    """Return the summary of a dataset.
+
+    Args:
+        timeline: Times of all samples.
+        metadata: File metadata of the frames table.
+        calibrations: {sequence: `given`, `identity` or `missing`}; sequences without one are not judged.
+        rows: Annotations with `name`, `frame`, `label` and `group`.
+        samples: {sequence: number of samples}; default: rows of the frames table.
+        sensors: {sequence: {sensor: samples with it}}; default: by the frames table.
+
+    Raises:
+        DatasetError: `rows` have columns of other types.
+    """
+    number = dict(timeline.by_sequence if samples is None else samples)
+    for name in metadata.get(SEQUENCES) or ():
+        number.setdefault(name, 0)
+    groups, labels = _counted(rows)
+    known = {name: of_sequence(metadata, name, number, ()) for name in number}
+    counted_apart = all(its.get("counts") is not None for its in known.values())
+    sources = metadata.get("sources") or ()
+    found = []
+    for name, its in known.items():
+        own = timeline.drives.get(name) or Timeline.empty()
+        counts = its.get("counts") if counted_apart else None
+        said = {**metadata, "counts": counts, "sources": [sources[n] for n in its["sources"] if n < len(sources)]}
+        said["time_base"] = its.get("time_base") or metadata.get("time_base")
+        checks = checks_of(own, said if counted_apart else {**said, "sources": ()}, calibrations.get(name, ""))
+        if not counted_apart:
+            checks = [one for one in checks if one.key != "loss"]
+        found.append(
+            Summary(
+                name,
+                number[name],
+                own,
+                calibrations.get(name, ""),
+                sensors.get(name, {}) if sensors is not None else own.present,
+                groups.get(name, {}),
+                labels.get(name, {}),
+                counts,
+                checks,
+            )
+        )
+    return DatasetSummary(found, metadata, timeline, [*_whole(found, timeline, metadata, counted_apart)])
+
+
+def summarize_dataset(
+    dataset: Dataset, timeline: Timeline | None = None, sensors: Mapping[str, Mapping[str, int]] | None = None
+) -> DatasetSummary:
+    """Return the summary of an open dataset.
+
+    Args:
+        dataset: The dataset.
+        timeline: Times of its samples, if they are known already.
+        sensors: {sequence: samples with each sensor}; default: by its members.
+
+    Raises:
+        DatasetError: Its tables cannot be read.
+    """
+    if timeline is None:
+        timeline = Timeline.empty() if dataset.frames is None else Timeline(dataset.frames.to_arrow())
+    found: dict[str, Counter[str]] = {name: Counter() for name in (*timeline.names, *dataset.sequences)}
+    number = timeline.by_sequence or Counter(sample.name for sample in dataset.samples())
+    for sample in dataset.samples() if sensors is None else ():
+        found[sample.name].update(sample.inputs)
+    sensors = sensors or {name: dict(sorted(its.items())) for name, its in found.items()}
+    words = {name: dataset.calibration(name).calibration for name in found}
+    try:
+        return summarize(timeline, dataset.metadata, words, rows=dataset.annotations, samples=number, sensors=sensors)
+    except DatasetError as error:
+        raise DatasetError(f"{dataset.paths.arrow}: {error}") from None
+
+
+def summarize_tables(paths: DatasetPaths, *, grouped: bool = True, limits: Limits | None = None) -> DatasetSummary:
+    """Return the summary of a finished dataset by its tables only. Raises DatasetError where they cannot be read.
+
+    `grouped`: with groups and labels, for which polars must be loaded.
+    """
+    import os
+
+    from edgefirst_ros.dataset.sequences import frames_metadata
+    from edgefirst_ros.dataset.tables.arrow_file import TableFile
+    from edgefirst_ros.limits import DEFAULT_LIMITS
+
+    limits = limits or DEFAULT_LIMITS
+    table = TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
+    timeline = Timeline.of_file(table) if table is not None else Timeline.empty()
+    metadata = frames_metadata(paths.frames, table.metadata) if table is not None else {}
+    rows = None
+    if grouped:
+        from edgefirst_ros.dataset.group_rows import GroupRows
+
+        rows = GroupRows(paths, limits).annotations
+    return summarize(timeline, metadata, stated_calibrations(metadata), rows=rows)
+
+
+def stated_calibrations(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return {sequence: calibration} as the metadata of the frames table state it, where they do."""
+    from edgefirst_ros.sensors.calibration import WORDS
+
+    known = metadata.get(SEQUENCES)
+    words = {name: of.get("calibration") for name, of in known.items()} if isinstance(known, dict) else {}
+    return {name: word for name, word in words.items() if isinstance(word, str) and word in WORDS}
+
+
+def format_time(stamp: int) -> str:
+    """Return a stamp in ns as ISO 8601 in UTC, to the second."""
+    return f"{datetime.fromtimestamp(stamp // 10**9, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def shares_of(groups: Mapping[str, int]) -> str:
+    """Return groups in words: `train`, or of several `train 80, val 20`."""
+    return next(iter(groups)) if len(groups) == 1 else ", ".join(f"{name} {n}" for name, n in groups.items()) or "-"
+
+
+def _counted(rows: pl.DataFrame | None) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+    """Return samples by group and annotations by label of each sequence."""
+    found: tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]] = {}, {}
+    if rows is None or not {"name", "frame", "group", "label"} <= set(rows.columns):
+        return found
+    import polars as pl
+
+    for column in ("name", "group", "label"):
+        if not isinstance(rows.schema[column], pl.String | pl.Categorical | pl.Enum | pl.Null):
+            raise DatasetError(f"the column {column} cannot be read: is {rows.schema[column]}, must be text")
+    texts = rows.select("frame", pl.col("name", "group", "label").cast(pl.String))
+    grouped = texts.drop_nulls("group").unique(["name", "frame", "group"]).group_by("name", "group").len()
+    labelled = texts.drop_nulls("label").group_by("name", "label").len()
+    for target, table in zip(found, (grouped, labelled), strict=True):
+        for name, word, number in table.sort(table.columns[:2]).iter_rows():
+            target.setdefault(name, {})[word] = number
+    return found
+
+
+def _whole(
+    found: Sequence[Summary], timeline: Timeline, metadata: Mapping[str, Any], counted_apart: bool
+) -> Iterator[Check]:
+    """Yield the checks that belong to no sequence."""
+    number = sum(one.samples for one in found)
+    yield Check("samples", Level.GREEN if number else Level.RED, counted(number, "sample"))
+    if not counted_apart or not found:
+        yield from losses(metadata)
+    for one in metadata.get(LEFT_OUT) or ():
+        yield Check("loss", Level.AMBER, f"not converted: {one['why']}", one["file"])
+    for sensor in timeline.companions if len(found) > 1 else ():
+        without = [one.name for one in found if sensor not in one.timeline.companions]
+        yield from lacking("coverage", sensor, without, len(found))
+
+
+def lacking(key: str, sensor: str, without: Sequence[str], number: int) -> Iterator[Check]:
+    """Yield the check that names those of `number` sequences that lack a sensor altogether: it is green."""
+    if without:
+        more = f" and {len(without) - NAMED} more" if len(without) > NAMED else ""
+        found = f"in {number - len(without)} of {number} sequences; not in {', '.join(without[:NAMED])}{more}"
+        yield Check(key, Level.GREEN, found, sensor)
