@@ -30,9 +30,14 @@ class CameraFacts:
         options = PictureOptions(PictureEncoder("jpeg", 90), keyframes_only=True, limits=limits)
         self._pictures = open_pictures(schema, options)
 
+    @property
+    def is_done(self) -> bool:
+        """True if a picture was found, or enough messages were tried."""
+        return self.size is not None or self._number >= MOST_TRIED
+
     def offer(self, message: Message) -> None:
         """Try the next message, unless a picture was found."""
-        if self.size is not None or self._number >= MOST_TRIED or message.schema != self._schema:
+        if self.is_done or message.schema != self._schema:
             return
         self._number += 1
         try:

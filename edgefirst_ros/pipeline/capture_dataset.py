@@ -18,7 +18,7 @@ from edgefirst_ros.errors import counted, describe_error
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.pretrigger import Arrival
-from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.sensors.calibration import Calibration, PictureFacts
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 
@@ -60,7 +60,7 @@ class CaptureDataset:
         self.began = time.monotonic()
         self._decoder = settings.decoder
         self._tolerances = {sensor: settings.stream(sensor)[0] for sensor in roles.companions}
-        calibration = Calibration()
+        calibration = Calibration(PictureFacts(roles.reference, roles.own_info) if roles.camera else None)
         calibration.merge(known)
         self._counts = Counts()
         self._facts = DatasetFacts(settings)

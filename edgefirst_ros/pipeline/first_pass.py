@@ -15,7 +15,8 @@ from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.messages import Message, decode, header_stamp, known_name
-from edgefirst_ros.sensors.calibration import Calibration
+from edgefirst_ros.pipeline.camera_facts import CameraFacts
+from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import order_topic
@@ -30,8 +31,6 @@ ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""
 TOLD_EVERY = 32
 """Messages between two reports of progress."""
-MOST_CAMERAS = 256
-"""Most cameras whose intrinsics are kept."""
 
 
 @dataclass(slots=True)
@@ -130,8 +129,6 @@ class _Walk:
 
     def __init__(self, settings: Settings) -> None:
         self._asked = tuple(topic.removeprefix("/") for topic in settings.references if topic is not None)
-        self.infos: dict[str, Calibration] = {}
-        """CameraInfo by its frame_id, whatever topic it came on."""
         self.times: dict[str, TopicTimes] = {}
         self.sequences: dict[str, _Sequence] = {}
         self.calibrations: dict[str, Calibration] = {}
@@ -153,12 +150,10 @@ class _Walk:
         try:
             content = decode(message)
             self.times[topic].add(message)
-            if message.schema == CAMERA_INFO and len(self.infos) < MOST_CAMERAS:
-                self.infos.setdefault(content.frame_id, Calibration()).take(CAMERA_INFO, content, message.log_time)
             if topic in self.calibrations:
-                self.calibrations[topic].take(message.schema, content, message.log_time)
+                self.calibrations[topic].take(message.schema, content, message.log_time, topic)
             if topic in self.sequences and self.sequences[topic].frame_id is None:
-                self.sequences[topic].frame_id = getattr(content, "frame_id", None)
+                self.sequences[topic].frame_id = frame_id_of(content)
         except MessageError:
             usable = False
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
@@ -170,7 +165,7 @@ class _Walk:
         topic, schema = message.topic, message.schema
         name = known_name(topic, schema)
         asked = topic.endswith(self._asked) if self._asked else False
-        if name in STATICS:
+        if name in STATICS or schema == CAMERA_INFO:
             self.calibrations[topic] = Calibration()
         if schema in CAMERA_TYPES or asked:
             self.sequences[topic] = _Sequence()
@@ -187,8 +182,6 @@ class Walked:
 
     recording: Recording
     walk: _Walk
-    several: bool = False
-    """True with several reference topics: then a camera takes only the CameraInfo of its own frame_id."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -217,12 +210,13 @@ class Walked:
         if settings.start is not None or settings.end is not None:
             span = settings.span_of(segments.spans[0][0] if segments.spans else 0)
             cut = Cut.of(span, sequence.stamps(base.base), len(sequence.numbers))
-        calibration = Calibration()
+        calibration = Calibration(
+            PictureFacts(roles.reference, roles.own_info, sequence.frame_id) if roles.camera else None
+        )
         for topic in sorted(roles.statics):
             calibration.merge(walk.calibrations[topic])
-        own = walk.infos.get(sequence.frame_id or "")
-        if own is not None or self.several:
-            calibration.take_info(own or Calibration())
+        if calibration.pictures is not None and calibration.lacks_size:
+            calibration.pictures.size = _find_size(recording, roles, settings)
         unknown = ""
         if calibration.labels is not None:
             unknown = unknown_labels(calibration.labels, settings.label_map)
@@ -242,6 +236,16 @@ class Walked:
             cut,
             unknown,
         )
+
+
+def _find_size(recording: Recording, roles: Roles, settings: Settings) -> tuple[int, int] | None:
+    """Return the size of the first picture of the reference that can be decoded, pixels; None without one."""
+    camera = CameraFacts(roles.reference, roles.schema, settings.limits)
+    for message in recording.iter_messages({roles.reference: roles.schema}):
+        camera.offer(message)
+        if camera.is_done:
+            break
+    return camera.size
 
 
 def _largest_tolerance(settings: Settings, roles: Roles) -> int:
@@ -272,4 +276,4 @@ def walk(
             observe(message)
         if progress and not number % TOLD_EVERY:
             progress(recording.position, recording.size)
-    return Walked(recording, found, len(settings.references) > 1)
+    return Walked(recording, found)

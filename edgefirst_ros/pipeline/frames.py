@@ -19,6 +19,7 @@ from edgefirst_ros.pipeline.results import Joint, ModelResults
 from edgefirst_ros.pipeline.timeline import Timeline
 from edgefirst_ros.pipeline.tracks import Navigation
 from edgefirst_ros.pipeline.usage import Usage
+from edgefirst_ros.sensors.calibration import frame_id_of
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
@@ -120,6 +121,9 @@ class FrameBuilder:
         unit.wanted = self._cut is None or self._cut.holds(stamp)
         self._wanted += unit.wanted
         self._hand_on(unit)
+        pictures = self._facts.calibration.pictures
+        if pictures is not None and pictures.frame_id is None:
+            pictures.frame_id = frame_id_of(decode(message)) or ""
         segment = self._timeline.segment(stamp)
         own = None
         if roles.sensor is not None:
@@ -156,7 +160,7 @@ class FrameBuilder:
         if topic == roles.boxes3d:
             self._aligner.add(BOXES3D, stamp, now, SensorMessage(topic, content, stamp), epoch)
         if topic in roles.statics:
-            facts.calibration.take(message.schema, content, message.log_time)
+            facts.calibration.take(message.schema, content, message.log_time, topic)
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
         roles, topic, epoch = self._facts.roles, message.topic, self._timeline.epoch

@@ -187,7 +187,7 @@ class Recorder:
         reference = message.topic == self._roles.reference
         if message.topic in self._roles.statics:
             with contextlib.suppress(MessageError):  # counted where it is recorded
-                self._plan.known.take(message.schema, decode(message), message.log_time)
+                self._plan.known.take(message.schema, decode(message), message.log_time, message.topic)
         if reference and self._clock.base is None and self._clock.heard is None:
             self._recent.hold = arrival.now
         if self._recent.add(arrival):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,52 +19,121 @@ WORDS = (GIVEN, IDENTITY, MISSING)
 STRAIGHT = 1e-6
 """Largest vector part of a unit quaternion that still turns nothing: 2e-6 rad."""
 
-MOST_TRANSFORMS, MOST_COEFFICIENTS, MOST_LABELS = 4096, 64, 65_536
-"""Most transforms of a vehicle, coefficients of a distortion, labels of a model; they become metadata."""
+MOST_CAMERAS, MOST_TRANSFORMS, MOST_COEFFICIENTS, MOST_LABELS = 256, 4096, 64, 65_536
+"""Most cameras and transforms of a vehicle, coefficients of a distortion, labels of a model; they become metadata."""
 LONGEST_NAME = 4096
 """Characters of a frame_id, a distortion model, a label."""
 
 
-class Calibration:
-    """Collects messages of camera/info, tf_static and model/info; the first of each counts."""
+@dataclass(slots=True)
+class _First:
+    """The first of several messages, and the `log_time` in ns of the first one that differs."""
 
-    def __init__(self) -> None:
-        self.changed: int | None = None
-        """`log_time` in ns of the first CameraInfo that differs from the one that is kept; None: none does."""
-        self.camera_info: dict[str, Any] | None = None
-        """frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo."""
+    value: dict[str, Any]
+    changed: int | None = None
+
+    def note(self, value: Mapping[str, Any], log_time: int) -> None:
+        if self.changed is None and value != self.value and repr(value) != repr(self.value):  # NaN
+            self.changed = log_time
+
+
+@dataclass(slots=True)
+class PictureFacts:
+    """What tells which CameraInfo is that of the pictures."""
+
+    topic: str
+    own: str | None
+    """Topic of camera/info with the prefix of the pictures' topic."""
+    frame_id: str | None = None
+    size: tuple[int, int] | None = None
+    """Width and height, pixels."""
+
+
+def frame_id_of(content: Any) -> str | None:
+    """Return the frame_id of a decoded message, of tiles that of the first one; None without one."""
+    first = content[0] if isinstance(content, list) else content
+    return getattr(first, "frame_id", None) or getattr(getattr(first, "header", None), "frame_id", None)
+
+
+class Calibration:
+    """Collects messages of camera/info, tf_static and model/info; the first of each counts.
+
+    Owns: one thread calls `take`; another one may set `pictures.size`.
+    """
+
+    def __init__(self, pictures: PictureFacts | None = None) -> None:
+        """`pictures`: None where no camera gives the frames; then the first CameraInfo counts."""
+        self.pictures = pictures
         self.labels: list[str] | None = None
-        self._transforms: dict[tuple[str, str], dict[str, Any]] = {}
+        self._infos: dict[tuple[str, str], _First] = {}
+        """{(topic, frame_id): CameraInfo}."""
+        self._transforms: dict[tuple[str, str], _First] = {}
+
+    @property
+    def camera_info(self) -> dict[str, Any] | None:
+        """frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo; None without one."""
+        key = self._key()
+        return None if key is None else self._infos[key].value
+
+    @property
+    def lacks_size(self) -> bool:
+        """True if the size of the pictures would tell which CameraInfo is theirs."""
+        return bool(self._infos) and self._key() is None and self.pictures is not None and self.pictures.size is None
+
+    def _key(self) -> tuple[str, str] | None:
+        """Topic and frame_id of the CameraInfo of the pictures.
+
+        That of the own topic; else of the only topic with their frame_id; else of the only one with their size.
+        """
+        pictures, keys = self.pictures, list(self._infos)
+        if pictures is None:
+            return next(iter(keys), None)
+        same = [key for key in keys if key[1] and key[1] == pictures.frame_id]
+        own = [key for key in same if key[0] == pictures.own] or [key for key in keys if key[0] == pictures.own]
+        if own or len(same) == 1:
+            return (own or same)[0]
+        fits = [key for key in same or keys if _size_of(self._infos[key].value) == pictures.size]
+        return fits[0] if len(fits) == 1 else None
 
     @property
     def static_transforms(self) -> list[dict[str, Any]]:
         """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}], rotation as sent."""
-        return [self._transforms[key] for key in sorted(self._transforms)]
+        return [self._transforms[key].value for key in sorted(self._transforms)]
 
     @property
     def size(self) -> tuple[int, int] | None:
         """Width and height of the pictures, pixels, as CameraInfo states them."""
         info = self.camera_info
-        return (info["width"], info["height"]) if info and info["width"] and info["height"] else None
+        return _size_of(info) if info is not None else None
 
     @property
     def focal_35mm(self) -> int | None:
         """Focal length in mm of a 36 mm wide picture: round(36 fx / width)."""
-        if self.camera_info is None or not self.camera_info["width"]:
+        info = self.camera_info
+        if info is None or not info["width"]:
             return None
-        focal = 36 * self.camera_info["k"][0] / self.camera_info["width"]
+        focal = 36 * info["k"][0] / info["width"]
         return round(focal) if math.isfinite(focal) and 0.5 <= focal <= 65535 else None
 
     @property
     def notes(self) -> list[str]:
-        """Notes to the user: changes of the intrinsics within the recording, and when."""
-        if self.changed is None:
-            return []
-        seconds, rest = divmod(self.changed, 1_000_000_000)
-        when = f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
-        return [f"camera/info changes at {when} (log_time {self.changed}): the first one is kept"]
+        """Notes to the user: a missing CameraInfo, and changes within the recording with their times."""
+        key, found = self._key(), []
+        if key is not None and self._infos[key].changed is not None:
+            found.append(_describe_change("camera/info", self._infos[key]))
+        elif key is None and self.pictures is not None and self._infos:
+            topics = ", ".join(sorted({topic for topic, _ in self._infos}))
+            found.append(
+                f"camera/info: {topics} is not used for {self.pictures.topic}: expected one topic with the frame_id "
+                f"{self.pictures.frame_id!r} or the size of its pictures"
+            )
+        for parent, child in sorted(self._transforms):
+            if self._transforms[parent, child].changed is not None:
+                name = f"tf_static from {parent} to {child}"
+                found.append(_describe_change(name, self._transforms[parent, child]))
+        return found
 
-    def take(self, schema: str, content: Any, log_time: int = 0) -> None:
+    def take(self, schema: str, content: Any, log_time: int = 0, topic: str = "") -> None:
         """Add a decoded message; `log_time` in ns. Raises MessageError for more content than any vehicle has."""
         if schema == CAMERA_INFO:
             _check("coefficients of distortion", len(content.d), MOST_COEFFICIENTS)
@@ -75,10 +145,10 @@ class Calibration:
                 "distortion_model": content.distortion_model,
                 **{key: [float(v) for v in getattr(content, key)] for key in ("d", "k", "r", "p")},
             }
-            if self.camera_info is None:
-                self.camera_info = info
-            elif self.changed is None and info != self.camera_info and repr(info) != repr(self.camera_info):  # NaN
-                self.changed = log_time
+            key = topic, str(content.frame_id)
+            if key not in self._infos:
+                _check("camera infos", len(self._infos) + 1, MOST_CAMERAS)
+            self._infos.setdefault(key, _First(info)).note(info, log_time)
         elif schema == "edgefirst_msgs/msg/ModelInfo":
             if self.labels is None:
                 labels = list(content.labels)
@@ -86,37 +156,42 @@ class Calibration:
                 _check("characters of a name", max(map(len, labels), default=0))
                 self.labels = labels
         elif schema == TRANSFORM:
-            self._transform(content, content.frame_id)
+            self._transform(content, content.frame_id, log_time)
         elif schema == TF_MESSAGE:
             for transform in content.transforms:
-                self._transform(transform, transform.header.frame_id)
+                self._transform(transform, transform.header.frame_id, log_time)
 
     def merge(self, other: Calibration) -> None:
         """Add what is not known yet from another calibration."""
-        if self.camera_info is None:
-            self.camera_info, self.changed = other.camera_info, other.changed
         self.labels = self.labels if self.labels is not None else other.labels
-        self._transforms = {**other._transforms, **self._transforms}
+        for mine, theirs in ((self._infos, other._infos), (self._transforms, other._transforms)):
+            mine.update({key: replace(first) for key, first in theirs.items() if key not in mine})
 
-    def take_info(self, other: Calibration) -> None:
-        """Replace the intrinsics, and the note of their changes, by those of another calibration."""
-        self.camera_info, self.changed = other.camera_info, other.changed
-
-    def _transform(self, message: Any, parent: str) -> None:
+    def _transform(self, message: Any, parent: str, log_time: int) -> None:
         moved, turned = message.transform.translation, message.transform.rotation
         child = str(message.child_frame_id)
         _check("characters of a name", max(len(parent), len(child)))
-        if (str(parent), child) not in self._transforms:
+        key = str(parent), child
+        if key not in self._transforms:
             _check("static transforms", len(self._transforms) + 1, MOST_TRANSFORMS)
-        self._transforms.setdefault(
-            (str(parent), child),
-            {
-                "parent": str(parent),
-                "child": child,
-                "translation": [float(moved.x), float(moved.y), float(moved.z)],
-                "rotation": [float(turned.x), float(turned.y), float(turned.z), float(turned.w)],
-            },
-        )
+        found = {
+            "parent": str(parent),
+            "child": child,
+            "translation": [float(moved.x), float(moved.y), float(moved.z)],
+            "rotation": [float(turned.x), float(turned.y), float(turned.z), float(turned.w)],
+        }
+        self._transforms.setdefault(key, _First(found)).note(found, log_time)
+
+
+def _size_of(info: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Return width and height that a CameraInfo states, pixels; None where it states none."""
+    return (info["width"], info["height"]) if info["width"] and info["height"] else None
+
+
+def _describe_change(what: str, first: _First) -> str:
+    seconds, rest = divmod(first.changed or 0, 1_000_000_000)
+    when = f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"
+    return f"{what} changes at {when} (log_time {first.changed}): the first one is kept"
 
 
 def _check(what: str, number: int, most: int = LONGEST_NAME) -> None:

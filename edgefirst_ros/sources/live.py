@@ -15,7 +15,7 @@ from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
 from edgefirst_ros.sources.inbox import Deliver, Inbox
 from edgefirst_ros.sources.settling import Settling
 from edgefirst_ros.sources.source import Source
-from edgefirst_ros.sources.topics import Roles, expected_types, late_parts
+from edgefirst_ros.sources.topics import INFO, RESULTS, Cameras, Roles, expected_types, late_parts, namespace_of
 
 USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
 """Message types of the device's topics."""
@@ -172,7 +172,9 @@ class LiveSource(Source):
 
     def _expect(self, topics: Mapping[str, str]) -> None:
         self._types = expected_types(self._roles, self._settings)
-        self._names = {known_name(t, topics.get(t, "")) or t.removeprefix("/"): t for t in self._types}
+        self._names = {
+            known_name(t, topics.get(t, types[0])) or t.removeprefix("/"): t for t, types in self._types.items()
+        }
 
     @property
     def topics(self) -> dict[str, str]:
@@ -228,7 +230,7 @@ class LiveSource(Source):
                 self._log.warning(f"{topic}: {why}")
         self.unused = unused
 
-    def _part(self, topic: str, schema: str, offered: Collection[str], known: Mapping[str | None, int]) -> str | None:
+    def _part(self, topic: str, schema: str, offered: Mapping[str, str], known: Mapping[str | None, int]) -> str | None:
         """Return the name under which a topic is delivered, or None when it has no part.
 
         `known`: how many of the topics `offered` have each of the device's names.
@@ -237,9 +239,16 @@ class LiveSource(Source):
         part = topic if topic in self._types else self._names.get(name or "")
         if part is None or part in self._parts.values():
             return self._parts.get(topic)  # who has a part keeps it
-        if topic != part and (part in offered or known[name] > 1):
+        if topic != part and (part in offered or known[name] > 1 or not self._may_be_of_camera(topic, schema, offered)):
             return None
         return part
+
+    def _may_be_of_camera(self, topic: str, schema: str, offered: Mapping[str, str]) -> bool:
+        """False for results or CameraInfo that belong to another camera."""
+        roles = self._roles
+        if not roles.camera or known_name(topic, schema) not in (INFO, *RESULTS):
+            return True
+        return Cameras({**offered, roles.reference: roles.schema}, roles.reference).may_own(namespace_of(topic, schema))
 
     def _listen(self, name: str, schema: str, as_topic: str, mixed: str) -> None:
         state = self.states.get(name) or TopicState(name, as_topic, schema)

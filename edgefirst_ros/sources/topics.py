@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.streams import CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, TILED
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, TILED
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
@@ -18,6 +19,63 @@ FEW = 5
 """Topics that a note names; of more than that their number is told."""
 CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
 """The device's names for its cameras, the preferred one first."""
+INFO = "camera/info"
+RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed", "model/info")
+"""Topics of the model that processes the pictures of a camera."""
+
+
+def namespace_of(topic: str, schema: str) -> str:
+    """Return what tells the topics of one camera from those of another: `front` of `/front/camera/h264`.
+
+    Of a topic without a known name it is the path before its last segment, and before one like `image_raw`.
+    """
+    path = topic.removeprefix("/").removeprefix("rt/").removeprefix("/")
+    name = known_name(topic, schema)
+    if name is not None:
+        return path.removesuffix(name).rstrip("/")
+    before = path.rpartition("/")[0]
+    parent, _, last = before.rpartition("/")
+    return parent if schema in CAMERA_TYPES and last.startswith("image") else before
+
+
+class Cameras:
+    """The cameras of a recording by their namespaces: whose results and CameraInfo a topic holds."""
+
+    def __init__(self, topics: Mapping[str, str], reference: str) -> None:
+        """`reference`: the topic of the pictures that become samples."""
+        schema = topics[reference]
+        self.own = namespace_of(reference, schema)
+        pictures = {
+            t: namespace_of(t, s)
+            for t, s in topics.items()
+            if s in CAMERA_TYPES and known_name(t, s) in (None, *CAMERA_NAMES)
+        }
+        self.others = {t: space for t, space in sorted(pictures.items()) if space != self.own}
+        """{topic of another camera: its namespace}."""
+        counted = CAMERA_NAMES if known_name(reference, schema) is not None else (None, *CAMERA_NAMES)
+        spaces = {space for t, space in pictures.items() if known_name(t, topics[t]) in counted}
+        self.several = len({*spaces, self.own}) > 1
+        """True if a topic that has no camera's prefix may be of any of them."""
+
+    def is_own(self, space: str) -> bool:
+        """True if a namespace is that of the reference, or holds it and no other camera."""
+        return space == self.own or (
+            _holds(space, self.own) and not any(map(partial(_holds, space), self.others.values()))
+        )
+
+    def owner(self, space: str) -> str | None:
+        """Return the topic of another camera to which a namespace belongs; None: to none of them."""
+        if self.is_own(space):
+            return None
+        return next((t for t, other in self.others.items() if other == space or _holds(space, other)), None)
+
+    def may_own(self, space: str) -> bool:
+        """True if the reference may own a namespace: its own, or, as the only camera, one of no camera."""
+        return self.is_own(space) or (not self.several and self.owner(space) is None)
+
+
+def _holds(space: str, inner: str) -> bool:
+    return bool(space) and inner.startswith(f"{space}/")
 
 
 @dataclass(slots=True)
@@ -42,7 +100,9 @@ class Roles:
     boxes3d: str | None = None
     """Topic of Detect messages with 3D boxes."""
     statics: frozenset[str] = frozenset()
-    """Topics of camera/info, model/info and tf_static."""
+    """Topics of camera/info, model/info and tf_static; of camera/info all that may be the camera's."""
+    own_info: str | None = None
+    """Topic of camera/info with the prefix of the reference."""
     notes: tuple[str, ...] = ()
     guessed: bool = False
     """True if a role was assigned by type alone, or is open as several topics could be meant."""
@@ -74,10 +134,14 @@ class _Finder:
     preferred: list[str] = field(default_factory=list)
     """Notes of topics that go before others of the same name, which are no guess."""
     prefix: str | None = None
+    cameras: Cameras | None = None
+    """None where the reference is no camera."""
 
-    def known(self, name: str) -> list[str]:
+    def known(self, name: str, among: Collection[str] | None = None) -> list[str]:
         """Return the topics with a known name; one with the camera's host, or without host, goes before others."""
-        found = sorted(t for t, schema in self.topics.items() if known_name(t, schema) == name)
+        found = sorted(
+            t for t in self.topics if known_name(t, self.topics[t]) == name and (among is None or t in among)
+        )
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
         if bare and len(found) > 1 and (own or bare)[0] == bare[0]:
@@ -101,13 +165,44 @@ class _Finder:
         missing = [] if self.live else [s for s in sensors if s not in (*found, own, streams.CAMERA.key)]
         self.notes += [f"{sensor}: is asked for, but the recording has no topic of it" for sensor in missing]
 
-    def one(self, name: str) -> str | None:
+    def one(self, name: str, among: Collection[str] | None = None) -> str | None:
         """Return the topic with a known name; None where there is none, or, with a note, several could be meant."""
-        found = self.known(name)
+        found = self.known(name, among)
         if len(found) > 1:
             self.notes.append(f"{name}: several topics could be meant, none is used: {', '.join(found)}")
             return None
         return found[0] if found else None
+
+    def of_camera(self, name: str, beside: str | None = None) -> str | None:
+        """Return the topic with a known name that belongs to the reference; None, with a note, where none does.
+
+        `beside`: the topic of results that the settings name; then those with its prefix belong to it.
+        """
+        if self.cameras is None:
+            return self.one(name)
+        found = {t: namespace_of(t, s) for t, s in sorted(self.topics.items()) if known_name(t, s) == name}
+        beside_space = None if beside is None else namespace_of(beside, self.topics[beside])
+        mine = [t for t, space in found.items() if space == beside_space]
+        mine = mine or [t for t, space in found.items() if self.cameras.is_own(space)]
+        mine = mine or [t for t, space in found.items() if self.cameras.may_own(space)]
+        if found and not mine:
+            topic, space = next(iter(found.items()))
+            owner = self.cameras.owner(space)
+            whose = f"it belongs to {owner}" if owner is not None else "it may belong to each of several cameras"
+            self.preferred.append(f"{topic} is not used: {whose}; name it with model_topic to use it")
+        return self.one(name, mine)
+
+    def infos(self) -> tuple[str | None, list[str]]:
+        """Return the topic of camera/info with the prefix of the reference, and all that may be the camera's."""
+        name = INFO
+        if self.cameras is None:
+            topic = self.one(name)
+            return None, [topic] if topic is not None else []
+        spaces = {t: namespace_of(t, s) for t, s in sorted(self.topics.items()) if s == CAMERA_INFO}
+        own = [t for t, space in spaces.items() if space == self.cameras.own and known_name(t, CAMERA_INFO) == name]
+        if own:
+            return own[0], own[:1]
+        return None, [t for t, space in spaces.items() if self.cameras.owner(space) is None]
 
     def only(self, name: str, schema: str, chosen: str | None, key: str) -> str | None:
         """Return a topic by configuration, by its known name, or as the only one of its type without a known name."""
@@ -134,7 +229,7 @@ class _Finder:
     def model(self, chosen: str | None) -> str | None:
         """Return the topic of the model's results: the chosen one, else the newer form's, else the older one's."""
         if chosen is None:
-            return self.one("model/output") or self.one("model/boxes2d")
+            return self.of_camera("model/output") or self.of_camera("model/boxes2d")
         topic = _named(chosen, self.topics)
         if topic is not None and self.topics[topic] in (MODEL, DETECT):
             return topic
@@ -145,9 +240,9 @@ class _Finder:
             f"model_topic {chosen!r} is not a {MODEL} or {DETECT} topic of the recording; there are {known}"
         )
 
-    def masks(self, model: str | None) -> str | None:
+    def masks(self, model: str | None, beside: str | None) -> str | None:
         """Return the topic of masks without a header, which only older results need; plain before packed."""
-        topic = self.one("model/mask") or self.one("model/mask_compressed")
+        topic = self.of_camera("model/mask", beside) or self.of_camera("model/mask_compressed", beside)
         if topic is not None and model is None:
             self.notes.append(f"{topic}: masks are not used, they have no header, and no boxes assign them to a frame")
         return topic if model is not None and self.topics[model] == DETECT else None
@@ -198,15 +293,19 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
     name = known_name(reference, topics[reference])
     if name is not None:
         finder.prefix = reference.removesuffix(name)
+    if topics[reference] in CAMERA_TYPES and name in (None, *CAMERA_NAMES):
+        finder.cameras = Cameras(topics, reference)
     offered = ((sensor.key, finder.one(sensor.topic.name)) for sensor in settings.companions)
     companions = {key: topic for key, topic in offered if topic is not None}
     pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
     finder.note_absent(settings.sensors, companions, own)
-    statics = [finder.one(part) for part in STATICS]
     model = finder.model(settings.model_topic)
-    masks = finder.masks(model) if settings.masks or settings.polygons else None
+    beside = model if settings.model_topic is not None else None
+    own_info, infos = finder.infos()
+    statics = [*infos, finder.of_camera("model/info", beside), finder.one("tf_static")]
+    masks = finder.masks(model, beside) if settings.masks or settings.polygons else None
     boxes3d = finder.one("fusion/boxes3d")
     return Roles(
         reference,
@@ -219,6 +318,7 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
         masks,
         boxes3d if boxes3d not in (reference, model) else None,
         statics=frozenset(topic for topic in statics if topic),
+        own_info=own_info,
         notes=(*finder.notes, *finder.preferred),
         guessed=bool(finder.notes),
     )
@@ -227,19 +327,25 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
     """Return the roles completed by the device's names for topics that may still come."""
     companions = {sensor.key: _expected(sensor.topic.name) for sensor in settings.companions} | roles.companions
+    name = known_name(roles.reference, roles.schema)
+    space = namespace_of(roles.reference, roles.schema) if roles.camera else ""
+    prefix = roles.reference.removesuffix(name) if roles.camera and name else f"/{space}/" if space else "/"
+    own = {part: f"{prefix}{part}" for part in (INFO, *RESULTS)}
     masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
     heard = {part for part in STATICS for topic in roles.statics if topic.endswith(part)}
-    statics = {*roles.statics, *(_expected(part) for part in STATICS if part not in heard)}
+    heard -= {INFO} if roles.camera and roles.own_info is None else set()
+    statics = {*roles.statics, *(own.get(part) or _expected(part) for part in STATICS if part not in heard)}
     return replace(
         roles,
         companions=companions,
         gps=roles.gps or _expected(settings.gps_topic or "gps"),
         imu=roles.imu or _expected(settings.imu_topic or "imu"),
-        model=roles.model or _expected(settings.model_topic or "model/output"),
-        masks=roles.masks or ("/model/mask" if masked else None),
+        model=roles.model or (_expected(settings.model_topic) if settings.model_topic else own["model/output"]),
+        masks=roles.masks or (own["model/mask"] if masked else None),
         boxes3d=roles.boxes3d or ("/fusion/boxes3d" if roles.reference != "/fusion/boxes3d" else None),
         statics=frozenset(statics),
+        own_info=roles.own_info or (own[INFO] if own[INFO] in statics else None),
     )
 
 
@@ -250,6 +356,7 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
         model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
     parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
     parts |= {topic: streams.of_key(sensor).topic.types for sensor, topic in roles.companions.items()}
+    parts |= dict.fromkeys(roles.statics, (CAMERA_INFO,))
     parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
     return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}
 
