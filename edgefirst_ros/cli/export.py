@@ -54,6 +54,9 @@ def export(
         bool | None, typer.Option("--by-group", help="For coco: a file of annotations for each group.")
     ] = None,
     segment: Annotated[bool | None, typer.Option("--segment", help="For yolo: mask outlines instead of boxes.")] = None,
+    single_group: Annotated[
+        bool | None, typer.Option("--single-group", help="For yolo: also without pictures in group train or val.")
+    ] = None,
     unlooked: Annotated[
         bool | None,
         typer.Option("--unlooked", help="For coco and yolo: include samples that the model never saw, as empty ones."),
@@ -83,6 +86,7 @@ def export(
             pictures=pictures,
             by_group=by_group,
             segment=segment,
+            single_group=single_group,
             unlooked=unlooked,
             progress=tell,
         )

@@ -32,12 +32,21 @@ def label(
         bool, typer.Option("--replace", help="Replace the annotations of the labelled samples.")
     ] = False,
     join: Annotated[bool, typer.Option("--join", help="Keep the annotations that exist, and add the labels.")] = False,
+    renumber: Annotated[
+        bool, typer.Option("--renumber", help="Give labels the label_index of rows that stay, where it differs.")
+    ] = False,
+    skip_empty: Annotated[
+        bool, typer.Option("--skip-empty", help="Leave pictures that come without a label as they were.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Import labels of other tools into the annotations of a dataset.
 
-    Only NAME.arrow is rewritten; pictures are matched by their names.
+    Only NAME.arrow is rewritten; the table before stays as NAME.arrow.before-label. Pictures are matched by their
+    names. With --replace, columns that LABELS cannot hold (masks, object ids, scores, timing) stay in annotations that
+    match: the same label, and boxes that overlap by half.
 
     Exit codes: 0 all there, 1 nothing changed, 2 wrong usage, 3 done, but labels were lost.
     """
@@ -46,20 +55,39 @@ def label(
 
     limits = limits_of(context, assignments)
     with explained(dataset), progress(quiet=as_json) as tell:
-        done = run(Dataset(dataset, limits=limits), form, labels, replace=replace, join=join, progress=tell)
+        done = run(
+            Dataset(dataset, limits=limits),
+            form,
+            labels,
+            replace=replace,
+            join=join,
+            renumber=renumber,
+            skip_empty=skip_empty,
+            dry_run=dry_run,
+            progress=tell,
+        )
     if as_json:
         facts = {"arrow": str(done.arrow), "exit_code": done.exit_code, "pictures": done.pictures}
         facts |= {"annotations": done.annotations, "replaced": done.replaced, "kept": done.kept}
+        facts |= {"matched": done.matched, "empty": done.empty, "dry_run": dry_run}
+        facts |= {"before": None if done.before is None else str(done.before), "keys": done.keys}
         say(json.dumps({**facts, "unmatched": done.unmatched, "lost": done.lost, "notes": done.notes}, indent=1))
         raise typer.Exit(done.exit_code)
-    say(f"{done.arrow}: {counted(done.annotations, 'annotation')} brought in, {counted(done.pictures, 'sample')} named")
-    say(f"{done.replaced} replaced, {done.kept} kept")
+    say("dry run: nothing is changed" if dry_run else f"{done.arrow}: written")
+    say(f"{counted(done.annotations, 'annotation')} brought in, {counted(done.pictures, 'sample')} named")
+    say(f"{done.replaced} replaced, {done.matched} of them matched, {done.kept} kept")
+    if done.before is not None:
+        say(f"the table before: {done.before}")
+    if done.empty:
+        say(f"came in as empty: {counted(done.empty, 'picture')}" + (", left as they were" if skip_empty else ""))
     if done.unmatched:
         more = f" and {len(done.unmatched) - SHOWN} more" if len(done.unmatched) > SHOWN else ""
         names = ", ".join(repr(name[:80]) for name in done.unmatched[:SHOWN])
         say(f"no sample: {counted(len(done.unmatched), 'picture')} of the labels: {names}{more}")
     for reason, number in done.lost.items():
         say(f"lost: {reason}: {number}")
+    for key, number in done.keys.items():
+        say(f"lost: key {key}, which has no place: {number}")
     for note in done.notes:
         say(f"note: {note}")
     raise typer.Exit(done.exit_code)

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -15,6 +17,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.opening import is_plain_file
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
@@ -32,16 +35,22 @@ PLACE = "\0place"
 
 
 def write_annotations(
-    dataset: Dataset, frame: pl.DataFrame, categories: Mapping[str, Mapping[str, Any]] | None = None
-) -> None:
+    dataset: Dataset,
+    frame: pl.DataFrame,
+    categories: Mapping[str, Mapping[str, Any]] | None = None,
+    keep_as: str | None = None,
+    *,
+    dry_run: bool = False,
+) -> Path | None:
     """Replace the annotations of a dataset by `frame`, columns and types as `Dataset.annotations` has them.
 
     Columns that are missing are null; columns that the schema does not know are kept. What is of a sample (group, size,
     location, pose, timestamp and so on) comes from the table that is replaced where it is null. A sample without rows
     gets the one that says so. Labels without an index get that of the name, new ones the next. `categories` takes the
     place of all that was known of labels: by name an `id`, which is the index, and what else is known.
-    The same rows give the same bytes. Raises UsageError for rows that are not as the format says, DatasetError for a
-    dataset whose annotations cannot be replaced, StorageError; nothing is changed then.
+    The same rows give the same bytes. With `keep_as`, an ending of its name, the table before stays, and its path is
+    returned; with `dry_run` all is checked and nothing changed. Raises UsageError for rows that are not as the format
+    says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; nothing is changed then.
     """
     if not isinstance(frame, pl.DataFrame):
         raise UsageError(f"expected a polars.DataFrame, got {type(frame).__name__}")
@@ -58,7 +67,29 @@ def write_annotations(
         rows = labels.indexed(_complete(dataset, rows, known))
         with replacement.writing() as file:
             _write(file, given, rows, labels)
+        if dry_run:
+            return None
+        before_path = _keep_before(paths.arrow, keep_as) if keep_as is not None else None
         replacement.put_in_place()
+    return before_path
+
+
+def _keep_before(path: Path, ending: str) -> Path | None:
+    """Give the table a second name, in place of an earlier one that has it; None if there is no table."""
+    if not os.path.lexists(path):
+        return None
+    kept = path.with_name(f"{path.name}{ending}")
+    partial = kept.with_name(f"{kept.name}.partial")
+    with reporting(kept, "write"):
+        partial.unlink(missing_ok=True)
+        try:
+            os.link(path, partial)
+        except OSError:  # no second names on this file system
+            shutil.copyfile(path, partial)
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        os.replace(partial, kept)
+    return kept
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], further: Mapping[str, str]) -> pl.DataFrame:

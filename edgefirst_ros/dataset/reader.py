@@ -115,26 +115,33 @@ class Dataset(Sequence[Sample]):
         return list(self._annotation_file.schema.names) if self._annotation_file else []
 
     def write_annotations(
-        self, annotations: pl.DataFrame, *, categories: Mapping[str, Mapping[str, Any]] | None = None
-    ) -> None:
+        self,
+        annotations: pl.DataFrame,
+        *,
+        categories: Mapping[str, Mapping[str, Any]] | None = None,
+        keep_as: str | None = None,
+        dry_run: bool = False,
+    ) -> Path | None:
         """Replace NAME.arrow by `annotations`, with columns and types as in `annotations` of this dataset.
 
         Columns that lack are null; columns that the schema does not know are kept. What is of a sample (group, size,
         location, pose, timestamp and so on) stays where it is null, a sample without rows gets the one that says so,
         and labels without an index get that of their name, new ones the next; `categories` takes the place of all that
         was known of labels: by name an `id`, which is the index, and what else is known. The file is replaced at once,
-        when all of the new one is on the disk, or not at all. Raises UsageError for rows that are not as the format
-        says, DatasetError where the annotations cannot be replaced, StorageError.
+        when all of the new one is on the disk, or not at all. With `keep_as`, an ending of its name, the file before
+        stays, and its path is returned; with `dry_run` all is checked and nothing changed. Raises UsageError for rows
+        that are not as the format says, DatasetError where the annotations cannot be replaced, StorageError.
         """
         from edgefirst_ros.dataset.annotate import write_annotations
 
         if is_remote(self.paths.container):
             raise DatasetError(f"{self.paths.arrow}: is read in place; fetch the dataset to write to it")
-        write_annotations(self, annotations, categories)
+        kept = write_annotations(self, annotations, categories, keep_as, dry_run=dry_run)
         for name in ("annotations", "annotation_rows", "metadata"):
             self.__dict__.pop(name, None)
         found = annotation_path(self.paths.arrow)
         self._annotation_file = open_annotations(found, self.limits) if found else None
+        return kept
 
     @cached_property
     def frames(self) -> pl.DataFrame | None:

@@ -58,7 +58,8 @@ _PICTURES = {
 }
 _LABELS = {
     "coco": _PICTURES | {"by_group": "a file of annotations for each group"},
-    "yolo": _PICTURES | {"segment": "outlines in place of boxes"},
+    "yolo": _PICTURES
+    | {"segment": "outlines in place of boxes", "single_group": "also without pictures in group train or val"},
 }
 SYSTEMS = {
     name: System(name, _lazily(f"labels.{name}", "export"), None, options, calibrated=False)

@@ -51,7 +51,7 @@ VERBS = {
     "migrate to Parquet": lambda given, out: migrate(given / "data.arrow", out / "data.parquet"),
     "export to roverd": lambda given, out: export(given / "data.zip", "roverd", out / "store"),
     "export to coco": lambda given, out: export(given / "data.zip", "coco", out / "labels"),
-    "export to yolo": lambda given, out: export(given / "data.zip", "yolo", out / "labels"),
+    "export to yolo": lambda given, out: export(given / "data.zip", "yolo", out / "labels", single_group=True),
     "import": lambda given, out: restore(given / "store", "roverd", out / "dataset"),
     "report": lambda given, out: report([given / "data.zip"], out / "report.html"),
 }

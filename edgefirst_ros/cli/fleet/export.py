@@ -21,6 +21,9 @@ def export(
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
+    single_group: Annotated[
+        bool | None, typer.Option("--single-group", help="For yolo: also drives without pictures in train or val.")
+    ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Write every dataset of a fleet in the format of another system, as OUT/NAME/...
@@ -49,7 +52,7 @@ def export(
         quiet=as_json,
         format=to,
         out=target,
-        options={},
+        options={} if single_group is None else {"single_group": single_group},
         scratch=scratch,
     )
     finish(records, as_json=as_json, partly=3)

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import polars as pl
+
 from edgefirst_ros.export.labels.pictures import (
     IMAGES,
     Picture,
@@ -58,14 +60,15 @@ HOMES = {
     "box2d": "annotations.bbox",
     "iscrowd": "annotations.iscrowd",
     "ignore": "annotations.iscrowd",
+    "category_frequency": "categories.frequency",
 }
-OF_IMAGES = {
-    "location": "location",
-    "pose": "pose",
-    "degradation": "degradation",
+LISTS = {
     "neg_label_indices": "neg_category_ids",
     "not_exhaustive_label_indices": "not_exhaustive_category_ids",
 }
+OF_IMAGES = {"location": "location", "pose": "pose", "degradation": "degradation", **LISTS}
+OF_CATEGORIES = {"def": "definition"}
+"""{key of LVIS: key of category_metadata}; all others keep their names."""
 NUMBERS = ("box3d",)
 """Further columns that are lists of numbers."""
 
@@ -112,6 +115,11 @@ class _Writer:
         named = [name for name in rows.table.columns if name not in HOMES and name not in STANDARD]
         self.further = [name for name in named if _fits(rows.table[name]) or name in NUMBERS]
         self._labels = rows.table["label"].to_list()
+        self._frequencies = _frequencies(rows.table)
+        if rows.table.filter(
+            pl.col("category_frequency").is_not_null() & ~pl.col("label").is_in([*self._frequencies])
+        ).height:
+            self.further.append("category_frequency")
         self._indices = rows.table["label_index"].to_list()
         self._crowd = (rows.table["iscrowd"].fill_null(False) | rows.table["ignore"].fill_null(False)).to_list()
         self._rings = rows.table["polygon"].is_not_null().to_list()
@@ -133,8 +141,14 @@ class _Writer:
             file.write("}\n")
 
     def _category(self, name: str) -> dict[str, Any]:
-        known = self.rows.labels.categories.get(name, {})
-        return {key: value for key, value in known.items() if key not in ("id", "name") and value is not None}
+        known = dict(self.rows.labels.categories.get(name, {}))
+        known |= {"frequency": self._frequencies[name]} if name in self._frequencies else {}
+        names = {name: key for key, name in OF_CATEGORIES.items()}
+        return {
+            names.get(key, key): value
+            for key, value in known.items()
+            if key not in ("id", "name") and value is not None
+        }
 
     def _image(self, number: int, picture: Picture) -> dict[str, Any]:
         key, (width, height) = picture.sample.key, picture.size
@@ -170,7 +184,7 @@ class _Writer:
             }
             for name, values in self._values.items():
                 value = _plain(values[row])
-                if value is not None:
+                if value is not None and (name != "category_frequency" or self._labels[row] not in self._frequencies):
                     found[OWN.get(name, name)] = value
             yield found
 
@@ -189,6 +203,13 @@ class _Writer:
             self.lost["masks that cannot be read, or of another size than the picture"] += 1
             return [], None
         return {"size": [height, width], "counts": runs_of(mask)}, float(mask.sum())
+
+
+def _frequencies(table: pl.DataFrame) -> dict[str, str]:
+    """Return LVIS's group of each label whose rows all say the same."""
+    column = pl.col("category_frequency").cast(pl.String)
+    found = table.drop_nulls("label").group_by("label").agg(column.first().alias("f"), column.n_unique().alias("n"))
+    return dict(found.filter((pl.col("n") == 1) & pl.col("f").is_not_null()).select("label", "f").sort("label").rows())
 
 
 def _mask(data: bytes) -> NDArray[np.bool_] | None:

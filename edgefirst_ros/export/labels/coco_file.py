@@ -12,21 +12,34 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.labels.coco import FILE, OWN, STANDARD
-from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row, is_number, whole_ring
+from edgefirst_ros.export.labels.coco import FILE, LISTS, OF_CATEGORIES, OF_IMAGES, OWN, STANDARD
+from edgefirst_ros.export.labels.foreign import (
+    LARGEST,
+    MOST_KEYS,
+    ForeignLabels,
+    ForeignPicture,
+    Row,
+    is_number,
+    whole_ring,
+)
 from edgefirst_ros.export.labels.rle import mask_of, unpacked
 from edgefirst_ros.export.limits import LONGEST_PART, read_file
 from edgefirst_ros.sensors.grayscale import encode_gray
 
 PIXELS, FREE = 1 << 12, 1 << 31
 """Pixels of masks that may come out of each byte of a file; so many always may."""
-MOST_KEYS = 64
-"""Keys of annotations that COCO does not know; more are counted as lost."""
 LARGEST_FLOAT = 3.4e38
 """Within float32."""
 KEYS = {key: name for name, key in OWN.items()}
 SCORES = ("box2d_score", "box3d_score", "polygon_score", "mask_score")
 KEPT = ("supercategory", "synset", "synonyms", "definition")
+FREQUENCIES = ("f", "c", "r")
+OF_FILE = {"info", "images", "annotations", "categories"}
+PLACES = {"id", "file_name", "width", "height", "sequence", "frame", "group", "timestamp", *OF_IMAGES.values()}
+"""Keys of an image that are read, or that the dataset itself knows."""
+LVIS = {"def", "frequency", *LISTS.values()}
+"""Keys of categories and images that only LVIS has."""
+UNPLACED = {"keypoints", "num_keypoints"}
 
 
 def read_coco(path: Path) -> ForeignLabels:
@@ -75,13 +88,12 @@ class _File:
 
     def read(self) -> None:
         lost = self._found.lost
+        for key in sorted(key for key, value in self._content.items() if key not in OF_FILE and value):
+            self._found.lose_key(key)
         for category in self._content["categories"]:
             if not isinstance(category, dict):
                 raise DatasetError(f"{self._path}: a category is {type(category).__name__}, expected an object")
-            known = {key: category[key] for key in KEPT if category.get(key) is not None}
-            known = {key: value for key, value in known.items() if _is_text(value)}
-            name = self._found.category(category.get("name"), category.get("id"), known)
-            self._names[category["id"]] = name
+            self._category(category)
         by_image: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         for annotation in self._content["annotations"]:
             image = annotation.get("image_id") if isinstance(annotation, dict) else None
@@ -96,9 +108,35 @@ class _File:
                 lost["images without an id or file_name"] += 1
                 continue
             own, size = by_image.pop(number, []), _size(image)
-            self._found.pictures.append(ForeignPicture(file, len(own), partial(self._rows, own, size)))
+            rows = partial(self._rows, own, size)
+            self._found.pictures.append(ForeignPicture(file, len(own), rows, self._of_sample(image)))
         if any(by_image.values()):
             lost["annotations of images that are not listed"] += sum(map(len, by_image.values()))
+
+    def _category(self, category: dict[str, Any]) -> None:
+        known = {OF_CATEGORIES.get(key, key): value for key, value in category.items() if value is not None}
+        own = {key: known[key] for key in KEPT if key in known and _is_text(known[key])}
+        name = self._found.category(category.get("name"), category.get("id"), own)
+        self._names[category["id"]] = name
+        if known.get("frequency") in FREQUENCIES:
+            self._found.frequencies[name] = known.pop("frequency")
+        self._found.federated |= bool(category.keys() & LVIS)
+        for key in sorted(known.keys() - own.keys() - {"id", "name"}):
+            self._found.lose_key(f"categories.{key}")
+
+    def _of_sample(self, image: dict[str, Any]) -> dict[str, list[int]]:
+        """Return the lists of an image: what LVIS verified to be absent, and what it did not annotate exhaustively."""
+        found = {}
+        for name, key in LISTS.items():
+            value = image.get(key)
+            if isinstance(value, list) and all(type(one) is int and 0 <= one < 1 << 32 for one in value):
+                found[name] = value
+            elif value is not None:
+                self._found.lost[f"{key} that is not a list of ids"] += 1
+        self._found.federated |= bool(image.keys() & LVIS)
+        for key in sorted(key for key in image.keys() - PLACES if image[key] is not None):
+            self._found.lose_key(f"images.{key}")
+        return found
 
     def _kinds(self, by_image: Mapping[Any, list[dict[str, Any]]]) -> None:
         """Find the further keys that become columns: those with values of one type."""
@@ -125,6 +163,8 @@ class _File:
                 self._found.lost["annotations of categories that are not listed"] += 1
                 continue
             row: Row = {"label": name, "label_index": self._found.categories[name]["id"]}
+            if name in self._found.frequencies:
+                row["category_frequency"] = self._found.frequencies[name]
             self._shape(row, annotation, size, real)
             if not row.keys() & {"box2d", "polygon", "mask"}:
                 self._found.lost["annotations without a box, ring or mask that is whole"] += 1
@@ -181,6 +221,8 @@ class _File:
     def _further(self, row: Row, annotation: Mapping[str, Any]) -> None:
         for key, value in annotation.items():
             name = KEYS.get(key, key)
+            if key in UNPLACED and value:
+                self._found.lose_key(f"annotations.{key}")
             if key in STANDARD or name in row or value is None:
                 continue
             if name == "box3d":
@@ -198,7 +240,7 @@ class _File:
             elif self._keys.get(key) is not None and _fits(value):
                 row[f"\0{key}"] = value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
             else:
-                self._found.lost["values of keys that COCO does not know, and no column can hold"] += 1
+                self._found.lose_key(f"annotations.{key}")
 
 
 def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -14,6 +14,8 @@ from edgefirst_ros.errors import DatasetError
 
 LARGEST = 1 << 27
 """Bytes of all files of labels together."""
+MOST_KEYS, MOST_SHOWN = 64, 80
+"""Names of keys that are told apart, and characters of a name."""
 SHORTEST = 6
 """Numbers of the shortest ring."""
 
@@ -30,16 +32,30 @@ class ForeignPicture:
     """How many there are, whole or not."""
     rows: Callable[[tuple[int, int] | None], Iterable[Row]]
     """Annotations, called with the size of the dataset's picture; None where that is not known."""
+    of_sample: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of the sample: indices of labels that are known to be absent, or not annotated exhaustively."""
 
 
 @dataclass(slots=True)
 class ForeignLabels:
-    """Labels as they were read: `categories` by name, with `id`; `lost`: what is not as the form says, by reason."""
+    """Labels as they were read: `categories` by name, with `id`; `lost`: what is not as the form says, by reason.
+
+    `keys`: values of keys that have no place, by name; `frequencies`: LVIS's groups by label; `federated`: labels state
+    what is absent from a picture, so nothing is inferred from what they leave out.
+    """
 
     source: Path
     categories: dict[str, dict[str, Any]] = field(default_factory=dict)
     pictures: list[ForeignPicture] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
+    keys: Counter[str] = field(default_factory=Counter)
+    frequencies: dict[str, str] = field(default_factory=dict)
+    federated: bool = False
+
+    def lose_key(self, name: str) -> None:
+        """Count a value of a key that has no place."""
+        name = name[:MOST_SHOWN]
+        self.keys[name if name in self.keys or len(self.keys) < MOST_KEYS else "other keys"] += 1
 
     def category(self, name: Any, number: Any, known: Mapping[str, Any] | None = None) -> str:
         """Add a category. Raises DatasetError where it is none, or another has its name or number."""

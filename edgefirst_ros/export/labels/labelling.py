@@ -4,25 +4,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.annotate import table_of
+from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_of
+from edgefirst_ros.dataset.query import annotating
+from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
+from edgefirst_ros.export.labels.pictures import size_of, stem_of
+from edgefirst_ros.export.labels.rows import LISTS, LabelRows, extent_of
+from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from edgefirst_ros.dataset.inputs import Key
-    from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
 
 READERS = {"coco": ("coco_file", "read_coco"), "yolo": ("yolo_files", "read_yolo")}
 """{format: module and function that reads it}."""
-SHAPES = ("box2d", "polygon", "mask", "box3d")
+CARRIED = {"coco": {"iscrowd", "ignore"}, "yolo": set[str]()}
+"""Columns that every file of a format states, besides label and box."""
+ALWAYS = {"name", "frame", "timestamp", "label", "label_index", "box2d"}
+BEFORE = ".before-label"
+"""Ending of the name under which the table before stays."""
+PLACE, NEW, OLD = "\0place", "\0new", "\0old"
+"""Internal columns: no other has such a name."""
+LEAST_OVERLAP = 0.5
+"""Intersection over union from which on two boxes of one label are the same annotation."""
 
 
 @dataclass
@@ -39,10 +57,18 @@ class Labelled:
     """Number of replaced rows."""
     kept: int = 0
     """Number of kept rows."""
+    matched: int = 0
+    """Number of replaced rows that an imported one matches."""
+    empty: int = 0
+    """Number of pictures that came in as empty."""
     unmatched: list[str] = field(default_factory=list)
     """Pictures of the labels without a sample."""
     lost: dict[str, int] = field(default_factory=dict)
-    """{reason: number of labels that could not be imported}."""
+    """{reason: number of labels that could not be imported, or of replaced values that no imported row carries}."""
+    keys: dict[str, int] = field(default_factory=dict)
+    """{key of the labels that has no place in a dataset: number of its values}."""
+    before: Path | None = None
+    """The table as it was before; None if there was none, or nothing was changed."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -58,32 +84,52 @@ def label(
     *,
     replace: bool = False,
     join: bool = False,
+    renumber: bool = False,
+    skip_empty: bool = False,
+    dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Labelled:
     """Bring labels in the form "coco" or "yolo" into the annotations of a dataset; the container is not touched.
 
     Pictures are matched by name (SEQUENCE_FRAME, in any folder, with any suffix), in a dataset of one sequence also by
-    the frame number alone. In the samples that the labels name `replace` takes their rows in place of those there are,
-    and `join` beside them; other samples keep theirs. A sample that is named without annotations has none, and that is
-    known (`neg_label_indices`). Raises UsageError where there are rows already and neither is set, or for an unknown
-    form; DatasetError for labels that cannot be read or of which no picture is a sample; nothing is changed then.
-    """
-    from edgefirst_ros.dataset.query import annotating
-    from edgefirst_ros.dataset.reader import Dataset
+    the frame number only. In the samples that the labels name `join` adds them to the rows there are, and `replace`
+    puts them instead: an imported row keeps from the row that it matches (same label, overlap of at least
+    LEAST_OVERLAP) the columns that the labels do not carry, and rows that the form cannot carry stay. Other samples
+    keep theirs. A sample that is named without annotations has none, and that is known (`neg_label_indices`), unless
+    the labels state themselves what is absent; with `skip_empty` it stays as it is.
 
+    Args:
+        dataset: Dataset, or its path.
+        form: Format of the labels.
+        labels: File or folder of the labels.
+        replace: Replace the rows of the samples that are named.
+        join: Keep these rows, and add the labels.
+        renumber: Give labels the `label_index` that rows which stay have for them, where the two differ.
+        skip_empty: Leave samples that are named without annotations as they are.
+        dry_run: Change nothing.
+        progress: Reports what is done.
+
+    Returns:
+        What was imported, replaced, kept and lost. The table before stays as NAME.arrow.before-label.
+
+    Raises:
+        UsageError: There are rows already and neither `replace` nor `join` is set, labels are numbered otherwise than
+            in rows that stay, or the form is unknown; nothing is changed.
+        DatasetError: The labels cannot be read, or none of their pictures is a sample; nothing is changed.
+    """
     if form not in READERS:
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")
     if replace and join:
         raise UsageError("replace and join exclude each other: choose one of them")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    there = annotating(opened.annotations).height
-    if there and not (replace or join):
+    before = LabelRows(opened, Report(form), indexed=False)
+    if before.table.height and not (replace or join):
         raise UsageError(
-            f"{opened.paths.arrow}: has {counted(there, 'annotation')} already: replace them in samples that are named "
-            "(--replace), or put the labels beside them (--join)"
+            f"{opened.paths.arrow}: has {counted(before.table.height, 'annotation')} already: replace them in samples "
+            "that are named (--replace), or put the labels beside them (--join)"
         )
     tell = progress or quiet
-    tell("labels", 0, 1)
+    tell("reading labels", 0, 1)
     module, name = READERS[form]
     path = Path(labels)
     if not os.path.lexists(path):
@@ -91,19 +137,27 @@ def label(
     found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{module}"), name)(path)
     done = Labelled(opened.paths.arrow)
     named, rows, empty = _matched(opened, found, done)
-    kept = _kept(opened, named, join=join)
-    done.kept = annotating(kept).height
-    done.replaced = there - done.kept
-    categories: Mapping[str, Mapping[str, Any]] | None = found.categories
-    if done.kept or (not found.categories):
-        rows, categories = _by_name(opened, kept, rows), None
-    else:
-        _mark_empty(rows, empty, [of["id"] for of in found.categories.values()])
+    done.empty = len(empty)
+    if skip_empty:
+        named, empty = named - empty, set()
+    gone = (
+        [] if join else [row for key in sorted(named, key=_order) for row in before.of(key) if before.fits(row, form)]
+    )
+    kept = before.table.with_row_index(PLACE).filter(~pl.col(PLACE).is_in(gone)).select(before.own_columns)
+    done.kept, done.replaced = kept.height, len(gone)
+    rows, categories = _numbered(before, kept, rows, found, renumber=renumber)
+    there = set(kept.select("name", "frame").iter_rows())
+    if not found.federated:
+        absent = sorted(of["id"] for name, of in categories.items() if name in found.categories)
+        rows += [{**_named(key), "neg_label_indices": absent} for key in sorted(empty - there, key=_order)]
     table = _table(rows)
     done.annotations = annotating(table).height
-    opened.write_annotations(_joined(kept, table), categories=categories)
-    done.lost = {reason: number for reason, number in sorted(found.lost.items()) if number}
-    tell("labels", 1, 1)
+    table = _filled(before, gone, table, form, done)
+    whole = _joined(kept, table)
+    done.before = opened.write_annotations(whole, categories=categories, keep_as=BEFORE, dry_run=dry_run)
+    done.lost |= {reason: number for reason, number in sorted(found.lost.items()) if number}
+    done.keys = dict(sorted(found.keys.items()))
+    tell("reading labels", 1, 1)
     return done
 
 
@@ -112,8 +166,6 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
 
     A sample is none of the latter where its annotations are lost. Raises DatasetError where labels name no sample.
     """
-    from edgefirst_ros.export.labels.pictures import size_of, stem_of
-
     keys = {stem_of(sample.key): sample.key for sample in dataset}
     keys |= {f"{key.name}_{key.frame}": key for key in keys.values() if key.frame is not None}
     single = dataset.sequences[0] if len(dataset.sequences) == 1 else None
@@ -131,10 +183,11 @@ def _matched(dataset: Dataset, found: ForeignLabels, done: Labelled) -> tuple[se
             named.add(key)
             size = size_of(dataset.sample(*key))
             lost = found.lost.total()
-            own = [{"name": key.name, "frame": key.frame, **row} for row in picture.rows(size)]
+            own = [{**_named(key), **picture.of_sample, **row} for row in picture.rows(size)]
             rows += own
             if not own and found.lost.total() == lost:
                 empty.add(key)
+                rows += [{**_named(key), **picture.of_sample}] if picture.of_sample else []
     done.pictures = len(named)
     if not found.pictures:
         raise DatasetError(f"{found.source}: names no picture, so there is nothing to import")
@@ -162,60 +215,144 @@ def _key(name: str, keys: Mapping[str, Key], single: str | None) -> Key | None:
             return None
 
 
-def _kept(dataset: Dataset, named: set[Key], *, join: bool) -> pl.DataFrame:
-    """The rows that stay: all with `join`, else those of other samples, and of every sample what is of itself."""
-    import polars as pl
+def _numbered(
+    before: LabelRows, kept: pl.DataFrame, rows: list[Row], found: ForeignLabels, *, renumber: bool
+) -> tuple[list[Row], dict[str, dict[str, Any]]]:
+    """Return the rows and the categories of the dataset; where rows stay, with the numbers that these have for labels.
 
-    from edgefirst_ros.dataset.inputs import Key
-    from edgefirst_ros.dataset.query import keys_of
+    Raises UsageError where labels and rows that stay number labels differently, unless `renumber`.
+    """
+    pairs = pairs_of({}, kept)
+    incoming = [(int(of["id"]), name) for name, of in found.categories.items()]
+    conflicts = list_conflicts([*pairs, *incoming])
+    if conflicts and not renumber:
+        raise UsageError(
+            f"{found.source}: numbers labels otherwise than rows that stay: {'; '.join(conflicts)}; --renumber gives "
+            "its labels the numbers of the dataset"
+        )
+    numbers: dict[str, int] = {}
+    for index, name in pairs:
+        numbers.setdefault(name, index)
+    taken = set(numbers.values())
+    free = count(1 + max((index for index, _ in [*pairs, *incoming]), default=-1))
+    for index, name in incoming:
+        if name not in numbers:
+            numbers[name] = next(free) if index in taken else index
+            taken.add(numbers[name])
+    moved = {index: numbers[name] for index, name in incoming}
+    for row in rows:
+        if "label" in row:
+            row["label_index"] = numbers[row["label"]]
+        row |= {name: [moved.get(one, one) for one in row[name]] for name in LISTS if name in row}
+    known = described(before.metadata)
+    categories = {name: {**known.get(name, {}), **of, "id": numbers[name]} for name, of in found.categories.items()}
+    if pairs:
+        others = {name: of for name, of in known.items() if name in numbers or of.get("id") not in taken}
+        categories = {**others, **categories}
+    used = {row["label"] for row in rows if "label" in row}
+    for name, frequency in found.frequencies.items():
+        categories[name] |= {} if name in used else {"frequency": frequency}
+    return rows, categories
 
-    table = dataset.annotations
-    if join:
-        return table
-    keys = [Key(name, frame) in named for name, frame in keys_of(table, dataset.paths.arrow).iter_rows()]
-    return table.filter(~pl.Series(keys, dtype=pl.Boolean))
+
+def _filled(before: LabelRows, gone: list[int], table: pl.DataFrame, form: str, done: Labelled) -> pl.DataFrame:
+    """Return imported rows with the columns that the labels do not carry, from the rows that they match.
+
+    Counts in `done` what is lost of rows that none matches.
+    """
+    there = {name for name in table.columns if table[name].null_count() < table.height}
+    columns = [name for name in before.own_columns if name not in ALWAYS | CARRIED[form] | there]
+    columns = [name for name in columns if before.table[name].null_count() < before.table.height]
+    matches = _matches(before, gone, table)
+    done.matched = len(matches)
+    pairs = pl.DataFrame({NEW: list(matches), OLD: list(matches.values())}, {NEW: pl.UInt32, OLD: pl.UInt32})
+    stated = [name for name in CARRIED[form] if name in before.own_columns]
+    wanted = list(dict.fromkeys([*columns, *stated, "mask", "polygon"]))
+    old = before.table.select(wanted).with_row_index(OLD)
+    order = table.select().with_row_index(NEW) if table.width == 0 else table.with_row_index(NEW).select(NEW)
+    taken = order.join(pairs, on=NEW, how="left", maintain_order="left")
+    taken = taken.join(old, on=OLD, how="left", maintain_order="left")
+    table = table.with_columns(taken[name] for name in columns)
+    for name in stated:  # what the labels do not state is false
+        given = table[name] if name in there else pl.Series(name, [None] * table.height, pl.Boolean)
+        table = table.with_columns(given.zip_with(given.is_not_null() | taken[name].is_null(), taken[name] & False))
+    if {"mask", "polygon"} <= there:  # a form has one shape for each annotation: a polygon, where there are both
+        both = table["mask"].is_null() & table["polygon"].is_not_null() & taken["polygon"].is_not_null()
+        table = table.with_columns(table["mask"].zip_with(~both, taken["mask"]))
+    left = before.table[sorted(set(gone) - set(matches.values()))]
+    lost = {name: left.height - left[name].null_count() for name in columns}
+    done.lost |= {f"{name} of replaced annotations that no label matches": n for name, n in lost.items() if n}
+    return table
 
 
-def _by_name(dataset: Dataset, kept: pl.DataFrame, rows: list[Row]) -> list[Row]:
-    """The rows with the indices that the dataset has for their labels; new labels keep theirs where it is free."""
-    from edgefirst_ros.dataset.query import listed_labels
+def _matches(before: LabelRows, gone: list[int], table: pl.DataFrame) -> dict[int, int]:
+    """Return {imported row: replaced row} of the same annotations, those that overlap most first."""
+    old: dict[tuple[Any, ...], list[int]] = {}
+    names = before.table.select("name", "frame", "label").rows()
+    for row in gone:
+        old.setdefault(names[row], []).append(row)
+    new: dict[tuple[Any, ...], list[int]] = {}
+    for row, key in enumerate(table.select("name", "frame", "label").iter_rows()):
+        if key in old:
+            new.setdefault(key, []).append(row)
+    found: dict[int, int] = {}
+    shapes = [name for name in ("box2d", "polygon", "mask") if name in table.columns]
+    for key, rows in new.items():
+        extents = [extent_of(**table.select(shapes).row(row, named=True)) for row in rows]
+        overlaps = _overlaps(extents, [before.extent(row) for row in old[key]])
+        if "polygon" in shapes:  # then a form may have had the outline only
+            overlaps = np.fmax(overlaps, _overlaps(extents, [before.extent(row, boxed=False) for row in old[key]]))
+        taken: set[int] = set()
+        for place in np.argsort(-overlaps, axis=None, kind="stable").tolist():
+            one, other = divmod(place, len(old[key]))
+            if overlaps[one, other] < LEAST_OVERLAP:
+                break
+            if rows[one] not in found and other not in taken:
+                found[rows[one]] = old[key][other]
+                taken.add(other)
+    return dict(sorted(found.items()))
 
-    pairs = kept.select("label", "label_index").cast({"label": str}).drop_nulls().unique().rows()
-    known: dict[str, int | None] = dict(pairs)
-    labels = dataset.metadata.get("labels")
-    if isinstance(labels, list):
-        known |= {name: index for index, name in enumerate(labels) if isinstance(name, str)}
-    known |= {name: None for name in listed_labels(dataset.metadata) if name not in known}
-    taken = {index for index in known.values() if index is not None}
-    return [
-        {**row, "label_index": None} if row["label"] in known or row["label_index"] in taken else row for row in rows
-    ]
+
+def _overlaps(new: Sequence[list[float] | None], old: Sequence[list[float] | None]) -> NDArray[np.float64]:
+    """Return intersections over unions, (new, old), of [cx, cy, w, h]; the larger of whole boxes and those in 0..1."""
+    corners = []
+    for boxes in (new, old):
+        found = np.array([[np.nan] * 4 if box is None else box for box in boxes], float).reshape(-1, 4)
+        corners.append(np.stack([found[:, :2] - found[:, 2:] / 2, found[:, :2] + found[:, 2:] / 2]))
+    best = np.zeros((len(new), len(old)))
+    for one, other in (corners, [np.clip(corner, 0, 1) for corner in corners]):
+        low, high = np.maximum(one[0][:, None], other[0]), np.minimum(one[1][:, None], other[1])
+        common = np.prod(np.clip(high - low, 0, None), axis=2)
+        areas = [np.prod(box[1] - box[0], axis=1) for box in (one, other)]
+        union = areas[0][:, None] + areas[1] - common
+        same = np.all((one[0][:, None] == other[0]) & (one[1][:, None] == other[1]), axis=2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            overlap = np.where(same, 1.0, np.where(union > 0, common / union, 0.0))
+        best = np.fmax(best, overlap)
+    return best
 
 
-def _mark_empty(rows: list[Row], empty: set[Key], indices: list[int]) -> None:
-    """Add a row for each sample that is named without annotations: none of the labels is there."""
-    rows += [
-        {"name": key.name, "frame": key.frame, "neg_label_indices": indices}
-        for key in sorted(empty, key=lambda key: (key.name, key.frame or 0))
-    ]
+def _named(key: Key) -> Row:
+    return {"name": key.name, "frame": key.frame}
+
+
+def _order(key: Key) -> tuple[str, int]:
+    return key.name, key.frame or 0
 
 
 def _table(rows: list[Row]) -> pl.DataFrame:
     """Return rows as a table; keys after a NUL are further columns."""
-    from edgefirst_ros.dataset import schema
-    from edgefirst_ros.dataset.annotate import table_of
-
     further = {name: name[1:] for name in dict.fromkeys(key for row in rows for key in row) if name.startswith("\0")}
     return table_of(rows, {key: f"{name}_" if name in schema.WORKING else name for key, name in further.items()})
 
 
 def _joined(kept: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
     """Both, one below the other, in the types of the rows that stay."""
-    import polars as pl
-
     kept = kept.cast({name: pl.String for name, kind in kept.schema.items() if kind in (pl.Categorical, pl.Enum)})
     same = [name for name in table.columns if name in kept.columns and table.schema[name] != kept.schema[name]]
     try:
-        return pl.concat([kept, table.cast({name: kept.schema[name] for name in same})], how="diagonal_relaxed")
+        joined = pl.concat([kept, table.cast({name: kept.schema[name] for name in same})], how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
         raise DatasetError(f"the labels do not fit the columns of the dataset: {error}") from error
+    lists = [name for name in LISTS if name in joined.columns]
+    return joined.with_columns(pl.col(name).drop_nulls().first().over("name", "frame") for name in lists)

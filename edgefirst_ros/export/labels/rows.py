@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
-from edgefirst_ros.dataset.schema import VERSIONS
+from edgefirst_ros.dataset.schema import VERSIONS, WORKING
 from edgefirst_ros.dataset.tables.boxes import converted
 from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations
 from edgefirst_ros.dataset.tables.outline import outline_of_png
@@ -23,6 +24,21 @@ if TYPE_CHECKING:
     from edgefirst_ros.export.report import Report
 
 Boxes = NDArray[np.float64]
+LISTS = ("neg_label_indices", "not_exhaustive_label_indices")
+
+
+def extent_of(
+    box2d: Sequence[float] | None = None, polygon: Sequence[Sequence[float]] | None = None, mask: bytes | None = None
+) -> list[float] | None:
+    """Return [cx, cy, w, h] of an annotation, normalised: its box, else the one around its outline; None without."""
+    if box2d is not None:
+        return list(box2d)
+    rings = polygon or (outline_of_png(mask) if mask is not None else [])
+    points = np.asarray([value for ring in rings for value in ring], float).reshape(-1, 2)
+    if not len(points):
+        return None
+    low, high = points.min(axis=0), points.max(axis=0)
+    return [*((low + high) / 2).tolist(), *(high - low).tolist()]
 
 
 class LabelRows:
@@ -30,10 +46,11 @@ class LabelRows:
 
     `table`: those that are one, by sample, with every column; `boxes`: (N, 4) [cx, cy, w, h] normalised, NaN where a
     row has none; `annotated`: samples that have one; `first`: a row by sample of those that columns of the sample are
-    asked of; `labels`: names by index; `columns`: those that the file has.
+    asked of; `labels`: names by index; `columns`: those that the file has, `own_columns` those of the annotations
+    themselves; `metadata`: text by key. Not `indexed`, labels without an index get none.
     """
 
-    def __init__(self, dataset: Dataset, report: Report) -> None:
+    def __init__(self, dataset: Dataset, report: Report, *, indexed: bool = True) -> None:
         file, _ = dataset.table_files
         self.columns: list[str] = []
         metadata: dict[str, str] = {}
@@ -47,8 +64,11 @@ class LabelRows:
             self._layout, self._normalised = found.layout, found.normalised
             for what, number in found.tally.lost.items():
                 report.add(what, "", "cannot be read", number)
+        self.metadata = metadata
         self.labels = Labels.of(metadata, rows)
-        rows = self.labels.indexed(with_all_columns(rows, VERSIONS[-1]).cast({"label": pl.String}))
+        rows = with_all_columns(rows, VERSIONS[-1]).cast({"label": pl.String})
+        rows = self.labels.indexed(rows) if indexed else rows
+        self.own_columns = ["name", "frame", *(name for name in rows.columns if self._is_own(name))]
         self._every = rows
         self.first = first_rows(rows, dataset.paths.arrow)
         self.table, self._spans = sorted_rows(annotating(rows), dataset.paths.arrow)
@@ -74,22 +94,36 @@ class LabelRows:
         data: bytes | None = self.table["mask"][row]
         return data if self.table["label"][row] is not None else None
 
+    def fits(self, row: int, form: str) -> bool:
+        """True if a row can be in labels of a form: it has a label, and a place in the picture."""
+        try:
+            box = self.extent(row)
+        except DatasetError:  # a mask that is no picture
+            return False
+        if form == "yolo" and box is not None:
+            low, high = (np.clip(np.add(box[:2], np.multiply(box[2:], half)), 0, 1) for half in (-0.5, 0.5))
+            box = box if (high > low).all() and not self.is_crowd(row) else None
+        return box is not None and self.table["label"][row] is not None
+
+    def is_crowd(self, row: int) -> bool:
+        """True for an annotation of several objects that are not told apart."""
+        return bool(self.table["iscrowd"][row] or self.table["ignore"][row])
+
+    def _is_own(self, name: str) -> bool:
+        column = WORKING.get(name)
+        wanted = name in self.columns or name in ("label", "label_index")
+        return wanted and (column is None or column.level == "annotation")
+
     def outline(self, row: int) -> list[list[float]]:
         """Rings of the polygon of a row, else around its mask. Raises DatasetError where that is no picture."""
         rings = self.rings(row)
         data = None if rings else self.mask(row)
         return outline_of_png(data) if data is not None else rings
 
-    def extent(self, row: int) -> list[float] | None:
-        """Return the box of a row, else the one around its outline; None where it has neither, or nothing within."""
+    def extent(self, row: int, *, boxed: bool = True) -> list[float] | None:
+        """Return the box of a row, else (not `boxed`: only) the one around its outline; None where it has neither."""
         box: list[float] = self.boxes[row].tolist()
-        if box[0] == box[0]:
-            return box
-        points = np.asarray([value for ring in self.outline(row) for value in ring], float).reshape(-1, 2)
-        if not len(points):
-            return None
-        low, high = points.min(axis=0), points.max(axis=0)
-        return [*((low + high) / 2).tolist(), *(high - low).tolist()]
+        return box if boxed and box[0] == box[0] else extent_of(None, self.outline(row))
 
     def _boxes(self) -> Boxes:
         """Boxes as the tables' float32 have them where they are centre and size."""

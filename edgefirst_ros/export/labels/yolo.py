@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export.labels.pictures import (
     IMAGES,
     Picture,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from edgefirst_ros.export.report import Report
 
 DATA, LABELS, ALL = "data.yaml", "labels", "all"
+GROUPS = ("train", "val")
+"""Groups that data.yaml always names."""
 INDICES = "label_index"
 """Key of data.yaml, ours: `label_index` of each class, where these are not its places."""
 HOMES = {
@@ -57,12 +60,14 @@ def export(
     progress: Progress,
     pictures: str = "copy",
     segment: bool = False,
+    single_group: bool = False,
     unlooked: bool = False,
 ) -> None:
     """Write a dataset into the empty folder `out`: data.yaml, images/GROUP and labels/GROUP.
 
     `segment`: outlines in place of boxes; `pictures` is one of MODES; `unlooked`: samples that nobody looked at too,
-    as pictures of nothing. Raises UsageError, DatasetError, StorageError.
+    as pictures of nothing; `single_group`: also without pictures in group train or val, which then are the same.
+    Raises UsageError, also without such pictures, DatasetError, StorageError.
     """
     check_mode(dataset, pictures)
     rows = LabelRows(dataset, report)
@@ -71,6 +76,13 @@ def export(
     kept = [picture for picture in chosen if not grouped or picture.group is not None]
     if len(kept) < len(chosen):
         report.add("samples without a group", "", "left out, the others have one", len(chosen) - len(kept))
+    missing = [name for name in GROUPS if not any(picture.group == name for picture in kept)]
+    if missing and not single_group:
+        raise UsageError(
+            f"{dataset.container.path}: no picture is in group {' or '.join(missing)}; train and val would be the same "
+            f"pictures: make groups with edgefirst-ros split {dataset.paths.container} --split train=0.8,val=0.2, or "
+            "export without them (--single-group)"
+        )
     folders = {group: group_name(group) if group is not None else ALL for group in {p.group for p in kept}}
     lost, written = Counter[str](), 0
     classes = {index: place for place, index in enumerate(sorted(rows.labels.names))}
@@ -148,6 +160,9 @@ class _Lines:
         self._lost[JOINED] += len(rings) > 1
         joined = np.asarray(join(rings), np.float32)
         clipped = np.clip(joined, 0, 1)
+        if not np.ptp(clipped.reshape(-1, 2), axis=0).all():
+            self._lost["outlines outside of the picture"] += 1
+            return []
         self._lost[CUT_RING] += bool((clipped != joined).any())
         return [str(value) for value in clipped]
 

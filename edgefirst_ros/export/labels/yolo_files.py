@@ -13,11 +13,13 @@ from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row
+from edgefirst_ros.export.labels.pictures import IMAGES
 from edgefirst_ros.export.labels.yolo import DATA, INDICES, LABELS, part
 from edgefirst_ros.export.limits import TEXT, read_file
 from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep
 
 MOST_FILES = 1 << 20
+PICTURES = (".jpeg", ".jpg", ".png")
 FURTHEST = 1e6
 """From the picture that a place can lie, in pictures."""
 
@@ -43,14 +45,17 @@ def read_yolo(path: Path) -> ForeignLabels:
             raise DatasetError(f"{file}: class {str(number)[:80]!r} is not a number")
         text = name if isinstance(name, str) else str(name)  # names such as 7 or no are no text in YAML
         classes[number] = found.category(text, listed[place] if listed else number)
-    left = LARGEST
-    for label in _label_files(file.parent):
+    left, labelled = LARGEST, set[str]()
+    for label in _files(file.parent, LABELS, (".txt",)):
         data = read_file(label, min(TEXT, left))
         left -= len(data)
         lines = sum(1 for line in data.splitlines() if line.strip())
         found.pictures.append(ForeignPicture(label.stem, lines, partial(_rows, data, classes, found)))
+        labelled.add(label.stem)
     if not found.pictures:
         raise DatasetError(f"{file.parent}: holds no files {LABELS}/*.txt")
+    unlabelled = (picture.stem for picture in _files(file.parent, IMAGES, PICTURES) if picture.stem not in labelled)
+    found.pictures += [ForeignPicture(stem, 0, _nothing) for stem in unlabelled]
     return found
 
 
@@ -63,21 +68,25 @@ def _yaml(file: Path) -> Any:
         raise DatasetError(str(error)) from error
 
 
-def _label_files(root: Path) -> Iterator[Path]:
-    """The text files in folders called labels, in order of name. Raises DatasetError for what is not a regular file."""
+def _nothing(_: tuple[int, int] | None) -> tuple[Row, ...]:
+    return ()
+
+
+def _files(root: Path, within: str, endings: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the files with these endings in folders called `within`, in order of name. Raises DatasetError."""
     waiting, number = [root], 0
     while waiting:
         folder = waiting.pop()
         refuse_deep(folder, root)
-        within = LABELS in folder.relative_to(root).parts
+        inside = within in folder.relative_to(root).parts
         with reporting(folder, "list"), os.scandir(folder) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
         waiting += [Path(entry.path) for entry in reversed(listed) if entry.is_dir(follow_symlinks=False)]
-        for entry in listed if within else ():
+        for entry in listed if inside else ():
             number += 1
             if number > MOST_FILES:
-                raise DatasetError(f"{root}: holds more than {MOST_FILES} files of labels")
-            if entry.name.endswith(".txt") and not entry.is_dir(follow_symlinks=False):
+                raise DatasetError(f"{root}: holds more than {MOST_FILES} files in folders called {within}")
+            if entry.name.lower().endswith(endings) and not entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
 
 

@@ -125,7 +125,8 @@ def test_hostile_names_of_labels_go_out_and_come_back(tmp_path, form, capsys):
     dataset = write(tmp_path, boxes(2 * len(HOSTILE), names=HOSTILE))
     before = dataset.annotations
     assert set(before["label"].cast(str)) == set(HOSTILE)
-    out = export(dataset, form, tmp_path / form, pictures="none").out
+    single = {"single_group": True} if form == "yolo" else {}
+    out = export(dataset, form, tmp_path / form, pictures="none", **single).out
     if form == "coco":
         assert {one["name"] for one in opened(out / "instances.json", capsys).cats.values()} == set(HOSTILE)
     label(dataset, form, out, replace=True)

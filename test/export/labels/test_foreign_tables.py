@@ -91,7 +91,10 @@ def test_the_box_of_an_outline_is_around_it(tmp_path):
     assert one["area"] == 48
 
 
-@pytest.mark.parametrize(("form", "options"), [("coco", {}), ("yolo", {}), ("yolo", {"segment": True})])
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [("coco", {}), ("yolo", {"single_group": True}), ("yolo", {"segment": True, "single_group": True})],
+)
 def test_annotations_without_a_place_are_counted(tmp_path, form, options):
     def change(parts):
         parts.annotations = parts.annotations[:1]

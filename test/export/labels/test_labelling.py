@@ -32,7 +32,8 @@ def box(image_id, **further):
 
 @pytest.fixture
 def dataset(tmp_path):
-    return write(tmp_path / "data", boxes(12))
+    """Boxes of which the labels can hold everything."""
+    return write(tmp_path / "data", boxes(12).drop("object_id", "box2d_score"))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,8 @@ def test_pictures_are_matched_by_their_names(tmp_path, dataset, name):
 
 def test_frame_numbers_are_enough_in_one_sequence(tmp_path):
     dataset = Dataset(made.write(tmp_path, made.good()))
-    done = label(dataset, "coco", coco(tmp_path / "a.json", [image(1, "000007.jpg")], [box(1)]), join=True)
+    file = coco(tmp_path / "a.json", [image(1, "000007.jpg")], [box(1)], [{"id": 0, "name": "person"}])
+    done = label(dataset, "coco", file, join=True)
     assert (done.pictures, dataset.sample(made.SEQUENCE, 7).annotations.height) == (1, 1)
 
 
@@ -72,7 +74,8 @@ def test_rows_are_replaced_or_joined_where_labels_name_the_sample(tmp_path, data
     assert done.notes == ["not named by the labels, which leave what is there: 5 samples"]
 
 
-def test_indices_are_those_of_the_dataset_where_rows_stay(tmp_path, dataset):
+@pytest.mark.parametrize("mode", ["join", "replace"])
+def test_labels_numbered_otherwise_than_rows_that_stay_are_refused_or_renumbered(tmp_path, dataset, mode):
     categories = [
         {"id": 0, "name": "person"},
         {"id": 1, "name": "sign"},
@@ -80,10 +83,24 @@ def test_indices_are_those_of_the_dataset_where_rows_stay(tmp_path, dataset):
         {"id": 9, "name": "bus"},
     ]
     rows = [box(1, category_id=of["id"]) for of in categories]
-    file = coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows, categories)
-    label(dataset, "coco", file, join=True)
+    images = [image(1, f"{OTHER}_004.jpeg"), image(2, f"{OTHER}_007.jpeg")]
+    file = coco(tmp_path / "a.json", images, rows, categories)
+    before = dataset.paths.arrow.read_bytes()
+    with pytest.raises(
+        UsageError, match=r"label_index 0 is 'car' and 'person'; .*'car' has the label_index 0 and 7.*--renumber"
+    ):
+        label(dataset, "coco", file, **{mode: True})
+    assert dataset.paths.arrow.read_bytes() == before
+    label(dataset, "coco", file, **{mode: True}, renumber=True)
     pairs = dataset.annotations.select("label", "label_index").drop_nulls().cast({"label": str}).unique()
     assert dict(pairs.rows()) == {"car": 0, "person": 1, "bus": 9, "sign": 10}
+    known = dataset.metadata["category_metadata"]
+    assert {name: of["id"] for name, of in known.items()} == {"car": 0, "person": 1, "bus": 9, "sign": 10}
+    absent = dataset.sample(OTHER, 7).annotations["neg_label_indices"].to_list()
+    assert absent == ([] if mode == "replace" else [None, None])  # with rows that stay nothing is known to be absent
+    if mode == "replace":
+        rows = dataset.annotations.filter((dataset.annotations["name"] == OTHER) & (dataset.annotations["frame"] == 7))
+        assert rows["neg_label_indices"].to_list() == [[0, 1, 9, 10]]
 
 
 def test_none_of_the_pictures_is_an_error_that_shows_both(tmp_path, dataset):
@@ -131,21 +148,21 @@ MASK = {"size": [24, 32], "counts": [768]}
         ([], [box(1, score=2)], ["score outside"]),
         ([], [box(1, score="high")], ["score outside"]),
         ([], [box(1, box3d=[1, 2])], ["box3d"]),
-        ([], [box(1, deep={"a": [[[]]]})], ["values of keys"]),
-        ([], [box(1, number=1), box(1, number="one")], ["values of keys"]),
-        ([], [box(1, number=1 << 70)], ["values of keys"]),
-        *(([], [box(1, **{key: 1})], ["values of keys"]) for key in ("\ud800", "a\0b", "\x1b[31m", "x" * 300)),
+        ([], [box(1, deep={"a": [[[]]]})], ["key "]),
+        ([], [box(1, number=1), box(1, number="one")], ["key "]),
+        ([], [box(1, number=1 << 70)], ["key "]),
+        *(([], [box(1, **{key: 1})], ["key "]) for key in ("\ud800", "a\0b", "\x1b[31m", "x" * 300)),
         ([], [box(1, name="drive", frame=4)], []),
     ],
 )
 def test_what_is_not_as_the_form_says_is_counted(tmp_path, dataset, images, annotations, lost):
     file = coco(tmp_path / "a.json", [GOOD, *images], [box(1), *annotations])
     done = label(dataset, "coco", file, replace=True)
-    found = sorted(done.lost)
+    found = sorted([*done.lost, *(f"key {name}" for name in done.keys)])
     assert len(found) == len(lost)
     assert all(said.startswith(wanted) for said, wanted in zip(found, sorted(lost), strict=True)), found
     assert done.annotations >= 1
-    assert done.exit_code == (3 if lost else 0)
+    assert done.exit_code == (3 if done.lost else 0)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +335,7 @@ def test_more_files_of_labels_than_any_drive_has_are_refused(tmp_path, dataset, 
     folder = yolo(tmp_path / "yolo")
     (folder / "labels" / f"{OTHER}_003.txt").write_text("")
     monkeypatch.setattr(yolo_files, "MOST_FILES", 1)
-    with pytest.raises(DatasetError, match="holds more than 1 files of labels"):
+    with pytest.raises(DatasetError, match="holds more than 1 files in folders called labels"):
         label(dataset, "yolo", folder, replace=True)
 
 

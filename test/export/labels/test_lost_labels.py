@@ -51,7 +51,7 @@ def file_name(frame):
 def test_pixels_of_a_picture_of_unknown_size_are_lost(tmp_path, unsized):
     """That of frame 7 is asked itself: 32 x 24."""
     file = coco(tmp_path / "a.json", {1: file_name(4), 2: file_name(7)}, [(1, BOX, {}), (1, BOX, {}), (2, BOX, {})])
-    done = label(unsized, "coco", file, replace=True)
+    done = label(unsized, "coco", file, replace=True, renumber=True)
     assert (done.exit_code, done.lost, done.annotations) == (3, {UNKNOWN: 2}, 1)
     found = boxes_of(unsized)
     assert 4 not in found
@@ -62,7 +62,7 @@ def test_pixels_count_in_the_size_that_the_labels_state(tmp_path, unsized):
     """A mask has to have that of the dataset's picture, of which there is none."""
     mask = {"segmentation": {"size": [60, 80], "counts": [4800]}}
     file = coco(tmp_path / "a.json", {1: {**file_name(4), "width": 80, "height": 60}}, [(1, BOX, mask)])
-    done = label(unsized, "coco", file, replace=True)
+    done = label(unsized, "coco", file, replace=True, renumber=True)
     assert done.lost == {"masks of another size than the picture": 1}
     assert boxes_of(unsized)[4] == pytest.approx([10 / 80, 7.5 / 60, 4 / 80, 3 / 60], rel=1e-6)
 

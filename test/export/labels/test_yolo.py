@@ -9,6 +9,7 @@ import yaml
 from labelled_dataset import OTHER, boxes, write
 from PIL import Image, ImageDraw
 
+from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.export.labels.labelling import label
 from edgefirst_ros.export.labels.yolo import join, part
@@ -49,7 +50,7 @@ def lines_of(folder, sequence, frame):
 
 def test_boxes_are_those_of_the_table(tmp_path, layout):
     dataset = write(tmp_path, boxes(60), layout)
-    done = export(dataset, "yolo", tmp_path / "yolo")
+    done = export(dataset, "yolo", tmp_path / "yolo", single_group=True)
     data = check(done.out, 60)
     assert (data["train"], data["val"], data["names"]) == ("images/all", "images/all", {0: "car", 1: "person"})
     for sample in dataset:
@@ -71,7 +72,7 @@ def test_folders_are_the_groups(tmp_path):
 
 def test_samples_without_a_group_stay_out_and_a_missing_group_is_said(tmp_path):
     dataset = write(tmp_path, boxes(12), groups={made.SEQUENCE: "train", OTHER: None})
-    done = export(dataset, "yolo", tmp_path / "yolo")
+    done = export(dataset, "yolo", tmp_path / "yolo", single_group=True)
     data = check(done.out, 6)
     assert (data["train"], data["val"]) == ("images/train", "images/train")
     said = {line.what: line for line in done.report.lines}
@@ -79,12 +80,24 @@ def test_samples_without_a_group_stay_out_and_a_missing_group_is_said(tmp_path):
     assert "no sample is in group val" in said["val of data.yaml"].lost
 
 
+@pytest.mark.parametrize(
+    ("groups", "missing"),
+    [({}, "train or val"), ({made.SEQUENCE: "train"}, "val"), ({made.SEQUENCE: "val", OTHER: "test"}, "train")],
+)
+def test_pictures_without_a_train_and_a_val_group_are_refused(tmp_path, groups, missing):
+    dataset = write(tmp_path, boxes(12), groups={made.SEQUENCE: None, OTHER: None, **groups} if groups else None)
+    with pytest.raises(UsageError, match=f"in group {missing}.*edgefirst-ros split.*--single-group"):
+        export(dataset, "yolo", tmp_path / "yolo")
+    assert not (tmp_path / "yolo").exists()
+    assert export(dataset, "yolo", tmp_path / "yolo", single_group=True).out.is_dir()
+
+
 def test_boxes_over_the_edge_are_cut_and_counted(tmp_path):
     """A centre outside makes ultralytics drop the whole picture."""
     rows = boxes(4).with_columns(
         box2d=pl.Series([[-0.1, 0.5, 0.6, 0.2], [0.5, 0.5, 1.5, 0.2], [1.5, 0.5, 0.2, 0.2], [0.9, 0.5, 0.4, 0.5]])
     )
-    done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo")
+    done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo", single_group=True)
     check(done.out, 3)
     said = {line.what: line.number for line in done.report.lines if line.number}
     assert said["boxes cut at the edge of the picture"] == 2
@@ -101,7 +114,7 @@ def test_crowds_and_rows_without_a_label_or_shape_are_counted(tmp_path):
         label=pl.Series(["car", None, "car", "car"]),
         box2d=pl.Series([[0.5] * 4, [0.5] * 4, None, [0.5] * 4], dtype=pl.List(pl.Float32)),
     )
-    done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo")
+    done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo", single_group=True)
     check(done.out, 1)
     left = {line.what: line.number for line in done.report.lines if line.lost == "left out"}
     assert sorted(number for number in left.values()) == [1, 1, 1]
@@ -131,7 +144,7 @@ def test_segments_are_rings_masks_or_rectangles(tmp_path):
         mask=pl.Series([None, None, encode_gray(mask), None]),
     )
     dataset = write(tmp_path, rows)
-    done = export(dataset, "yolo", tmp_path / "yolo", segment=True)
+    done = export(dataset, "yolo", tmp_path / "yolo", segment=True, single_group=True)
     check(done.out, 4)
     (first,) = lines_of(done.out, made.SEQUENCE, 3)
     assert np.array_equal(np.array(first[1:], np.float32), np.array(RING, np.float32))
@@ -161,7 +174,7 @@ def test_boxes_come_back_as_they_went(tmp_path, layout):
 def test_indices_with_gaps_come_back(tmp_path):
     rows = boxes(4).with_columns(label_index=pl.Series([9, 4, 9, 4]))
     dataset = write(tmp_path, rows)
-    out = export(dataset, "yolo", tmp_path / "yolo").out
+    out = export(dataset, "yolo", tmp_path / "yolo", single_group=True).out
     assert check(out, 4)["label_index"] == [4, 9]
     label(dataset, "yolo", out, replace=True)
     assert dict(
