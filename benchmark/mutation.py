@@ -169,7 +169,7 @@ def select_tests(file: Path) -> list[str]:
 
 def survives(fault: Fault, copy: Path) -> bool:
     """Whether the tests pass with the fault; a hang counts as noticed."""
-    original = (ROOT / fault.file).read_bytes()
+    original = (copy / fault.file).read_bytes()
     (copy / fault.file).write_bytes(fault.apply(original))
     try:
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -66,6 +66,18 @@ SYSTEMS = {
     for name, options in _LABELS.items()
 }
 SYSTEMS |= {
+    "nuscenes": System(
+        "nuscenes",
+        _lazily("nuscenes", "export"),
+        None,
+        {
+            "keyframe_rate": "keyframes a second; all other messages are sweeps",
+            "scene_seconds": "length of a scene in s",
+            "labels": "categories of nuScenes by label, over the usual ones",
+        },
+    )
+}
+SYSTEMS |= {
     name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
     for name, options in (
         ("ncore", {"store": "kind of its stores, itar or directory"}),

@@ -1,0 +1,693 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset as nuScenes v1.0: tables as JSON, keyframes under `samples`, all other messages under `sweeps`.
+
+Frames: `ego` is base_link (x forward, y left, z up); the map is ENU at the first sample with a pose, in m.
+Source: nuScenes schema v1.0 and nuscenes-devkit 1.2 (docs/schema_nuscenes.md, nuscenes/utils/data_classes.py).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property, partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset.names import host_of
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export.ahead import ahead
+from edgefirst_ros.export.drive import Drive, drives, measured
+from edgefirst_ros.export.geodesy import Floats, between
+from edgefirst_ros.export.l5kit.agents import AgentCounts, boxes_of
+from edgefirst_ros.export.report import Report
+from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.cloud import decode_cloud
+
+VERSION = "v1.0-trainval"
+"""Name of the folder of tables: the one that training frameworks ask for."""
+TABLES = (
+    "category", "attribute", "visibility", "instance", "sensor", "calibrated_sensor", "ego_pose", "log", "scene",
+    "sample", "sample_data", "sample_annotation", "map",
+)  # fmt: skip
+MAP, ORIGIN, SPLITS = "maps/none.png", "origin.json", "splits.json"
+KEYFRAME_RATE = 2.0
+"""Hz; nuScenes annotates keyframes at this rate."""
+LONGEST_GAP = 1.0
+"""s between two sightings of an object; over longer gaps no velocity is estimated."""
+STEP = 50_000_000
+"""ns to each side over which the speed of a sensor is measured."""
+UNKNOWN = "unknown"
+RADAR = np.dtype(
+    [(name, "<f4") for name in ("x", "y", "z")]
+    + [("dyn_prop", "<i1"), ("id", "<i2")]
+    + [(name, "<f4") for name in ("rcs", "vx", "vy", "vx_comp", "vy_comp")]
+    + [(name, "<i1") for name in ("is_quality_valid", "ambig_state", "x_rms", "y_rms", "invalid_state", "pdh0")]
+    + [(name, "<i1") for name in ("vx_rms", "vy_rms")]
+)
+"""One radar return as nuScenes stores it."""
+DYN_UNKNOWN, UNAMBIGUOUS = 4, 3
+USUAL = {
+    "person": "human.pedestrian.adult", "pedestrian": "human.pedestrian.adult", "people": "human.pedestrian.adult",
+    "car": "vehicle.car", "van": "vehicle.car", "truck": "vehicle.truck", "lorry": "vehicle.truck",
+    "bus": "vehicle.bus.rigid", "trailer": "vehicle.trailer", "bicycle": "vehicle.bicycle", "bike": "vehicle.bicycle",
+    "motorcycle": "vehicle.motorcycle", "motorbike": "vehicle.motorcycle", "construction vehicle":
+    "vehicle.construction", "traffic cone": "movable_object.trafficcone", "barrier": "movable_object.barrier",
+    "animal": "animal", "dog": "animal", "cat": "animal",
+}  # fmt: skip
+"""nuScenes categories by label in lower case; other labels keep their own name as category."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A sensor of nuScenes: its name, kind of member and how its file is made."""
+
+    name: str
+    modality: str
+    frame: str
+    """Sensor whose place in the vehicle `Drive.place` knows."""
+    suffix: str
+
+
+CHANNELS = {
+    "camera.jpeg": Channel("CAM_FRONT", "camera", "camera", ".jpg"),
+    "camera.png": Channel("CAM_FRONT", "camera", "camera", ".png"),
+    "lidar.pcd": Channel("LIDAR_TOP", "lidar", "lidar", ".pcd.bin"),
+    "radar.pcd": Channel("RADAR_FRONT", "radar", "radar", ".pcd"),
+}
+"""Channels by kind of member."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a sensor, which several samples may hold."""
+
+    stamp: int
+    """ns since the epoch."""
+    sample: int
+    """Index of the sample whose member is read."""
+    kind: str
+    keyframe: int | None
+    """Index of the keyframe that it belongs to; None for a sweep."""
+
+
+@dataclass
+class Counts:
+    """Counts collected over all sequences."""
+
+    written: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    boxes: AgentCounts = field(default_factory=lambda: AgentCounts({}))
+    categories: dict[str, str] = field(default_factory=dict)
+    """Token by category."""
+    labels: Counter[str] = field(default_factory=Counter)
+    """Labels that kept their own name."""
+
+
+class Tables:
+    """The tables of nuScenes, written record by record: a drive of hours needs no more memory than one of seconds."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        folder.mkdir()
+        self._files: dict[str, IO[str]] = {
+            name: stack.enter_context((folder / f"{name}.json").open("w", encoding="utf-8")) for name in TABLES
+        }
+        self._started: set[str] = set()
+
+    def add(self, table: str, record: Mapping[str, Any]) -> None:
+        """Append a record."""
+        self._files[table].write(",\n" if table in self._started else "[\n")
+        self._started.add(table)
+        self._files[table].write(json.dumps(record, ensure_ascii=False))
+
+    def close(self) -> None:
+        """Write the ends of the tables."""
+        for name, file in self._files.items():
+            file.write("\n]\n" if name in self._started else "[]\n")
+
+
+def export(
+    dataset: Dataset,
+    out: Path,
+    report: Report,
+    progress: Progress,
+    keyframe_rate: float | None = None,
+    scene_seconds: float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """Write a dataset into the empty folder `out` as nuScenes v1.0.
+
+    Args:
+        dataset: the dataset; its sequences need stamps, poses of the vehicle and places of the sensors.
+        out: empty folder.
+        report: gets a line for every sensor and column.
+        progress: is called with the samples written so far.
+        keyframe_rate: keyframes a second (Hz), 2 by default; all other messages become sweeps.
+        scene_seconds: length of a scene in s; by default a sequence is one scene.
+        labels: nuScenes categories by label, over the usual ones.
+
+    Raises:
+        DatasetError: a sequence has no poses or a sensor has no known place; the message names how to get them.
+        UsageError: a rate or a length is not above 0.
+        StorageError: a file cannot be read or written.
+    """
+    rate = KEYFRAME_RATE if keyframe_rate is None else keyframe_rate
+    for flag, value in (("--keyframe-rate", rate), ("--scene-seconds", scene_seconds)):
+        if value is not None and not 0 < value < 1e9:
+            raise UsageError(f"{flag} {value:g}: must be above 0")
+    names = {**USUAL, **{label.casefold(): name for label, name in (labels or {}).items()}}
+    found, counts = drives(dataset), Counts()
+    writers = [_Sequence(drive, rate, scene_seconds, names, counts) for drive in found]
+    for writer in writers:
+        writer.check()
+    splits: dict[str, list[str]] = {}
+    with ExitStack() as stack:
+        tables = Tables(out / VERSION, stack)
+        for name in ("visibility", "attribute"):
+            key = "level" if name == "visibility" else "name"
+            tables.add(name, {"token": UNKNOWN, key: UNKNOWN, "description": "the dataset does not say"})
+        done = 0
+        for writer in writers:
+            writer.write(tables, out, partial(_shift, progress, done, sum(map(len, found))))
+            done += len(writer.drive)
+            for scene, group in writer.groups.items():
+                splits.setdefault(group, []).append(scene)
+        for category, token in counts.categories.items():
+            tables.add("category", {"token": token, "name": category, "description": ""})
+        for channel in {channel.name: channel for channel in CHANNELS.values()}.values():
+            if counts.written[channel.name]:
+                token = _token("sensor", channel.name)
+                tables.add("sensor", {"token": token, "channel": channel.name, "modality": channel.modality})
+        logs = [_token(drive.name, "log") for drive in found]
+        tables.add("map", {"token": _token("map"), "log_tokens": logs, "category": "semantic_prior", "filename": MAP})
+        tables.close()
+    _write_map(out / MAP)
+    _write_json(out / ORIGIN, {drive.name: _origin(drive) for drive in found})
+    _write_json(out / VERSION / SPLITS, splits)
+    _report(report, dataset, counts, len(found))
+
+
+class _Sequence:
+    """Writes one sequence: its log, scenes, samples, messages and boxes."""
+
+    def __init__(
+        self, drive: Drive, rate: float, scene_seconds: float | None, names: Mapping[str, str], counts: Counts
+    ) -> None:
+        self.drive, self._rate, self._length = drive, rate, scene_seconds
+        self._names, self._counts = names, counts
+        self.groups: dict[str, str] = {}
+        """Group of each scene that has one."""
+
+    # ---- what there is -------------------------------------------------------------------
+    @cached_property
+    def _kept(self) -> NDArray[np.intp]:
+        """Indices of the samples with a pose."""
+        return np.flatnonzero(self.drive.located)
+
+    @cached_property
+    def _stamps(self) -> NDArray[np.int64]:
+        return self.drive.stamps[self._kept]
+
+    @cached_property
+    def _poses(self) -> Floats:
+        """(K, 4, 4) ego to map of the samples with a pose."""
+        return self.drive.rig_to_world[self._kept]
+
+    def _pose_at(self, stamps: NDArray[np.int64]) -> Floats:
+        """Interpolate (N, 4, 4) ego to map at stamps in ns."""
+        return between(self._poses, self._stamps, stamps)
+
+    @cached_property
+    def _keyframes(self) -> list[int]:
+        """Return the samples nearest to the grid, which starts at the first sample with a pose; the earlier of two."""
+        start, end, step = int(self._stamps[0]), int(self._stamps[-1]), 1e9 / self._rate
+        ticks = start + np.round(np.arange(int((end - start) / step) + 1) * step).astype(np.int64)
+        after = np.clip(np.searchsorted(self._stamps, ticks), 1, max(1, len(self._stamps) - 1))
+        if len(self._stamps) == 1:
+            return [int(self._kept[0])]
+        nearer = ticks - self._stamps[after - 1] <= self._stamps[after] - ticks
+        return [int(n) for n in self._kept[np.unique(np.where(nearer, after - 1, after))]]
+
+    @cached_property
+    def _channels(self) -> dict[str, list[Message]]:
+        """Messages of each channel, by stamp. Each message is there once, with its keyframe if it has one."""
+        keys = {sample: number for number, sample in enumerate(self._keyframes)}
+        found: dict[str, dict[int, Message]] = {}
+        for sample in self._kept.tolist():
+            for kind in self.drive.dataset.members(self.drive.samples[sample].key):
+                channel = CHANNELS.get(kind)
+                if channel is None:
+                    continue
+                stamp = measured(self.drive.rows[sample], kind)
+                known = found.setdefault(channel.name, {}).get(stamp)
+                number = keys.get(sample)
+                if known is None or (known.keyframe is None and number is not None):
+                    found[channel.name][stamp] = Message(stamp, sample, kind, number)
+                elif number is not None:
+                    self._counts.lost[f"{channel.name} of a keyframe: the message belongs to the keyframe before"] += 1
+        return {name: [messages[stamp] for stamp in sorted(messages)] for name, messages in sorted(found.items())}
+
+    @cached_property
+    def _of_keyframes(self) -> dict[tuple[str, int], Message]:
+        """Return the message of each channel and keyframe (its sample)."""
+        return {
+            (name, self._keyframes[message.keyframe]): message
+            for name, messages in self._channels.items()
+            for message in messages
+            if message.keyframe is not None
+        }
+
+    @cached_property
+    def _scenes(self) -> list[list[int]]:
+        """Numbers of the keyframes of each scene."""
+        if self._length is None:
+            return [list(range(len(self._keyframes)))]
+        first = int(self.drive.stamps[self._keyframes[0]])
+        pieces: dict[int, list[int]] = {}
+        for number, sample in enumerate(self._keyframes):
+            pieces.setdefault(int((self.drive.stamps[sample] - first) / 1e9 // self._length), []).append(number)
+        return list(pieces.values())
+
+    def check(self) -> None:
+        """Raise DatasetError where poses, places of sensors or intrinsics are unknown, before anything is written."""
+        _ = self._poses
+        for name in self._channels:
+            self.drive.place(_channel(name).frame)
+
+    # ---- writing -------------------------------------------------------------------------
+    def write(self, tables: Tables, out: Path, progress: Callable[[int], None]) -> None:
+        """Write the sequence into the tables and the folders of `out`."""
+        drive = self.drive
+        start = datetime.fromtimestamp(int(drive.stamps[0]) / 1e9, timezone.utc)
+        origin = _origin(drive)
+        log = {"token": self._token("log"), "logfile": drive.name, "vehicle": host_of(drive.name)}
+        place = f"{origin['latitude']:.6f},{origin['longitude']:.6f}"
+        tables.add("log", log | {"date_captured": start.strftime("%Y-%m-%d"), "location": place})
+        self._counts.lost["samples without a pose"] += len(drive) - len(self._kept)
+        self._write_samples(tables)
+        for name, messages in self._channels.items():
+            tables.add("calibrated_sensor", self._calibrated(_channel(name)))
+            self._write_messages(tables, out, _channel(name), messages, progress)
+        self._write_boxes(tables)
+
+    def _token(self, *what: object) -> str:
+        return _token(self.drive.name, *what)
+
+    def _sample_token(self, number: int) -> str:
+        return self._token("sample", self.drive.samples[self._keyframes[number]].frame)
+
+    def _write_samples(self, tables: Tables) -> None:
+        for piece, numbers in enumerate(self._scenes):
+            scene, tokens = self._token("scene", piece), [self._sample_token(n) for n in numbers]
+            name = self.drive.name if self._length is None else f"{self.drive.name}-{piece:04}"
+            tables.add(
+                "scene",
+                {
+                    "token": scene, "log_token": self._token("log"), "nbr_samples": len(numbers), "name": name,
+                    "first_sample_token": tokens[0], "last_sample_token": tokens[-1], "description": "",
+                },
+            )  # fmt: skip
+            group = self._group(self._keyframes[numbers[0]])
+            if group is not None:
+                self.groups[name] = group
+            for number, before, token, after in zip(numbers, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+                stamp = int(self.drive.stamps[self._keyframes[number]])
+                links = {"prev": before, "next": after, "scene_token": scene}
+                tables.add("sample", {"token": token, "timestamp": _micro(stamp)} | links)
+            self._counts.written["samples"] += len(numbers)
+            self._counts.written["scenes"] += 1
+
+    def _group(self, sample: int) -> str | None:
+        table = self.drive.samples[sample].annotations
+        group = table["group"][0] if "group" in table.columns and table.height else None
+        return None if group is None else str(group)
+
+    def _calibrated(self, channel: Channel) -> dict[str, Any]:
+        place = self.drive.place(channel.frame)
+        intrinsic = np.array(self.drive.camera["k"], float).reshape(3, 3).tolist() if channel.frame == "camera" else []
+        return {
+            "token": self._token("calibrated", channel.name), "sensor_token": _token("sensor", channel.name),
+            "translation": place[:3, 3].tolist(), "rotation": _quaternion(place), "camera_intrinsic": intrinsic,
+        }  # fmt: skip
+
+    def _write_messages(
+        self, tables: Tables, out: Path, channel: Channel, messages: list[Message], progress: Callable[[int], None]
+    ) -> None:
+        """Write the files of a channel, and their records with prev and next in each scene."""
+        for folder in ("samples", "sweeps"):
+            (out / folder / channel.name).mkdir(parents=True, exist_ok=True)
+        stamps = np.array([message.stamp for message in messages], np.int64)
+        poses = self._pose_at(stamps)
+        keys = self.drive.stamps[self._keyframes]
+        following = np.minimum(np.searchsorted(keys, stamps), len(keys) - 1)  # a sweep belongs to the keyframe after it
+        owners = [m.keyframe if m.keyframe is not None else int(n) for m, n in zip(messages, following, strict=True)]
+        scene_of = {number: piece for piece, numbers in enumerate(self._scenes) for number in numbers}
+        make = partial(self._make, channel)
+        waiting: dict[str, Any] | None = None
+        for index, (message, data) in enumerate(self._prepare(messages, make, poses)):
+            if data is None:
+                self._counts.lost[f"{channel.name} without points"] += 1
+                continue
+            kind = "samples" if message.keyframe is not None else "sweeps"
+            name = f"{kind}/{channel.name}/{self.drive.name}__{channel.name}__{_micro(message.stamp)}{channel.suffix}"
+            (out / name).write_bytes(data)
+            token, row = self._token(channel.name, message.stamp), self.drive.rows[message.sample]
+            tables.add("ego_pose", {"token": token, "timestamp": _micro(message.stamp)} | _placed(poses[index]))
+            width, height = (row.get("size") or (0, 0)) if channel.modality == "camera" else (0, 0)
+            record = {
+                "token": token, "sample_token": self._sample_token(owners[index]), "ego_pose_token": token,
+                "calibrated_sensor_token": self._token("calibrated", channel.name),
+                "timestamp": _micro(message.stamp), "fileformat": channel.suffix.split(".")[1],
+                "is_key_frame": message.keyframe is not None, "height": height, "width": width, "filename": name,
+                "prev": "", "next": "", "scene": scene_of[owners[index]],
+            }  # fmt: skip
+            if waiting is not None:
+                if waiting["scene"] == record["scene"]:
+                    waiting["next"], record["prev"] = token, waiting["token"]
+                tables.add("sample_data", _without(waiting, "scene"))
+            waiting = record
+            self._counts.written[channel.name] += 1
+            progress(message.sample)
+        if waiting is not None:
+            tables.add("sample_data", _without(waiting, "scene"))
+
+    def _prepare(
+        self, messages: list[Message], make: Callable[[tuple[Message, Floats]], bytes | None], poses: Floats
+    ) -> Iterator[tuple[Message, bytes | None]]:
+        for (message, _), data in ahead(zip(messages, poses, strict=True), make):
+            yield message, data
+
+    def _points(self, channel: str, sample: int) -> Floats:
+        """Return the finite points of a channel in a keyframe, (N, 3) m in the map; none without a message."""
+        found = self._of_keyframes.get((channel, sample))
+        if found is None:
+            return np.zeros((0, 3))
+        points = _finite(decode_cloud(self.drive.samples[found.sample].read(found.kind)))
+        place = self._pose_at(np.array([found.stamp], np.int64))[0] @ self.drive.place(_channel(channel).frame)
+        placed: Floats = (
+            np.column_stack([points[axis].astype(float) for axis in "xyz"]) @ place[:3, :3].T + place[:3, 3]
+        )
+        return placed
+
+    def _make(self, channel: Channel, given: tuple[Message, Floats]) -> bytes | None:
+        """Return the bytes of a message's file; None for a cloud without points."""
+        message, _ = given
+        sample = self.drive.samples[message.sample]
+        data = sample.read(message.kind)
+        if channel.modality == "camera":
+            return data
+        try:
+            points = _finite(decode_cloud(data))
+        except DatasetError as error:
+            path = self.drive.dataset.container.path
+            raise DatasetError(f"{path}: {sample.member(message.kind)!r}: {error}") from error
+        if not len(points):
+            return None
+        if channel.modality == "lidar":
+            return pack_lidar(points)
+        return pack_radar(points, self._velocity(channel, message.stamp))
+
+    def _velocity(self, channel: Channel, stamp: int) -> Floats:
+        """Return the velocity of a sensor over ground in its own axes, (3,) m/s."""
+        place = self.drive.place(channel.frame)
+        before, now, after = self._pose_at(np.array([stamp - STEP, stamp, stamp + STEP], np.int64)) @ place
+        moved: Floats = now[:3, :3].T @ (after[:3, 3] - before[:3, 3]) / (2 * STEP / 1e9)
+        return moved
+
+    # ---- boxes ---------------------------------------------------------------------------
+    def _write_boxes(self, tables: Tables) -> None:
+        """Write the boxes of the keyframes, at the keyframes' stamps, as annotations of instances."""
+        drive, kept, counts = self.drive, self._keyframes, self._counts
+        every = boxes_of(drive, self._kept.tolist(), counts.boxes)
+        at = self._stamps[every.frame]
+        seen = drive.box_stamps[self._kept][every.frame]
+        axes = self._pose_at(seen) @ drive.boxes if len(seen) else np.zeros((0, 4, 4))
+        centres = np.einsum("nij,nj->ni", axes[:, :3, :3], every.box[:, :3]) + axes[:, :3, 3]
+        tracks = self._name_tracks(every.objects, every.frame)
+        centres += track_velocities(tracks, seen, centres) * ((at - seen) / 1e9)[:, None]
+        number_of = {sample: number for number, sample in enumerate(kept)}
+        chosen = [n for n, frame in enumerate(every.frame.tolist()) if int(self._kept[frame]) in number_of]
+        counts.lost["box3d between keyframes"] += len(every.frame) - len(chosen)
+        sightings: dict[tuple[str, str], list[int]] = {}
+        for n in chosen:
+            sightings.setdefault((tracks[n], self._category(every.labels[n])), []).append(n)
+        turned = self._pose_at(seen)[:, :3, :3]
+        inside = self._count_points(
+            {n: int(self._kept[every.frame[n]]) for n in chosen}, turned, centres, every.box[:, 3:]
+        )
+        for (track, category), places in sightings.items():
+            instance = self._token("instance", track, category)
+            tokens = [self._token("annotation", track, category, int(every.frame[n])) for n in places]
+            tables.add(
+                "instance",
+                {
+                    "token": instance, "category_token": self._category_token(category),
+                    "nbr_annotations": len(places),
+                    "first_annotation_token": tokens[0], "last_annotation_token": tokens[-1],
+                },
+            )  # fmt: skip
+            for n, before, token, after in zip(places, ["", *tokens], tokens, [*tokens[1:], ""], strict=False):
+                long, wide, high = np.abs(every.box[n, 3:]).tolist()
+                lidar, radar = inside[n]
+                tables.add(
+                    "sample_annotation",
+                    {
+                        "token": token, "sample_token": self._sample_token(number_of[int(self._kept[every.frame[n]])]),
+                        "instance_token": instance, "visibility_token": UNKNOWN, "attribute_tokens": [],
+                        "translation": centres[n].tolist(), "size": [wide, long, high],
+                        "rotation": _quaternion(turned[n]), "prev": before, "next": after,
+                        "num_lidar_pts": lidar, "num_radar_pts": radar,
+                    },
+                )  # fmt: skip
+            counts.written["boxes"] += len(places)
+            counts.written["instances"] += 1
+
+    def _name_tracks(self, objects: list[str | None], frames: NDArray[np.intp]) -> list[str]:
+        """Return the track of each box; without an object, or as the second of one in a frame, its own."""
+        seen: set[tuple[str, int]] = set()
+        found = []
+        for number, (thing, frame) in enumerate(zip(objects, frames.tolist(), strict=True)):
+            known = thing is not None and (thing, frame) not in seen
+            found.append(str(thing) if known else f"#{number}")
+            seen.add((str(thing), frame))
+        return found
+
+    def _category(self, label: str | None) -> str:
+        known = self._names.get((label or UNKNOWN).casefold())
+        if known is None:
+            self._counts.labels[label or UNKNOWN] += 1
+        return known or label or UNKNOWN
+
+    def _category_token(self, category: str) -> str:
+        return self._counts.categories.setdefault(category, _token("category", category))
+
+    def _count_points(
+        self, boxes: Mapping[int, int], turned: Floats, centres: Floats, extents: Floats
+    ) -> dict[int, tuple[int, int]]:
+        """Return how many lidar and radar points lie in each box; `boxes`: {number: sample of its keyframe}."""
+        found = {}
+        for sample, numbers in _group(boxes).items():
+            clouds = [self._points(channel, sample) for channel in ("LIDAR_TOP", "RADAR_FRONT")]
+            for n in numbers:
+                half = np.abs(extents[n]) / 2
+                inside = [(np.abs((cloud - centres[n]) @ turned[n]) <= half).all(1).sum() for cloud in clouds]
+                found[n] = int(inside[0]), int(inside[1])
+        return found
+
+
+def pack_lidar(points: NDArray[np.void]) -> bytes:
+    """Return points as x, y, z, intensity (0 to 255), ring: (N, 5) float32.
+
+    An intensity of 8 bits stays, one of 16 bits is scaled, a float is cut to 0..255; without any it is 0.
+    """
+    names = points.dtype.names or ()
+    packed = np.zeros((len(points), 5), "<f4")
+    for column, axis in enumerate("xyz"):
+        packed[:, column] = points[axis]
+    for name in ("intensity", "reflect", "reflectivity"):
+        if name in names:
+            scale = 257 if points[name].dtype == np.uint16 else 1
+            packed[:, 3] = np.clip(np.nan_to_num(points[name].astype(float) / scale), 0, 255)
+            break
+    if "ring" in names:
+        packed[:, 4] = points["ring"]
+    return packed.tobytes()
+
+
+def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
+    """Return points as a PCD file of nuScenes' 18 fields.
+
+    Args:
+        points: structured (N,), m in the sensor's axes, `speed` along the ray in m/s, away is positive.
+        velocity: (3,) m/s of the sensor over ground, in its own axes; compensates `vx_comp` and `vy_comp`.
+    """
+    names = points.dtype.names or ()
+    found = np.zeros(len(points), RADAR)
+    place = np.column_stack([points[axis].astype(float) for axis in "xyz"])
+    for column, axis in enumerate("xyz"):
+        found[axis] = place[:, column]
+    length = np.linalg.norm(place, axis=1, keepdims=True)
+    ray = np.divide(place, length, out=np.zeros_like(place), where=length > 0)
+    speed = points["speed"].astype(float) if "speed" in names else np.zeros(len(points))
+    for suffix, along in (("", speed), ("_comp", speed + ray @ velocity)):
+        found[f"vx{suffix}"], found[f"vy{suffix}"] = along * ray[:, 0], along * ray[:, 1]
+    if "rcs" in names:
+        found["rcs"] = points["rcs"]
+    found["dyn_prop"], found["ambig_state"], found["is_quality_valid"] = DYN_UNKNOWN, UNAMBIGUOUS, 1
+    found["id"] = np.arange(len(points)) % (1 << 15)
+    fields = [(name, RADAR[name]) for name in RADAR.names or ()]
+    header = (
+        "# .PCD v0.7 - Point Cloud Data file format\nVERSION 0.7\n"
+        f"FIELDS {' '.join(name for name, _ in fields)}\n"
+        f"SIZE {' '.join(str(kind.itemsize) for _, kind in fields)}\n"
+        f"TYPE {' '.join('F' if kind.kind == 'f' else 'I' for _, kind in fields)}\n"
+        f"COUNT {' '.join('1' for _ in fields)}\nWIDTH {len(points)}\nHEIGHT 1\n"
+        f"VIEWPOINT 0 0 0 1 0 0 0\nPOINTS {len(points)}\nDATA binary\n"
+    )
+    return header.encode() + found.tobytes() + b"\n"  # the official reader wants one byte after the last point
+
+
+def track_velocities(tracks: list[str], times: NDArray[np.int64], places: Floats) -> Floats:
+    """Estimate (M, 3) m/s of each sighting, from the sighting before to the one after; 0 where it is the only one.
+
+    Args:
+        tracks: track of each sighting, (M,).
+        times: its stamp, ns, (M,).
+        places: where it was, (M, 3) m.
+    """
+    found = np.zeros((len(tracks), 3))
+    for numbers in _group(dict(enumerate(tracks))).values():
+        order = np.array(sorted(numbers, key=lambda n: int(times[n])))
+        stamps, first = np.unique(times[order], return_index=True)
+        where = places[order][first]
+        near = np.diff(stamps) <= LONGEST_GAP * 1e9
+        here = np.arange(len(stamps))
+        before, after = here - np.append(False, near), here + np.append(near, False)
+        seconds = (stamps[after] - stamps[before]) / 1e9
+        moved = where[after] - where[before]
+        speeds = np.divide(moved, seconds[:, None], out=np.zeros_like(moved), where=seconds[:, None] > 0)
+        found[order] = speeds[np.searchsorted(stamps, times[order])]
+    return found
+
+
+def _shift(progress: Progress, done: int, total: int, number: int) -> None:
+    progress("samples", done + number, total)
+
+
+def _group(keys: Mapping[int, Any]) -> dict[Any, list[int]]:
+    """Return the numbers that have each key."""
+    found: dict[Any, list[int]] = {}
+    for number, key in keys.items():
+        found.setdefault(key, []).append(number)
+    return found
+
+
+def _channel(name: str) -> Channel:
+    return next(channel for channel in CHANNELS.values() if channel.name == name)
+
+
+def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the points with finite places, flat."""
+    flat = points.reshape(-1)
+    finite: NDArray[np.void] = flat[np.isfinite(np.column_stack([flat[axis].astype(float) for axis in "xyz"])).all(1)]
+    return finite
+
+
+def _token(*what: object) -> str:
+    """Return the token of a record: the same for the same dataset, whatever else is exported."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, "/".join(map(str, what))).hex
+
+
+def _micro(stamp: int) -> int:
+    """Return a stamp in us, which is what nuScenes counts."""
+    return (stamp + 500) // 1000
+
+
+def _placed(pose: Floats) -> dict[str, Any]:
+    return {"translation": pose[:3, 3].tolist(), "rotation": _quaternion(pose)}
+
+
+def _quaternion(turn: Floats) -> list[float]:
+    """Return the quaternion w, x, y, z of a rotation matrix, with w not negative."""
+    m = turn[:3, :3]
+    squares = 1 + np.array([m.trace(), *(2 * m[n, n] - m.trace() for n in range(3))])
+    largest = int(squares.argmax())
+    cross = [m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]]
+    sums = {(0, 1): m[1, 0] + m[0, 1], (0, 2): m[0, 2] + m[2, 0], (1, 2): m[2, 1] + m[1, 2]}
+    if largest == 0:
+        found = [squares[0], *cross]
+    else:
+        axis = largest - 1
+        found = [cross[axis], *(squares[largest] if n == axis else sums[min(n, axis), max(n, axis)] for n in range(3))]
+    values = np.array(found) / np.linalg.norm(found)
+    return [float(value) for value in (values if values[0] >= 0 else -values)]
+
+
+def _origin(drive: Drive) -> dict[str, Any]:
+    """Return where the map of a sequence lies: its first sample with a pose."""
+    first = int(np.argmax(drive.located))
+    latitude, longitude, altitude = drive.geodetic[first].tolist()
+    place = drive.world_to_ecef
+    return {"latitude": latitude, "longitude": longitude, "altitude": altitude, "ecef": place.tolist()}
+
+
+def _without(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key != name}
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _write_map(path: Path) -> None:
+    """Write an empty map of one pixel: the official reader wants a file."""
+    from PIL import Image
+
+    path.parent.mkdir()
+    Image.new("L", (1, 1)).save(path)
+
+
+def _report(report: Report, dataset: Dataset, counts: Counts, sequences: int) -> None:
+    """Fill the loss report."""
+    written = counts.written
+    report.add("sequences", "log, scene", "", sequences)
+    report.add("samples", "sample", "between keyframes only their messages, as sweeps", written["samples"])
+    report.add("positions, attitudes", f"ego_pose; {ORIGIN}")
+    present = Counter(kind for sample in dataset.samples() for kind in dataset.members(sample.key))
+    for kind, number in sorted(present.items()):
+        channel = CHANNELS.get(kind)
+        if channel is None:
+            report.add(kind, "", "no home", number)
+        else:
+            lost = {"radar": "power, noise", "lidar": "fields beside x, y, z, intensity, ring"}.get(
+                channel.modality, ""
+            )
+            twice = number - written[channel.name] - counts.lost[f"{channel.name} without points"]
+            again = f"{twice} members that repeat a message or have no pose" if twice else ""
+            where = f"samples/{channel.name}, sweeps/{channel.name}"
+            report.add(kind, where, "; ".join(filter(None, (lost, again))), written[channel.name])
+    for what, number in sorted(counts.lost.items()):
+        if number:
+            report.add(what, "", "not written", number)
+    homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("log, sample, ego_pose", ""))
+    homes["group"] = (f"{VERSION}/{SPLITS}", "")
+    if "box3d" in dataset.annotation_columns:
+        homes["box3d"] = ("sample_annotation", "the heading: boxes are turned as the vehicle is")
+        own = ", ".join(f"{label} ({number})" for label, number in counts.labels.most_common(8))
+        homes["label"] = ("category", f"labels that nuScenes does not have keep their name: {own}" if own else "")
+        homes["object_id"] = ("instance", "the id")
+    table = dataset.annotations
+    for name in dataset.annotation_columns:
+        report.add(name, *homes.get(name, ("", "no home")), table.height - table[name].null_count())
+    infos = [dataset.calibration(name).camera_info or {} for name in dataset.sequences]
+    bent = sum(any(info.get("d") or ()) for info in infos)
+    report.add("camera intrinsics", "calibrated_sensor", "the distortion" if bent else "", len(infos))
+    report.add("static transforms", "calibrated_sensor")

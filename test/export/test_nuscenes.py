@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nuScenes: what the official reader finds in an export, against the scene that was recorded; planted defects."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from l5kit_truth import PLACED, RECIPES, east_north_up, tracked, turn
+
+from edgefirst_ros import Dataset
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export import export
+from edgefirst_ros.export.nuscenes import RADAR
+from edgefirst_ros.report.projection import project
+from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
+from edgefirst_ros.synthetic.scene import RADAR as RADAR_PLACE
+
+PYTHON = Path(sys.prefix) / "nuscenes" / "bin" / "python"
+JUDGE = Path(__file__).with_name("nuscenes_judge.py")
+STATIC = np.array([30.0, 12.0, 0.8])
+"""A thing that stands still: m east, north and up of the first sample with a position."""
+SIZE = (2.0, 2.0, 1.6)
+KEYFRAMES = 8
+"""Of 3.8 s at 2 Hz: at 0, 0.5, ... 3.5 s."""
+
+
+def origin(number):
+    return Scene(RECIPES[number]).position(RECIPES[number].start + 10**9 // 15)
+
+
+def ego(number, stamp):
+    """Place and rotation of the vehicle in the map, by the formulas of the scene."""
+    scene = Scene(RECIPES[number])
+    return east_north_up(scene.position(stamp), origin(number)), turn(scene, stamp)
+
+
+@pytest.fixture(scope="module")
+def dataset(boxed_path):
+    """Two drives; the first box of every sample is a thing that stands still."""
+    opened = tracked(Dataset(boxed_path))
+    stamps = {(row["name"], row["frame"]): row["lidar_points_timestamp"] for row in opened.frames.iter_rows(named=True)}
+    rows, still = opened.annotations.to_dicts(), set()
+    for row in rows:
+        key = row["name"], row["frame"]
+        if row["box3d"] is not None and key not in still:
+            still.add(key)
+            place, rotation = ego(opened.sequences.index(row["name"]), stamps[key])
+            row["box3d"] = [*(rotation.T @ (STATIC - place)).tolist(), *SIZE]
+            row["object_id"], row["label"] = "still", "car"
+    opened.annotations = pl.DataFrame(rows, schema=opened.annotations.schema)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def out(dataset, tmp_path_factory):
+    return export(dataset, "nuscenes", tmp_path_factory.mktemp("nuscenes") / "out").out
+
+
+@pytest.fixture(scope="module")
+def found(out):
+    return judged(out)
+
+
+def judged(folder):
+    if not PYTHON.exists():
+        pytest.skip("the official nuScenes reader is not installed (make .venv-test/ready installs it)")
+    run = subprocess.run([PYTHON, JUDGE, folder], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def faults(found):
+    """What is wrong with an export, by the official reader and the truth of the scene."""
+    wrong = set()
+    if found["unresolved"]:
+        wrong.add("links")
+    for record in found["data"]:
+        number = 1 if "second" in record["filename"] else 0
+        stamp = record["timestamp"] * 1000
+        place, rotation = ego(number, stamp)
+        if abs(record["timestamp"] - record["pose"]["timestamp"]) > 0 or not 1.7e15 < record["timestamp"] < 1.8e15:
+            wrong.add("time")
+        if np.abs(record["pose"]["translation"] - place).max() > 0.01:
+            wrong.add("ego place")
+        if np.abs(matrix(record["pose"]["rotation"]) - rotation).max() > 0.002:
+            wrong.add("ego rotation")
+    still = [box for box in found["boxes"] if np.allclose(box["size"], (SIZE[1], SIZE[0], SIZE[2]))]
+    if len(still) != 2 * KEYFRAMES or any(math.dist(box["translation"], STATIC) > 0.05 for box in still):
+        wrong.add("a thing that stands still moves")
+    wrong |= faults_of_projection(found["middle"])
+    return wrong
+
+
+def faults_of_projection(middle):
+    """Lidar points in the picture, by a pinhole and the formulas of the scene at both stamps."""
+    lidar = np.array(middle["lidar"]["points"])[:, :3][np.isclose(middle["lidar"]["ages"], middle["lidar"]["ages"][0])]
+    stamp = middle["timestamp"] * 1000
+    then = stamp - RECIPES[0].start
+    measured = stamp_of_lidar(stamp)
+    assert then > 0
+    place, rotation = ego(0, measured)
+    points = (lidar + LIDAR) @ rotation.T + place
+    place, rotation = ego(0, stamp)
+    x, y, z = ((points - place) @ rotation - CAMERA).T
+    fx, fy, cx, cy = Scene(RECIPES[0]).intrinsics
+    u, v = cx - fx * y / x, cy - fy * z / x
+    width, height = RECIPES[0].size
+    seen = (x > 1) & (u > 1) & (u < width - 1) & (v > 1) & (v < height - 1)
+    expected, pixels = np.column_stack([u, v])[seen], np.array(middle["projected"]["pixels"])
+    if len(expected) < 10 or not len(pixels):
+        return {"projection"}
+    # the nearest found pixel of each expected one; the reader keeps the points' order, less those it does not show
+    distances = np.linalg.norm(expected[:, None] - pixels[None], axis=2).min(axis=1)
+    return {"projection"} if distances.max() > 0.5 else set()
+
+
+def stamp_of_lidar(stamp):
+    """Stamp of the lidar's message nearest to a picture: every 100 ms from 13 ms on, without jitter of the stamps."""
+    first = RECIPES[0].start + 13_000_000
+    return first + round((stamp - first) / 1e8) * 10**8
+
+
+def matrix(quaternion):
+    transforms3d = pytest.importorskip("transforms3d")
+    return transforms3d.quaternions.quat2mat(quaternion)
+
+
+def test_the_official_reader_finds_the_drives(found):
+    assert faults(found) == set()
+    assert found["scenes"] == [
+        ["maivin-demo_2026_01_15_12_00_00", KEYFRAMES],
+        ["second_2026_01_15_13_00_00", KEYFRAMES],
+    ]
+    assert found["tables"]["sample"] == 2 * KEYFRAMES
+    assert found["tables"]["log"] == 2
+    channels = {"CAM_FRONT": 2 * PLACED, "LIDAR_TOP": 2 * 39, "RADAR_FRONT": 2 * 58}
+    counted = {name: sum(record["channel"] == name for record in found["data"]) for name in channels}
+    assert counted["CAM_FRONT"] == channels["CAM_FRONT"]
+    assert all(sorted(data) == ["CAM_FRONT", "LIDAR_TOP", "RADAR_FRONT"] for _, _, data in found["samples"])
+
+
+def test_keyframes_are_the_samples_nearest_to_the_grid(found):
+    stamps = [stamp for _, stamp, _ in found["samples"]][:KEYFRAMES]
+    first = stamps[0]
+    assert first == (START + 10**9 // 15 + 500) // 1000
+    for number, stamp in enumerate(stamps):
+        assert abs(stamp - first - number * 500_000) <= 1e6 / 15 / 2 + 1
+
+
+def test_each_message_is_there_once_and_sweeps_belong_to_the_keyframe_after(found):
+    samples = {token: stamp for token, stamp, _ in found["samples"]}
+    for name in ("CAM_FRONT", "LIDAR_TOP", "RADAR_FRONT"):
+        records = [record for record in found["data"] if record["channel"] == name]
+        for drive in ("demo", "second"):
+            mine = [record for record in records if drive in record["filename"]]
+            assert len({record["timestamp"] for record in mine}) == len(mine)
+            assert [r["timestamp"] for r in mine] == sorted(r["timestamp"] for r in mine)
+            last = max(stamp for token, stamp in samples.items() if token in {record["sample"] for record in mine})
+            for record in mine:
+                if not record["is_key_frame"]:
+                    owner = samples[record["sample"]]
+                    assert record["timestamp"] <= owner or owner == last
+                    assert record["timestamp"] > owner - 600_000 or owner == last
+
+
+def test_pictures_are_those_of_the_dataset(found, dataset, out):
+    members = {dataset.samples("camera")[n].read("camera") for n in range(len(dataset))}
+    pictures = [record for record in found["data"] if record["channel"] == "CAM_FRONT"]
+    assert {(out / record["filename"]).read_bytes() for record in pictures} <= members
+    assert {(record["width"], record["height"]) for record in pictures} == {(320, 180)}
+
+
+def test_sweeps_of_lidar_and_radar_are_read(found, dataset):
+    middle = found["middle"]
+    ages = np.unique(np.round(middle["lidar"]["ages"], 3))
+    assert len(ages) == 10
+    assert np.allclose(np.diff(ages), 0.1, atol=0.002)
+    radar = np.array(middle["radar"]["points"])
+    assert radar.shape[1] == len(RADAR.names)
+    things = len(Scene(RECIPES[0]).things(START))
+    assert len(radar) == 10 * things
+
+
+def test_radar_speeds_are_along_the_ray_and_over_ground(dataset, out, found):
+    record = next(r for r in found["data"] if r["channel"] == "RADAR_FRONT" and r["is_key_frame"])
+    header, _, body = (out / record["filename"]).read_bytes().partition(b"DATA binary\n")
+    assert header.startswith(b"# .PCD")
+    points = np.frombuffer(body[:-1], RADAR)
+    stamp = record["timestamp"] * 1000
+    scene = Scene(RECIPES[0])
+    place = np.column_stack([points["x"], points["y"], points["z"]]).astype(float)
+    for thing in scene.things(stamp):
+        where, _, speed = thing.seen_from(RADAR_PLACE)
+        at = int(np.linalg.norm(place - where, axis=1).argmin())
+        ray = np.array(where) / np.linalg.norm(where)
+        assert np.allclose((points["vx"][at], points["vy"][at]), speed * ray[:2], atol=0.02)
+        before, after = ego(0, stamp - 10**7), ego(0, stamp + 10**7)
+        moved = [p + r @ RADAR_PLACE for p, r in (before, after)]
+        own = ego(0, stamp)[1].T @ (moved[1] - moved[0]) / 0.02
+        assert np.allclose((points["vx_comp"][at], points["vy_comp"][at]), (speed + ray @ own) * ray[:2], atol=0.1)
+
+
+def test_points_in_boxes_are_counted(found):
+    assert len(found["counted"]) == len(found["boxes"])
+    assert all(ours == theirs for ours, theirs in found["counted"])
+    assert max(ours for ours, _ in found["counted"]) > 5
+    assert found["middle"]["boxes_seen"] > 0
+
+
+def test_our_projection_and_the_official_one_agree(found, dataset):
+    """Of a keyframe, its points brought to the picture's time."""
+    middle, stamp = found["middle"], found["middle"]["timestamp"] * 1000
+    lidar = np.array(middle["lidar"]["points"])[:, :3][np.isclose(middle["lidar"]["ages"], middle["lidar"]["ages"][0])]
+    (place, rotation), (now, turned) = ego(0, stamp_of_lidar(stamp)), ego(0, stamp)
+    points = ((lidar + LIDAR) @ rotation.T + place - now) @ turned - LIDAR
+    ours = project(points, "lidar", dataset.calibration(dataset.sequences[0]))
+    pixels = np.array(middle["projected"]["pixels"])
+    shown = ours.pixels[ours.mask & (ours.pixels > 1).all(1) & (ours.pixels < (318, 178)).all(1)]
+    assert len(shown) > 10
+    assert np.linalg.norm(shown[:, None] - pixels[None], axis=2).min(axis=1).max() < 0.5
+
+
+def change(folder, table, edit):
+    path = folder / "v1.0-trainval" / f"{table}.json"
+    records = json.loads(path.read_text())
+    edit(records)
+    path.write_text(json.dumps(records))
+
+
+def invert_extrinsic(records):
+    for record in records:
+        if record["camera_intrinsic"]:
+            w, *rest = record["rotation"]
+            record["rotation"] = [w, *(-v for v in rest)]
+
+
+def mirror_y(records):
+    for record in records:
+        record["translation"][1] *= -1
+
+
+def use_seconds(records):
+    for record in records:
+        record["timestamp"] //= 1_000_000
+
+
+def use_optical_axes(records):
+    for record in records:
+        x, y, z = record["translation"]
+        record["translation"] = [-y, -z, x]
+
+
+DEFECTS = {
+    "inverted extrinsic": ("calibrated_sensor", invert_extrinsic, {"projection"}),
+    "mirrored y": ("sample_annotation", mirror_y, {"a thing that stands still moves"}),
+    "seconds for microseconds": ("sample_data", use_seconds, {"time"}),
+    "optical axes for boxes": ("sample_annotation", use_optical_axes, {"a thing that stands still moves"}),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(defect, out, tmp_path):
+    table, edit, expected = DEFECTS[defect]
+    spoiled = tmp_path / "out"
+    shutil.copytree(out, spoiled)
+    change(spoiled, table, edit)
+    assert expected <= faults(judged(spoiled))
+
+
+def test_the_pose_of_the_keyframe_for_its_sweeps_is_found(out, tmp_path):
+    spoiled = tmp_path / "out"
+    shutil.copytree(out, spoiled)
+    folder = spoiled / "v1.0-trainval"
+    poses = {pose["token"]: pose for pose in json.loads((folder / "ego_pose.json").read_text())}
+    data = json.loads((folder / "sample_data.json").read_text())
+    keyed = {(r["sample_token"], r["calibrated_sensor_token"]): r["token"] for r in data if r["is_key_frame"]}
+    for record in data:
+        key = keyed[record["sample_token"], record["calibrated_sensor_token"]]
+        poses[record["token"]] |= {name: poses[key][name] for name in ("translation", "rotation")}
+    (folder / "ego_pose.json").write_text(json.dumps(list(poses.values())))
+    assert "ego place" in faults(judged(spoiled))
+
+
+def test_scenes_of_a_length_are_linked_within_themselves(dataset, tmp_path):
+    made = export(dataset, "nuscenes", tmp_path / "out", scene_seconds=2.0).out
+    read = judged(made)
+    assert read["unresolved"] == []
+    assert [count for _, count in read["scenes"]] == [4, 4, 4, 4]
+    origins = json.loads((made / "origin.json").read_text())
+    assert set(origins) == set(dataset.sequences)
+    first = origins[dataset.sequences[0]]
+    assert np.allclose([first[name] for name in ("latitude", "longitude", "altitude")], origin(0), atol=1e-6)
+
+
+def test_labels_become_categories_and_the_report_says_what_is_lost(dataset, tmp_path):
+    done = export(dataset, "nuscenes", tmp_path / "out", labels={"car": "vehicle.emergency.police"})
+    names = {record["name"] for record in json.loads((done.out / "v1.0-trainval" / "category.json").read_text())}
+    assert "vehicle.emergency.police" in names
+    lines = {line.what: line for line in done.report.lines}
+    assert lines["radar.png"].where == ""
+    assert lines["box2d"].lost == "no home"
+    assert lines["box3d between keyframes"].number > 0
+
+
+def test_a_drive_without_poses_or_transforms_is_refused(dataset, tmp_path):
+    blind = Dataset(dataset.container.path)
+    blind.frames = blind.frames.with_columns(orientation=pl.lit(None, blind.frames.schema["orientation"]))
+    with pytest.raises(DatasetError, match=r"poses are unknown.*GPS and IMU"):
+        export(blind, "nuscenes", tmp_path / "blind")
+    assert not (tmp_path / "blind").exists()
+    loose = Dataset(dataset.container.path)
+    known = loose.metadata["sequences"]
+    loose.metadata |= {"sequences": {name: {**facts, "static_transforms": []} for name, facts in known.items()}}
+    with pytest.raises(DatasetError, match="tf_static"):
+        export(loose, "nuscenes", tmp_path / "loose")
+
+
+@pytest.mark.parametrize("options", [{"keyframe_rate": 0.0}, {"scene_seconds": -1.0}])
+def test_a_rate_or_length_of_nothing_is_refused(dataset, tmp_path, options):
+    with pytest.raises(UsageError, match="must be above 0"):
+        export(dataset, "nuscenes", tmp_path / "out", **options)
