@@ -34,7 +34,17 @@ def export(
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the output.")],
     label_map: Annotated[
         list[str] | None,
-        typer.Option(metavar="A=B|FILE", help="For l5kit: label=class, or a JSON file of them; may be repeated."),
+        typer.Option(
+            metavar="A=B|FILE", help="For l5kit and nuscenes: label=class, or a JSON file of them; may be repeated."
+        ),
+    ] = None,
+    keyframe_rate: Annotated[
+        float | None,
+        typer.Option(metavar="HZ", help="For nuscenes: keyframes a second; other messages are sweeps; default: 2."),
+    ] = None,
+    scene_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="For nuscenes: length of a scene; default: a sequence is one scene."),
     ] = None,
     store: Annotated[
         str | None,
@@ -82,6 +92,8 @@ def export(
             to,
             out,
             labels=labels,
+            keyframe_rate=keyframe_rate,
+            scene_seconds=scene_seconds,
             store=store,
             pictures=pictures,
             by_group=by_group,

@@ -66,6 +66,14 @@ SYSTEMS = {
     for name, options in _LABELS.items()
 }
 SYSTEMS |= {
+    name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
+    for name, options in (
+        ("ncore", {"store": "kind of its stores, itar or directory"}),
+        ("l5kit", {"labels": "names of its classes by label, over the usual ones"}),
+        ("roverd", dict[str, str]()),
+    )
+}
+SYSTEMS |= {
     "nuscenes": System(
         "nuscenes",
         _lazily("nuscenes", "export"),
@@ -75,14 +83,6 @@ SYSTEMS |= {
             "scene_seconds": "length of a scene in s",
             "labels": "categories of nuScenes by label, over the usual ones",
         },
-    )
-}
-SYSTEMS |= {
-    name: System(name, _lazily(name, "export"), _lazily(name, "restore"), options)
-    for name, options in (
-        ("ncore", {"store": "kind of its stores, itar or directory"}),
-        ("l5kit", {"labels": "names of its classes by label, over the usual ones"}),
-        ("roverd", dict[str, str]()),
     )
 }
 """The systems that are known, by name."""

@@ -39,7 +39,9 @@ def test_a_system_is_one_record(listing, dataset, tmp_path):
 
 
 def test_an_unknown_system_is_refused_with_the_known_ones(dataset, tmp_path):
-    with pytest.raises(UsageError, match=r"^unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd$"):
+    with pytest.raises(
+        UsageError, match=r"^unknown format 'kitti'; known: coco, yolo, ncore, l5kit, roverd, nuscenes$"
+    ):
         export(dataset, "kitti", tmp_path / "out")
     with pytest.raises(UsageError, match=r"^unknown format 'kitti'; known: ncore, l5kit, roverd$"):
         restore(tmp_path, "kitti", tmp_path / "out")
@@ -56,7 +58,7 @@ def test_what_cannot_be_read_back_is_unknown_to_an_import(listing, tmp_path):
     ("to", "options", "says"),
     [
         ("roverd", {"store": "itar"}, "unknown option 'store' for roverd; it is one of ncore"),
-        ("ncore", {"labels": {}}, "unknown option 'labels' for ncore; it is one of l5kit"),
+        ("ncore", {"labels": {}}, "unknown option 'labels' for ncore; it is one of l5kit, nuscenes"),
         ("l5kit", {"colour": 1}, "unknown option 'colour' for l5kit; known: labels"),
         ("roverd", {"colour": 1}, "unknown option 'colour' for roverd; known: none"),
     ],
