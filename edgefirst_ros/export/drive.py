@@ -31,6 +31,21 @@ def measured(row: Mapping[str, Any], kind: str) -> int:
 
 
 @dataclass(frozen=True)
+class Boxes:
+    """Boxes in space of some samples, (M, ...), in the order of the samples."""
+
+    frame: NDArray[np.intp]
+    """Index of the sample among those asked for."""
+    box: Floats
+    """(M, 6) in the axes of rig, m: centre and extents."""
+    score: NDArray[np.float32]
+    labels: list[str | None]
+    objects: list[str | None]
+    broken: int = 0
+    """Number of boxes that are not finite, which are not here."""
+
+
+@dataclass(frozen=True)
 class Drive:
     """One sequence. Raises DatasetError naming what is missing when it is accessed."""
 
@@ -150,6 +165,26 @@ class Drive:
         """
         frame = self.dataset.metadata.get("box3d_frame", BASE)
         return move_boxes(boxes, self.statics.get(frame, np.eye(4)))
+
+    def read_boxes(self, kept: Sequence[int]) -> Boxes:
+        """Return the boxes in space of the samples `kept`. Raises DatasetError for boxes of another form."""
+        table, places = self.dataset.annotation_rows
+        if "box3d" not in self.dataset.annotation_columns:
+            return Boxes(np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros(0, np.float32), [], [])
+        spans = [places.get(self.samples[n].key, (0, 0)) for n in kept]
+        rows = np.concatenate([np.arange(start, start + count) for start, count in spans])
+        frame = np.repeat(np.arange(len(kept)), [count for _, count in spans])
+        there = table["box3d"].is_not_null().to_numpy()[rows]
+        part, frame = table[rows[there]], frame[there]
+        box = np.array(part["box3d"].to_list(), float)
+        if len(box) and box.shape[1:] != (6,):
+            raise DatasetError(f"{self.dataset.paths.arrow}: box3d must have 6 numbers")
+        box = box.reshape(-1, 6)
+        sound = np.isfinite(box).all(1)
+        part = part.filter(sound)
+        score = part["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
+        labels, objects = (part[name].cast(str).to_list() for name in ("label", "object_id"))
+        return Boxes(frame[sound], self.boxes(box[sound]), score, labels, objects, int((~sound).sum()))
 
     @property
     def camera(self) -> dict[str, Any]:

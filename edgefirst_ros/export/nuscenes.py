@@ -26,11 +26,11 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives, measured
-from edgefirst_ros.export.geodesy import Floats, between
-from edgefirst_ros.export.l5kit.agents import AgentCounts, boxes_of
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.report import NO_HOME, Report
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.geodesy import between
+from edgefirst_ros.sensors.transforms import Floats
 
 VERSION = "v1.0-trainval"
 """Name of the folder of tables: the one that training frameworks ask for."""
@@ -41,8 +41,6 @@ TABLES = (
 MAP, ORIGIN, SPLITS = "maps/none.png", "origin.json", "splits.json"
 KEYFRAME_RATE = 2.0
 """Hz; nuScenes annotates keyframes at this rate."""
-LONGEST_GAP = 1.0
-"""s between two sightings of an object; over longer gaps no velocity is estimated."""
 STEP = 50_000_000
 """ns to each side over which the speed of a sensor is measured."""
 UNKNOWN = "unknown"
@@ -105,7 +103,6 @@ class Counts:
 
     written: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
-    boxes: AgentCounts = field(default_factory=lambda: AgentCounts({}))
     categories: dict[str, str] = field(default_factory=dict)
     """Token by category."""
     labels: Counter[str] = field(default_factory=Counter)
@@ -426,23 +423,19 @@ class _Sequence:
     def _write_boxes(self, tables: Tables) -> None:
         """Write the boxes of the keyframes, at the keyframes' stamps, as annotations of instances."""
         drive, kept, counts = self.drive, self._keyframes, self._counts
-        every = boxes_of(drive, self._kept.tolist(), counts.boxes)
-        at = self._stamps[every.frame]
-        seen = drive.box_stamps[self._kept][every.frame]
-        axes = self._pose_at(seen) @ drive.boxes if len(seen) else np.zeros((0, 4, 4))
+        every = drive.read_boxes(self._kept.tolist())
+        counts.lost["box3d that is not finite"] += every.broken
+        axes = self._poses[every.frame]
         centres = np.einsum("nij,nj->ni", axes[:, :3, :3], every.box[:, :3]) + axes[:, :3, 3]
         tracks = self._name_tracks(every.objects, every.frame)
-        centres += track_velocities(tracks, seen, centres) * ((at - seen) / 1e9)[:, None]
         number_of = {sample: number for number, sample in enumerate(kept)}
         chosen = [n for n, frame in enumerate(every.frame.tolist()) if int(self._kept[frame]) in number_of]
         counts.lost["box3d between keyframes"] += len(every.frame) - len(chosen)
         sightings: dict[tuple[str, str], list[int]] = {}
         for n in chosen:
             sightings.setdefault((tracks[n], self._category(every.labels[n])), []).append(n)
-        turned = self._pose_at(seen)[:, :3, :3]
-        inside = self._count_points(
-            {n: int(self._kept[every.frame[n]]) for n in chosen}, turned, centres, every.box[:, 3:]
-        )
+        chosen_samples = {n: int(self._kept[every.frame[n]]) for n in chosen}
+        inside = self._count_points(chosen_samples, axes[:, :3, :3], centres, every.box[:, 3:])
         for (track, category), places in sightings.items():
             instance = self._token("instance", track, category)
             tokens = [self._token("annotation", track, category, int(every.frame[n])) for n in places]
@@ -463,7 +456,7 @@ class _Sequence:
                         "token": token, "sample_token": self._sample_token(number_of[int(self._kept[every.frame[n]])]),
                         "instance_token": instance, "visibility_token": UNKNOWN, "attribute_tokens": [],
                         "translation": centres[n].tolist(), "size": [wide, long, high],
-                        "rotation": _quaternion(turned[n]), "prev": before, "next": after,
+                        "rotation": _quaternion(axes[n]), "prev": before, "next": after,
                         "num_lidar_pts": lidar, "num_radar_pts": radar,
                     },
                 )  # fmt: skip
@@ -555,29 +548,6 @@ def pack_radar(points: NDArray[np.void], velocity: Floats) -> bytes:
     return header.encode() + found.tobytes() + b"\n"  # the official reader wants one byte after the last point
 
 
-def track_velocities(tracks: list[str], times: NDArray[np.int64], places: Floats) -> Floats:
-    """Estimate (M, 3) m/s of each sighting, from the sighting before to the one after; 0 where it is the only one.
-
-    Args:
-        tracks: track of each sighting, (M,).
-        times: its stamp, ns, (M,).
-        places: where it was, (M, 3) m.
-    """
-    found = np.zeros((len(tracks), 3))
-    for numbers in _group(dict(enumerate(tracks))).values():
-        order = np.array(sorted(numbers, key=lambda n: int(times[n])))
-        stamps, first = np.unique(times[order], return_index=True)
-        where = places[order][first]
-        near = np.diff(stamps) <= LONGEST_GAP * 1e9
-        here = np.arange(len(stamps))
-        before, after = here - np.append(False, near), here + np.append(near, False)
-        seconds = (stamps[after] - stamps[before]) / 1e9
-        moved = where[after] - where[before]
-        speeds = np.divide(moved, seconds[:, None], out=np.zeros_like(moved), where=seconds[:, None] > 0)
-        found[order] = speeds[np.searchsorted(stamps, times[order])]
-    return found
-
-
 def _shift(progress: Progress, done: int, total: int, number: int) -> None:
     progress("samples", done + number, total)
 
@@ -665,7 +635,7 @@ def _report(report: Report, dataset: Dataset, counts: Counts, sequences: int) ->
     for kind, number in sorted(present.items()):
         channel = CHANNELS.get(kind)
         if channel is None:
-            report.add(kind, "", "no home", number)
+            report.add(kind, "", NO_HOME, number)
         else:
             lost = {"radar": "power, noise", "lidar": "fields beside x, y, z, intensity, ring"}.get(
                 channel.modality, ""
@@ -686,7 +656,7 @@ def _report(report: Report, dataset: Dataset, counts: Counts, sequences: int) ->
         homes["object_id"] = ("instance", "the id")
     table = dataset.annotations
     for name in dataset.annotation_columns:
-        report.add(name, *homes.get(name, ("", "no home")), table.height - table[name].null_count())
+        report.add(name, *homes.get(name, ("", NO_HOME)), table.height - table[name].null_count())
     infos = [dataset.calibration(name).camera_info or {} for name in dataset.sequences]
     bent = sum(any(info.get("d") or ()) for info in infos)
     report.add("camera intrinsics", "calibrated_sensor", "the distortion" if bent else "", len(infos))

@@ -45,7 +45,7 @@ def ego(number, stamp):
 def dataset(boxed_path):
     """Two drives; the first box of every sample is a thing that stands still."""
     opened = tracked(Dataset(boxed_path))
-    stamps = {(row["name"], row["frame"]): row["lidar_points_timestamp"] for row in opened.frames.iter_rows(named=True)}
+    stamps = {(row["name"], row["frame"]): row["timestamp"] for row in opened.frames.iter_rows(named=True)}
     rows, still = opened.annotations.to_dicts(), set()
     for row in rows:
         key = row["name"], row["frame"]
@@ -135,13 +135,11 @@ def test_the_official_reader_finds_the_drives(found):
     assert faults(found) == set()
     assert found["scenes"] == [
         ["maivin-demo_2026_01_15_12_00_00", KEYFRAMES],
-        ["second_2026_01_15_13_00_00", KEYFRAMES],
+        ["second_2026_01_15_12_00_00", KEYFRAMES],
     ]
     assert found["tables"]["sample"] == 2 * KEYFRAMES
     assert found["tables"]["log"] == 2
-    channels = {"CAM_FRONT": 2 * PLACED, "LIDAR_TOP": 2 * 39, "RADAR_FRONT": 2 * 58}
-    counted = {name: sum(record["channel"] == name for record in found["data"]) for name in channels}
-    assert counted["CAM_FRONT"] == channels["CAM_FRONT"]
+    assert sum(record["channel"] == "CAM_FRONT" for record in found["data"]) == 2 * PLACED
     assert all(sorted(data) == ["CAM_FRONT", "LIDAR_TOP", "RADAR_FRONT"] for _, _, data in found["samples"])
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.drive import Drive, drives
+from edgefirst_ros.export.drive import Boxes, Drive, drives
 from edgefirst_ros.export.l5kit.form import (
     AGENT,
     ARRAYS,
@@ -53,19 +52,6 @@ class _Export:
     """Agents that were seen once, or not again for long."""
     unknown: Counter[str] = field(default_factory=Counter)
     """Labels without a class."""
-
-
-@dataclass
-class _Boxes:
-    """The boxes of a scene, (M, ...), in the order of its frames."""
-
-    frame: NDArray[np.intp]
-    """Index of the scene's frame."""
-    box: Floats
-    """(M, 6) in the axes of the vehicle, m."""
-    score: NDArray[np.float32]
-    labels: list[str | None]
-    objects: list[str | None]
 
 
 def export(
@@ -109,7 +95,8 @@ def _write_scene(made: _Export, drive: Drive) -> None:
     kept = np.flatnonzero(drive.located)
     made.unplaced += len(drive) - len(kept)
     stamps, rig = drive.stamps[kept], drive.rig_in(made.world)[kept]
-    boxes = _read_boxes(drive, kept.tolist(), made)
+    boxes = drive.read_boxes(kept.tolist())
+    made.broken += boxes.broken
     scene, frames = np.zeros(1, SCENE), np.zeros(len(kept), FRAME)
     frames["timestamp"] = stamps
     bounds = made.writers["agents"].length + np.searchsorted(boxes.frame, np.arange(len(kept) + 1))
@@ -126,29 +113,7 @@ def _write_scene(made: _Export, drive: Drive) -> None:
 
 
 # ---- agents --------------------------------------------------------------------------------------
-def _read_boxes(drive: Drive, kept: list[int], made: _Export) -> _Boxes:
-    """Return the rows with a box in space of the samples `kept`. Raises DatasetError for boxes of another form."""
-    table, places = drive.dataset.annotation_rows
-    if "box3d" not in drive.dataset.annotation_columns:
-        return _Boxes(np.zeros(0, np.intp), np.zeros((0, 6)), np.zeros(0, np.float32), [], [])
-    spans = [places.get(drive.samples[n].key, (0, 0)) for n in kept]
-    rows = np.concatenate([np.arange(start, start + count) for start, count in spans])
-    frame = np.repeat(np.arange(len(kept)), [count for _, count in spans])
-    there = table["box3d"].is_not_null().to_numpy()[rows]
-    part, frame = table[rows[there]], frame[there]
-    box = np.array(part["box3d"].to_list(), float)
-    if len(box) and box.shape[1:] != (6,):
-        raise DatasetError(f"{drive.dataset.paths.arrow}: box3d must have 6 numbers")
-    box = box.reshape(-1, 6)
-    sound = np.isfinite(box).all(1)
-    made.broken += int((~sound).sum())
-    part = part.filter(sound)
-    score = part["box3d_score"].fill_null(1.0).to_numpy().astype(np.float32)
-    labels, objects = (part[name].cast(str).to_list() for name in ("label", "object_id"))
-    return _Boxes(frame[sound], drive.boxes(box[sound]), score, labels, objects)
-
-
-def _make_agents(boxes: _Boxes, rig: Floats, stamps: NDArray[np.int64], made: _Export) -> Iterator[Records]:
+def _make_agents(boxes: Boxes, rig: Floats, stamps: NDArray[np.int64], made: _Export) -> Iterator[Records]:
     """Yield the agents of a scene, a chunk at a time; `rig`: (F, 4, 4) to the world, `stamps`: (F,) ns, by frame."""
     axes, times = rig[boxes.frame], stamps[boxes.frame]
     places = np.einsum("nij,nj->ni", axes[:, :2, :3], boxes.box[:, :3]) + axes[:, :2, 3]
@@ -166,7 +131,7 @@ def _make_agents(boxes: _Boxes, rig: Floats, stamps: NDArray[np.int64], made: _E
         yield agents
 
 
-def _number_tracks(boxes: _Boxes) -> NDArray[np.uint64]:
+def _number_tracks(boxes: Boxes) -> NDArray[np.uint64]:
     """Return (M,) numbers of the tracks, from 1; a box without an id, or with one twice in a frame, has its own."""
     known: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, int]] = Counter()
