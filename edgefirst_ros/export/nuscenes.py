@@ -2,7 +2,7 @@
 """A dataset as nuScenes v1.0: tables as JSON, keyframes under `samples`, all other messages under `sweeps`.
 
 Frames: `ego` is base_link (x forward, y left, z up); the map is ENU at the first sample with a pose, in m.
-Source: nuScenes schema v1.0 and nuscenes-devkit 1.2 (docs/schema_nuscenes.md, nuscenes/utils/data_classes.py).
+Source: the schema of nuScenes v1.0, and nuscenes-devkit 1.2 (NuScenes, LidarPointCloud, RadarPointCloud).
 """
 
 from __future__ import annotations
