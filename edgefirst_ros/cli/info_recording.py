@@ -128,6 +128,8 @@ def print_recording(facts: dict[str, Any]) -> None:
         begin = datetime.fromtimestamp(facts["start"] / SECOND, timezone.utc)
         when = f"{facts['duration_s']:.1f} s from {begin:%Y-%m-%d %H:%M:%S} UTC"
     say(f"{facts['recording']}: {facts['bytes'] / 1e6:.1f} MB, {when}")
+    for damage in facts["damage"]:
+        say(f"{damage['file']}: damage at byte {damage['offset']}: {damage['what']}")
     say("")
     rows = []
     for topic in facts["topics"]:
@@ -161,8 +163,6 @@ def print_recording(facts: dict[str, Any]) -> None:
             say(f"note: {note}")
     else:
         say(f"it cannot be converted as it is: {facts['convertible']}")
-    for damage in facts["damage"]:
-        say(f"{damage['file']}: damage at byte {damage['offset']}: {damage['what']}")
     for topic in facts["topics"]:
         if topic["undecodable"]:
             say(f"{topic['topic']}: cannot be decoded: {counted(topic['undecodable'], 'message')}")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frame_i
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import order_topic
-from edgefirst_ros.sources.source import Recording
+from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, FIX, IMU
@@ -191,15 +191,15 @@ class Walked:
     def conclude(self, settings: Settings) -> FirstPass:
         """Assign roles to the topics and choose the clock; raises RecordingError or UsageError."""
         path, recording, walk = self.recording.path, self.recording, self.walk
-        faults = "".join(f"; at byte {damage.offset}: {damage.what}" for damage in recording.damage[:3])
+        cause = describe_damage(recording.damage)
         if not self.topics:
             others = sorted({f"{c.topic} ({c.encoding})" for c in recording.channels.values() if c.seen})
             what = f"messages in CDR in it, only {', '.join(others[:5])}" if others else "messages in it"
-            raise RecordingError(f"{path}: there are no {what}{faults}")
+            raise RecordingError(f"{path}: {cause}there are no {what}")
         try:
             roles = choose_topics(self.topics, settings)
         except (RecordingError, UsageError) as error:
-            raise type(error)(f"{path}: {error}{faults}") from None
+            raise type(error)(f"{path}: {cause}{error}") from None
         times = walk.times[roles.reference]
         base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
         segments = Segments()
@@ -246,6 +246,14 @@ def _find_size(recording: Recording, roles: Roles, settings: Settings) -> tuple[
         if camera.is_done:
             break
     return camera.size
+
+
+def describe_damage(damage: Sequence[Damage]) -> str:
+    """Return what is wrong with a recording, as the begin of a message about what it lacks; empty where it is whole."""
+    if not damage:
+        return ""
+    what = "cut" if any("cut" in one.what for one in damage) else "damaged"
+    return f"the recording is {what}: {'; '.join(map(str, damage[:3]))}; "
 
 
 def _largest_tolerance(settings: Settings, roles: Roles) -> int:

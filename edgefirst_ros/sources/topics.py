@@ -9,7 +9,7 @@ from functools import partial
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
-from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.errors import RecordingError, UsageError, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, TILED
 
@@ -213,7 +213,8 @@ class _Finder:
             if self.live:
                 return None
             raise UsageError(
-                f"{key} {chosen!r} is not a {schema} topic of the recording; there are {_listed(self.of_type(schema))}"
+                f"{key} {chosen!r} is not a {schema} topic of the recording; "
+                f"there are {nearest_first(chosen, self.of_type(schema))}"
             )
         found = self.known(name)
         alike = found or self.unknown(schema)
@@ -235,7 +236,7 @@ class _Finder:
             return topic
         if self.live:
             return None
-        known = _listed(sorted([*self.of_type(MODEL), *self.of_type(DETECT)]))
+        known = nearest_first(chosen, [*self.of_type(MODEL), *self.of_type(DETECT)])
         raise UsageError(
             f"model_topic {chosen!r} is not a {MODEL} or {DETECT} topic of the recording; there are {known}"
         )
@@ -266,7 +267,7 @@ class _Finder:
         types = ", ".join(kind for kind in CAMERA_TYPES if kind != TILED)
         raise RecordingError(
             f"no camera topic ({', '.join(CAMERA_NAMES)}, or the only one of type {types}); "
-            f"there are {_listed(sorted(self.topics))}; set reference_topic to another stream"
+            f"there are {nearest_first(CAMERA_NAMES[0], self.topics)}; set reference_topic to another stream"
         )
 
 
@@ -285,9 +286,11 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
         named = _named(settings.reference_topic, topics)
         if named is None:
             alike = finder.known(settings.reference_topic.removeprefix("/"))
-            found = f"could be {' or '.join(alike)}" if alike else "is not in the recording"
+            absent = "is not published" if live else "is not in the recording"
+            found = f"could be {' or '.join(alike)}" if alike else absent
             raise UsageError(
-                f"reference topic {settings.reference_topic!r} {found}; there are {_listed(sorted(topics))}"
+                f"reference topic {settings.reference_topic!r} {found}; "
+                f"there are {nearest_first(settings.reference_topic, topics)}"
             )
         reference = named
     name = known_name(reference, topics[reference])
@@ -388,7 +391,3 @@ def _named(name: str, topics: Mapping[str, str]) -> str | None:
             return candidate
     found = [t for t, schema in topics.items() if known_name(t, schema) == name.removeprefix("/")]
     return found[0] if len(found) == 1 else None
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) if names else "none"

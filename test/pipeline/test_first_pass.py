@@ -153,3 +153,21 @@ def test_progress_and_messages_can_be_watched(tmp_path):
     walk(path, Settings(), lambda at, of: done.append((at, of)), seen.append)
     assert [m.sequence for m in seen] == list(range(10))
     assert all(0 < at <= of == size for at, of in done)
+
+
+@pytest.mark.parametrize("compression", ["", "lz4", "zstd"])
+@pytest.mark.parametrize("settings", [{}, {"reference_topic": "/camera/image"}])
+def test_of_a_cut_recording_the_cause_comes_before_the_symptom(tmp_path, compression, settings):
+    path = tmp_path / "host_2026_01_15_12_00_00.mcap"
+    others = [m._replace(topic="/other") for m in camera(40)]
+    data = files.write(path, others + camera(), schema="sensor_msgs/Image", compression=compression, chunk_size=1000)
+    last = files.chunks(data)[2]
+    path.write_bytes(data[: (last.body + last.end) // 2])
+    options = Settings(**{"reference_topic": "/camera/jpeg", **settings})
+    with pytest.raises((RecordingError, UsageError)) as caught:
+        walk(path, options).conclude(options)
+    said = str(caught.value)
+    assert said.index(f"{path.name}: the recording is cut: at byte {last.start}: ") < said.index("reference topic")
+    (tmp_path / "empty.mcap").write_bytes(files.MAGIC + files.record(0x0B, bytes(5)))
+    with pytest.raises(RecordingError, match=r"the recording is cut: .*; there are no messages in it$"):
+        walk(tmp_path / "empty.mcap", Settings()).conclude(Settings())

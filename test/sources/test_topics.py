@@ -116,7 +116,7 @@ def test_the_topics_of_the_cameras_own_host_are_taken():
 def test_no_camera_is_an_error_that_says_what_there_is():
     with pytest.raises(RecordingError, match="set reference_topic") as caught:
         chosen({"/gps": FIX, "/radar/cube": CUBE})
-    assert "/gps, /radar/cube" in str(caught.value)
+    assert all(topic in str(caught.value) for topic in ("/gps", "/radar/cube"))
     assert caught.value.exit_code == 1
     with pytest.raises(RecordingError, match="none"):
         chosen({})
@@ -158,7 +158,7 @@ def test_the_reference_wins_over_a_known_name():
 
 @pytest.mark.parametrize("name", ["/none", "", "/", "camera", "*"])
 def test_a_reference_that_is_not_there_is_an_error_that_lists_what_is(name):
-    with pytest.raises(UsageError, match="/camera/h264, /gps") as caught:
+    with pytest.raises(UsageError, match=r"there are (/camera/h264, /gps|/gps, /camera/h264)$") as caught:
         chosen({**CAMERA, "/gps": FIX}, reference_topic=name)
     assert repr(name) in str(caught.value)
 
@@ -266,8 +266,9 @@ def test_the_models_topic_can_be_named():
     assert chosen(topics, model_topic="/second").model == "/second"
     assert chosen(topics, model_topic="third").model == "/third"
     for wrong in ("/none", "/camera/h264"):
-        with pytest.raises(UsageError, match="/model/output, /second, /third") as caught:
+        with pytest.raises(UsageError) as caught:
             chosen(topics, model_topic=wrong)
+        assert all(topic in str(caught.value) for topic in ("/model/output", "/second", "/third"))
         assert "model_topic" in str(caught.value)
 
 
@@ -342,3 +343,18 @@ def test_only_one_camera_is_captured_at_a_time():
     both = ("/front/camera/h264", "/rear/camera/h264")
     with pytest.raises(UsageError, match=rf"one camera at a time: {', '.join(both)}; capture each for itself"):
         chosen(dict.fromkeys(both, VIDEO), reference_topic=both)
+
+
+# ---- hints -------------------------------------------------------------------------------
+@pytest.mark.parametrize("live", [False, True])
+def test_a_hint_names_the_nearest_topic_first(live):
+    """With so many topics that not all of them are listed."""
+    topics = {**CAMERA, "/rear/camera/h264": VIDEO, **{f"/a/topic/{n}": CLOUD for n in range(60)}}
+    with pytest.raises(UsageError, match="is not published" if live else "is not in the recording") as caught:
+        choose_topics(topics, Settings(reference_topic="/camera/h256"), live=live)
+    assert "there are /camera/h264, /rear/camera/h264, " in str(caught.value)
+    assert "--" not in str(caught.value)
+    with pytest.raises(RecordingError) as caught:
+        choose_topics({"/rear/camera/264": CLOUD, **{f"/a/{n}": CLOUD for n in range(60)}}, Settings(), live=live)
+    assert "there are /rear/camera/264, " in str(caught.value)
+    assert "--" not in str(caught.value)
