@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
 import polars as pl
 
 from edgefirst_ros import streams
-from edgefirst_ros.dataset.objects.store import Store, StoredObject, open_store
+from edgefirst_ros.dataset.objects.bucket import map_in_threads
+from edgefirst_ros.dataset.objects.location import StoredObject
+from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.state import LARGEST, State
@@ -181,11 +182,10 @@ def _read(layout: Layout, store: Store, changed: Sequence[StoredObject], note: C
             return str(error)
 
     rows: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(1 if layout.root.local else AT_ONCE) as pool:
-        for row in pool.map(read, changed):
-            if isinstance(row, str):
-                note(f"{row}; it counts as not done")
-            else:
-                rows.append(row)
+    for row in map(read, changed) if layout.root.local else map_in_threads(read, changed, AT_ONCE):
+        if isinstance(row, str):
+            note(f"{row}; it counts as not done")
+        else:
+            rows.append(row)
     labels = sorted({name for row in rows for name in row if name.startswith(LABEL)})
     return pl.DataFrame(rows, schema={**SCHEMA, **dict.fromkeys(labels, pl.Int64)}).sort("state")

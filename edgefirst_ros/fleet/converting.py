@@ -13,8 +13,8 @@ import polars as pl
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.objects.folder import remove_partials
 from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import remove_partials
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.fleet.catalogue import current, write_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Result, Task

@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from edgefirst_ros.dataset.objects.store import StoredObject, open_store
+from edgefirst_ros.dataset.objects.location import StoredObject
+from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import download
 from edgefirst_ros.errors import DatasetError, UsageError, counted
 from edgefirst_ros.fleet.catalogue import current

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from edgefirst_ros.dataset.objects.location import Location, is_remote
-from edgefirst_ros.dataset.objects.store import StoredObject, open_store
+from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_remote
+from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import UsageError, counted
 from edgefirst_ros.sources.inputs import METADATA
 

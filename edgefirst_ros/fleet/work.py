@@ -10,20 +10,20 @@ import hashlib
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import StoredObject, open_store
+from edgefirst_ros.dataset.objects.location import Location, StoredObject
+from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import dataset_files, download
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
-from edgefirst_ros.fleet.sources import SUFFIX
+from edgefirst_ros.fleet.sources import SUFFIX, Source
 from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, State, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 
@@ -114,7 +114,7 @@ def _converted(job: Job, layout: Layout, folder: Path) -> State:
     from edgefirst_ros.fleet.facts import facts
 
     settings = Settings.model_validate({**job.settings, "jobs": 1})
-    recording = _fetched(job, folder)
+    job, recording = _fetched(job, folder)
     outcome = convert(recording, folder / "out", name=job.name, settings=settings, one_of_many=True)
     if outcome.refused is not None:  # what there was room for is no dataset of the recording
         raise outcome.refused
@@ -126,8 +126,11 @@ def _converted(job: Job, layout: Layout, folder: Path) -> State:
     return job.state(verdict, sha256=_sha256(sources), members=members, counts=counts, loss=loss, **known)
 
 
-def _fetched(job: Job, folder: Path) -> Path:
-    """Return the recording as a local file or rosbag2 folder, whose name gives the sequence its name."""
+def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
+    """Return the recording as a local file or rosbag2 folder, whose name gives the sequence its name.
+
+    In a bucket a file that is replaced meanwhile is fetched again once; the job that is returned has the new one.
+    """
     source = Location.of(job.source)
     name, end = (source.name, "") if job.parts else (Path(source.name).stem, SUFFIX)
     plain = job.name == safe_name(name) and len(os.fsencode(source.name)) <= LONGEST_FILE_NAME
@@ -135,20 +138,21 @@ def _fetched(job: Job, folder: Path) -> Path:
     store = open_store(source)
     found = [StoredObject(*part) for part in job.parts] or [StoredObject(source.key, job.size, job.etag)]
     if not source.local:
-        for one in found:
+        for number, one in enumerate(found):
             inside = one.key[len(source.key) :].strip("/")
             if ".." in inside.split("/"):
                 raise ObjectStoreError(f"{source.root}/{one.key}: no path of a file below {source}")
             (path / inside).parent.mkdir(parents=True, exist_ok=True)
-            download(store, one, path / inside if inside else path)
-        return path
+            found[number], _ = download(store, one, path / inside if inside else path, again=True)
+        now = Source.of_folder(source, found) if job.parts else Source(job.source, found[0].size, found[0].etag)
+        return replace(job, size=now.size, etag=now.etag), path
     for one in found:
         if store.stat(one.key) != one:
             raise ObjectStoreError(f"{Location(source.root, one.key)}: was replaced or removed since it was listed")
     if plain:
-        return source.path
+        return job, source.path
     path.symlink_to(source.path)
-    return path
+    return job, path
 
 
 def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, ...]:

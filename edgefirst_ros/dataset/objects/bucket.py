@@ -2,23 +2,30 @@
 """Buckets by obstore: Amazon S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
 
 Credentials and endpoints come from the environment alone (AWS_..., GOOGLE_..., AZURE_...). Creating objects only where
-there is none is not used: what that does differs by provider.
+there is none is not used: what that does differs by provider. Requests run in threads of their own, so that a signal
+reaches who waits for one, and a request that does not end is left behind.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import queue
+import random
+import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from edgefirst_ros.dataset.objects.patience import PAUSES, SHARE, Patience, describe
-from edgefirst_ros.dataset.objects.store import BLOCK, StoredObject
-from edgefirst_ros.errors import ObjectStoreError, UsageError, missing_extra
+from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, ReplacedError, StoredObject
+from edgefirst_ros.errors import ObjectStoreError, UsageError, missing_extra, printable
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 PART = 5 << 20
@@ -29,6 +36,47 @@ AT_ONCE = 4
 CONNECT = timedelta(seconds=5)
 LONGEST = timedelta(days=1)
 """The whole of one request; what counts is how long it gives nothing."""
+LISTED = 100
+"""Objects of a listing that are waited for at once."""
+MOST_LISTED = 10_000_000
+LARGEST_READ = 1 << 28
+"""Bytes of an object that is read whole into memory."""
+REPLACED = "was replaced meanwhile"
+SHARE = 3
+"""Number of timeouts of a single request within that time."""
+PAUSES = 0.2, 5.0
+"""The first pause before it is asked again, and the longest, s."""
+MOST_SAID = 300
+"""Characters of what storage says."""
+_STATUS = re.compile(r"status code: (\d{3}[^:\n<]*)")
+_CODE, _MESSAGE = re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>")
+_CAUSES = (
+    ("following redirect", "it redirects to another address; check the endpoint and the region of the bucket"),
+    ("Content-Length Header missing", "the answer does not say how long it is"),
+    ("NotPartial", "the answer is not the range that was asked for"),
+    ("InvalidListResponse", "the answer is not a listing"),
+    ("BadScheme", "it is plain http, which AWS_ALLOW_HTTP=true allows"),
+    ("Connection refused", "connection refused"),
+    ("dns error", "its name is not known to DNS"),
+    ("certificate", "its certificate is not trusted"),
+    ("TimedOut", "no answer in time"),
+    ("timed out", "no answer in time"),
+    ("Connection reset", "connection reset"),
+    ("IncompleteMessage", "connection closed"),
+    ("UnexpectedEof", "connection closed"),
+    ("Interrupted", "connection closed"),
+)
+_FINAL = "following redirect", "Content-Length Header missing", "NotPartial", "BadScheme"
+"""Parts of errors that no further attempt changes."""
+"""Part of a library's error -> explanation."""
+_SECRET = re.compile(r"SECRET|TOKEN|PASSWORD|KEY|SAS|CREDENTIAL|SIGNATURE", re.IGNORECASE)
+_NO_CREDENTIALS = "169.254.169.254", "metadata.google.internal", "Account must be specified"
+"""Parts of an error that mean missing credentials."""
+_CREDENTIALS = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to a file of them, or GOOGLE_SKIP_SIGNATURE=true for a public bucket",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_SKIP_SIGNATURE=true for a public one",
+}
 
 
 class BucketStore:
@@ -43,7 +91,7 @@ class BucketStore:
             import obstore
             from obstore.store import from_url
         except ImportError as error:
-            raise ObjectStoreError(missing_extra(f"{root}: object storage", "fleet", error)) from None
+            raise ObjectStoreError(missing_extra(root, "fleet", error)) from None
         self._obstore: Any = obstore
         self._errors = (obstore.exceptions.BaseError, OSError, ValueError)
         try:
@@ -76,28 +124,48 @@ class BucketStore:
         return self._if_there(key, lambda: _object(self._obstore.head(self._store, key)))
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the objects below a prefix in order of key; a listing that breaks off goes on behind the last key."""
+        """Yield the objects below a prefix in order of key; a listing that breaks off goes on after the last key.
+
+        Raises ObjectStoreError also if it repeats itself, or does not end.
+        """
         last: str | None = None
+        place, number, mark = f"{self._root}/{prefix}", 0, ""
         patience = Patience(self._seconds)
         while True:
             try:
-                for block in self._obstore.list(self._store, prefix or None, offset=last, chunk_size=1000):
+                listed = self._obstore.list(self._store, prefix or None, offset=last, chunk_size=LISTED)
+                while block := patience.run(lambda listed=listed: next(listed, ())):  # type: ignore[misc]
                     patience.progress()
-                    for listed in block:
-                        last = listed["path"]
-                        yield _object(listed)
+                    for found in map(_object, block):
+                        if found.key == mark:
+                            raise ObjectStoreError(f"{place}: the listing repeats itself at {found.key}")
+                        number += 1
+                        if number & (number - 1) == 0:  # a repeated key meets one of these marks, wherever it begins
+                            mark = found.key
+                        if number > MOST_LISTED:
+                            raise ObjectStoreError(f"{place}: lists over {MOST_LISTED} objects; name a longer prefix")
+                        last = found.key
+                        yield found
             except self._errors as error:
-                patience.wait(error, f"{self._root}/{prefix}")
+                patience.wait(error, place)
             else:
                 return
 
     def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
-        """Return the bytes from `start` to before `end`, by one request."""
-        span = {"offset": start} if end is None else (start, end)
-        options: dict[str, Any] = {"range": span} if start or end is not None else {}
-        if etag is not None:
-            options["if_match"] = _quoted(etag)
-        return self._ask(key, lambda: bytes(self._obstore.get(self._store, key, options=options).bytes()))
+        """Return the bytes from `start` to before `end`, by one request; of a whole object at most LARGEST_READ."""
+        if end is None:
+            return self._ask(key, lambda: self._whole(key, start, etag))
+        return b"".join(self._blocks(key, start, end, etag))
+
+    def _whole(self, key: str, start: int, etag: str | None) -> bytes:
+        options: dict[str, Any] = {"range": {"offset": start}} if start else {}
+        answer = self._obstore.get(self._store, key, options=options)
+        found = _object(answer.meta)
+        if etag is not None and found.etag != etag:
+            raise ReplacedError(f"{self._name(key)}: {REPLACED}")
+        if found.size - start > LARGEST_READ:
+            raise ObjectStoreError(f"{self._name(key)}: has {found.size} bytes, expected at most {LARGEST_READ}")
+        return b"".join(_limited(answer, found.size - start))
 
     def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
         """Return an object and at most `size` of its last bytes, by one request; by two on Azure."""
@@ -108,25 +176,43 @@ class BucketStore:
             return there, self.read(key, max(0, there.size - size), there.size, etag=there.etag)
 
         def ask() -> tuple[StoredObject, bytes]:
-            found = self._obstore.get(self._store, key, options={"range": {"suffix": size}})
-            return _object(found.meta), found.bytes().to_bytes()
+            answer = self._obstore.get(self._store, key, options={"range": {"suffix": size}})
+            found = _object(answer.meta)
+            return found, b"".join(_limited(answer, min(size, found.size)))
 
         return self._if_there(key, ask)
 
     def stream(self, found: StoredObject) -> Iterator[bytes]:
         """Yield the bytes of an object in order, by one request where nothing breaks off."""
-        at, patience = 0, Patience(self._seconds)
-        while at < found.size:
-            options = {"range": (at, found.size), "if_match": _quoted(found.etag)}
+        return self._blocks(found.key, 0, found.size, found.etag)
+
+    def _blocks(self, key: str, at: int, end: int, etag: str | None) -> Iterator[bytes]:
+        """Yield the bytes of a range, continued where an answer breaks off, all of the same object."""
+        patience, last = Patience(self._seconds), at
+        while at < end:
+            options: dict[str, Any] = {"range": (at, end)}
+            if etag is not None:
+                options["if_match"] = _quoted(etag)
             try:
-                for block in self._obstore.get(self._store, found.key, options=options).stream(BLOCK):
+                blocks = patience.run(lambda options=options: self._answer(key, options, etag))  # type: ignore[misc]
+                while block := patience.run(lambda blocks=blocks: next(blocks, b"")):  # type: ignore[misc]
                     at += len(block)
-                    yield bytes(block)
-                    patience.progress()
-                if at < found.size:
-                    patience.wait(EOFError("connection closed"), self._name(found.key))
+                    yield block
+                    if at - last >= BLOCK:
+                        patience.progress()
+                        last = at
+                if at < end:
+                    patience.wait(EOFError("connection closed"), self._name(key))
             except self._errors as error:
-                patience.wait(error, self._name(found.key))
+                patience.wait(error, self._name(key))
+
+    def _answer(self, key: str, options: dict[str, Any], etag: str | None) -> Iterator[bytes]:
+        """Return the blocks of one answer. Raises ObjectStoreError if it is of another object, or too long."""
+        start, end = options["range"]
+        answer = self._obstore.get(self._store, key, options=options)
+        if etag is not None and _object(answer.meta).etag != etag:
+            raise ReplacedError(f"{self._name(key)}: {REPLACED}")
+        return _limited(answer, end - start)
 
     def write(self, key: str, data: bytes) -> StoredObject:
         """Put a small object in place by one request."""
@@ -148,7 +234,7 @@ class BucketStore:
                 self._store, key, source, use_multipart=size > part, chunk_size=part, max_concurrency=next(lanes, 1)
             )
 
-        found = StoredObject(key, size, _plain(self._ask(key, upload)["e_tag"]))
+        found = StoredObject(key, size, _plain(self._ask(key, upload, size)["e_tag"]))
         if not self.holds(found, path):
             raise ObjectStoreError(f"{self._name(key)}: is not what was sent: checksums differ")
         return found
@@ -173,12 +259,12 @@ class BucketStore:
         """Remove an object; nothing where there is none."""
         self._if_there(key, lambda: self._obstore.delete(self._store, key))
 
-    def _ask(self, key: str, request: Callable[[], T]) -> T:
-        """Do a request, again where that may help."""
+    def _ask(self, key: str, request: Callable[[], T], size: int = 0) -> T:
+        """Do a request about `size` bytes, again where that may help."""
         patience = Patience(self._seconds)
         while True:
             try:
-                return request()
+                return patience.run(request, size)
             except self._errors as error:
                 patience.wait(error, self._name(key))
 
@@ -209,7 +295,18 @@ def _slowly(path: Path, rate: int) -> Iterator[bytes]:
             time.sleep(max(0.0, began + given / rate - time.monotonic()))
 
 
+def _limited(answer: Any, size: int) -> Iterator[bytes]:
+    """Yield the blocks of an answer. Raises ObjectStoreError if it has more than `size` bytes."""
+    for block in answer.stream(BLOCK):
+        size -= len(block)
+        if size < 0:
+            raise ObjectStoreError(f"{answer.meta['path']}: the answer is longer than what was asked for")
+        yield bytes(block)
+
+
 def _object(meta: Any) -> StoredObject:
+    if not meta["e_tag"]:
+        raise ObjectStoreError(f"{meta['path']}: the answer has no ETag, which identifies the object")
     return StoredObject(meta["path"], meta["size"], _plain(meta["e_tag"]))
 
 
@@ -231,3 +328,138 @@ def _md5_of_parts(path: Path, part: int, size: int) -> str:
         return (digests[0] if digests else hashlib.md5(usedforsecurity=False)).hexdigest()
     joined = hashlib.md5(b"".join(digest.digest() for digest in digests), usedforsecurity=False)
     return f"{joined.hexdigest()}-{len(digests)}"
+
+
+class Patience:
+    """One thing that is asked of storage, again and again until it is given up. Owned by the thread that asks."""
+
+    def __init__(
+        self,
+        seconds: float = PATIENCE,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._seconds, self._clock, self._sleep = seconds, clock, sleep
+        self.progress()
+
+    def progress(self) -> None:
+        """Storage has given or taken something: its time begins again."""
+        self._began, self._pause = self._clock(), PAUSES[0]
+        self._last: Exception | None = None
+
+    def run(self, request: Callable[[], T], size: int = 0) -> T:
+        """Return the result of one request about `size` bytes. Raises TimeoutError when its time is over."""
+        left = self._seconds * (1 + size / BLOCK) - (self._clock() - self._began)
+        future = in_thread(request)
+        if not wait([future], max(0.0, left)).done:
+            raise TimeoutError("timed out")
+        return future.result()
+
+    def wait(self, error: Exception, what: str) -> None:
+        """Pause before storage is asked again.
+
+        Raises ObjectStoreError, about `what`, where asking again is of no use or could take longer than it may.
+        """
+        if isinstance(error, TimeoutError) and self._last is not None:
+            error = self._last  # more than that time was up
+        self._last = error
+        passed = self._clock() - self._began
+        pause = self._pause * random.uniform(0.5, 1)  # noqa: S311  workers must not all come back at once
+        if type(error).__name__ == "PreconditionError":
+            raise ReplacedError(f"{what}: {REPLACED}") from None
+        if is_final(error):
+            raise ObjectStoreError(f"{what}: {describe(error, what)}") from None
+        if passed + pause + self._seconds / SHARE > self._seconds:
+            raise ObjectStoreError(f"{what}: given up after {passed:.0f} s: {describe(error, what)}") from None
+        self._sleep(pause)
+        self._pause = min(2 * self._pause, PAUSES[1])
+
+
+def is_final(error: Exception) -> bool:
+    """True if storage would say the same again: not there, not allowed, not understood, replaced."""
+    status = _STATUS.search(str(error))
+    if status is not None:
+        number = int(status[1][:3])
+        return 400 <= number < 500 and number not in (408, 425, 429)
+    named = (
+        "PermissionDenied",
+        "Unauthenticated",
+        "InvalidPath",
+        "NotSupported",
+        "UnknownConfiguration",
+    )
+    return (
+        isinstance(error, (FileNotFoundError, ValueError))
+        or type(error).__name__.startswith(named)
+        or any(sign in str(error) for sign in _FINAL)
+    )
+
+
+def describe(error: Exception, what: str) -> str:
+    """Return one line for what storage answered about a URI, with what to do; no parameters of URLs, nothing secret."""
+    text = str(error)
+    said, _, details = text.partition("\n\nDebug source")
+    status = _STATUS.search(said)
+    if any(sign in said for sign in _NO_CREDENTIALS):
+        found = f"there are no credentials: {_CREDENTIALS[what.partition('://')[0]]}"
+    elif status is not None:
+        parts = [part[1] for part in (_CODE.search(said), _MESSAGE.search(said)) if part is not None]
+        found = ": ".join([status[1].strip(), *parts])
+        if status[1].startswith(("401", "403")):
+            found += "; check the credentials in the environment and the rights they have on the bucket"
+    else:
+        causes = [meaning for sign, meaning in _CAUSES if sign in details or sign in said]
+        found = causes[0] if causes else " ".join(said.split())
+    return printable(mask(found)[:MOST_SAID])
+
+
+def mask(text: str) -> str:
+    """Return text without what secret variables of the environment hold, and without parameters of URLs."""
+    secrets = {value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= 8}
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return re.sub(r"(https?://[^\s?]*)\?\S*", r"\1", text)
+
+
+Inbox: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]]"
+_idle: deque[tuple[int, Inbox]] = deque()
+"""Threads that wait for work: process, inbox. Those of a parent are not there after a fork."""
+
+
+def in_thread(function: Callable[[], T]) -> Future[T]:
+    """Run a function in a thread that the program does not wait for at its end."""
+    future = Future[T]()
+    try:
+        while (found := _idle.pop())[0] != os.getpid():
+            pass
+        inbox = found[1]
+    except IndexError:
+        inbox = queue.SimpleQueue()
+        threading.Thread(target=_work, args=(inbox,), name="storage", daemon=True).start()
+    inbox.put((function, future))
+    return future
+
+
+def _work(inbox: Inbox) -> None:
+    while True:
+        function, future = inbox.get()
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+        del function, future
+        _idle.append((os.getpid(), inbox))
+
+
+def map_in_threads(function: Callable[[T], R], items: Iterable[T], number: int) -> Iterator[R]:
+    """Yield the results of a function in order; at most `number` calls are under way, which an error leaves behind."""
+    running: deque[Future[R]] = deque()
+    for item in items:
+        running.append(in_thread(lambda item=item: function(item)))  # type: ignore[misc]
+        if len(running) >= number:
+            yield running.popleft().result()
+    while running:
+        yield running.popleft().result()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locations of objects: s3://, gs://, az://, file:// and paths."""
+"""Locations of objects: s3://, gs://, az://, file:// and paths; what storage lists of one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,31 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgefirst_ros.errors import UsageError, printable
+from edgefirst_ros.errors import ObjectStoreError, UsageError, printable
 
 LOCAL = "file://"
 SCHEMES = ("s3", "gs", "az", "file")
 _SQUEEZED = re.compile(r"^(s3|gs|az):/{1,2}")
 """The URI of a bucket, also as `Path` writes it."""
+PATIENCE = 60.0
+"""Storage is given up when it has given nothing for so long, s."""
+BLOCK = 1 << 20
+"""Bytes that are handed on at once, and that storage must give or take within its patience."""
+
+
+class ReplacedError(ObjectStoreError):
+    """An object is not the one that was listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object as it is listed."""
+
+    key: str
+    size: int
+    """Bytes."""
+    etag: str
+    """Changes whenever the object is replaced; without quotes."""
 
 
 @dataclass(frozen=True, slots=True)

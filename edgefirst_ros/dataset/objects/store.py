@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interface of buckets and folders: objects with sizes and ETags."""
+"""Interface of buckets and folders, and the file system as one: keys are absolute paths without the first slash."""
 
 from __future__ import annotations
 
+import fcntl
+import filecmp
+import io
+import itertools
+import os
+import re
+import shutil
+import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
-from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.patience import PATIENCE
+from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, Location, ReplacedError, StoredObject
+from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.errors import ObjectStoreError
 
-BLOCK = 4 << 20
-"""Bytes that are handed on at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """One object as it is listed."""
-
-    key: str
-    size: int
-    """Bytes."""
-    etag: str
-    """Changes whenever the object is replaced; without quotes."""
+PARTIAL = ".partial"
+"""End of the names of files that are being written: they are no objects yet."""
+_LEFT = re.compile(rf"\.\d+-\d+{re.escape(PARTIAL)}$")
+_numbers = itertools.count()
 
 
 class Store(Protocol):
@@ -71,9 +71,152 @@ def open_store(location: Location, *, patience: float = PATIENCE, rate: int = 0)
     does not take the bucket's name.
     """
     if location.local:
-        from edgefirst_ros.dataset.objects.folder import FolderStore
-
         return FolderStore()
     from edgefirst_ros.dataset.objects.bucket import BucketStore
 
     return BucketStore(location.root, patience, rate)
+
+
+class FolderStore:
+    """Files as objects; an ETag is made of time of change, size and inode. What is put is on the disk."""
+
+    def stat(self, key: str) -> StoredObject | None:
+        """Return what is there under a key; a folder, a pipe or a device is nothing."""
+        try:
+            status = os.stat(f"/{key}")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise _refused(key, error) from error
+        return _object(key, status) if stat.S_ISREG(status.st_mode) else None
+
+    def objects(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield the files below a folder in order of name, at any depth; folders that are links are not entered."""
+        failed: list[OSError] = []
+        for folder, folders, files in os.walk(f"/{prefix}", onerror=failed.append):
+            folders.sort()
+            for name in sorted(files):
+                if not name.endswith(PARTIAL) and (found := self.stat(f"{folder}/{name}".lstrip("/"))) is not None:
+                    yield found
+            if failed:
+                break
+        if failed and not isinstance(failed[0], FileNotFoundError):
+            raise _refused(str(failed[0].filename).lstrip("/"), failed[0])
+
+    def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
+        """Return the bytes from `start` to before `end`."""
+        try:
+            with open(f"/{key}", "rb") as file:
+                if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
+                    raise ReplacedError(f"/{key}: was replaced meanwhile")
+                file.seek(start)
+                return file.read(-1 if end is None else max(0, end - start))
+        except OSError as error:
+            raise _refused(key, error) from error
+
+    def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
+        """Return an object and at most `size` of its last bytes."""
+        found = self.stat(key)
+        return None if found is None else (found, self.read(key, max(0, found.size - size)))
+
+    def stream(self, found: StoredObject) -> Iterator[bytes]:
+        """Yield the bytes of a file in order."""
+        try:
+            with open(f"/{found.key}", "rb") as file:
+                while block := file.read(BLOCK):
+                    yield block
+        except OSError as error:
+            raise _refused(found.key, error) from error
+
+    def write(self, key: str, data: bytes) -> StoredObject:
+        """Put a small file in place."""
+        return self._place(key, io.BytesIO(data))
+
+    def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
+        """Copy a file into place, or link it there; the disk has it when this returns."""
+        with path.open("rb") as source:
+            return self._place(key, source, linked=path if scratch else None)
+
+    def holds(self, found: StoredObject, path: Path) -> bool:
+        """True if a file is what another holds."""
+        try:
+            return filecmp.cmp(f"/{found.key}", path, shallow=False)
+        except OSError as error:
+            raise _refused(found.key, error) from error
+
+    def delete(self, key: str) -> None:
+        """Remove a file; nothing where there is none."""
+        try:
+            os.unlink(f"/{key}")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _refused(key, error) from error
+
+    def _place(self, key: str, source: BinaryIO, *, linked: Path | None = None) -> StoredObject:
+        """Make a file beside the name, sync, rename, sync the folder."""
+        final = f"/{key}"
+        partial = f"{final}.{os.getpid()}-{next(_numbers)}{PARTIAL}"
+        try:
+            os.makedirs(os.path.dirname(final), exist_ok=True)
+            try:
+                with _made(partial, source, linked) as fd:
+                    status = os.fstat(fd)
+                    os.replace(partial, final)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(partial)
+                raise
+            sync_folder(Path(final).parent)
+        except OSError as error:
+            raise _refused(key, error) from error
+        return _object(key, status)
+
+
+@contextmanager
+def _made(partial: str, source: BinaryIO, linked: Path | None) -> Iterator[int]:
+    """Make a new file, synced, and give it locked: the same as `linked` where the disk lets it be, else a copy."""
+    there = linked is not None and _link(linked, partial)
+    with open(partial, "r+b" if there else "xb") as file:
+        with suppress(OSError):  # a disk without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not there:
+            shutil.copyfileobj(source, file, BLOCK)
+            file.flush()
+        os.fsync(file.fileno())
+        yield file.fileno()
+
+
+def _link(path: Path, to: str) -> bool:
+    try:
+        os.link(path, to)
+    except OSError:  # another disk, or one without links
+        return False
+    return True
+
+
+def remove_partials(folder: Path, *, deep: bool = True) -> None:
+    """Remove what writers left that were ended in the middle; what one is writing is locked and stays.
+
+    `deep`: in the folders below too. What cannot be locked or removed stays.
+    """
+    for parent, below, files in os.walk(folder):
+        if not deep:
+            below.clear()
+        for path in (os.path.join(parent, name) for name in files if _LEFT.search(name)):
+            with suppress(OSError):
+                lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path)
+                finally:
+                    os.close(lock)
+
+
+def _object(key: str, status: os.stat_result) -> StoredObject:
+    return StoredObject(key, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}-{status.st_ino:x}")
+
+
+def _refused(key: str, error: OSError | ValueError) -> ObjectStoreError:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return ObjectStoreError(f"/{key}: {said}")

@@ -5,28 +5,53 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import Store, StoredObject, open_store
+from edgefirst_ros.dataset.objects.location import Location, ReplacedError, StoredObject
+from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 from edgefirst_ros.progress import Progress, quiet
 
 
-def download(store: Store, found: StoredObject, path: Path, took: Callable[[int], None] = lambda size: None) -> str:
-    """Bring an object to a new file; returns its SHA-256 as hex digits. `took` is told of bytes as they come.
+def download(store: Store, found: StoredObject, path: Path, *, again: bool = False) -> tuple[StoredObject, str]:
+    """Bring an object to a new file, and compare its ETag again at the end.
 
-    Raises ObjectStoreError, also where the object is replaced meanwhile, and StorageError where the disk refuses.
+    Args:
+        store: Where it is.
+        found: The object as it was listed.
+        path: The new file.
+        again: True to bring the new object, once, where it was replaced meanwhile.
+
+    Returns:
+        The object whose bytes the file has, and their SHA-256 as hex digits.
+
+    Raises:
+        ObjectStoreError: Storage refuses, or the object was replaced.
+        StorageError: The disk refuses.
     """
+    try:
+        digest = _fetch(store, found, path)
+        now = store.stat(found.key)
+        if now == found:
+            return found, digest
+        replaced = ReplacedError(f"{found.key}: was replaced or removed while it was fetched")
+    except ReplacedError as error:
+        now, replaced = store.stat(found.key), error
+    if now is None or not again:
+        raise replaced
+    path.unlink(missing_ok=True)
+    return download(store, now, path)
+
+
+def _fetch(store: Store, found: StoredObject, path: Path) -> str:
     digest = hashlib.sha256()
     try:
         with path.open("xb") as file:
             for block in store.stream(found):
                 digest.update(block)
                 file.write(block)
-                took(len(block))
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from error
     return digest.hexdigest()

@@ -7,9 +7,9 @@ import pickle
 
 import pytest
 
-from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.patience import Patience
-from edgefirst_ros.dataset.objects.store import StoredObject, open_store
+from edgefirst_ros.dataset.objects.bucket import Patience
+from edgefirst_ros.dataset.objects.location import Location, StoredObject
+from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import ObjectStoreError
 
 obstore = pytest.importorskip("obstore")
@@ -43,7 +43,7 @@ def test_a_stream_that_ends_early_is_continued(opened, monkeypatch):
 
     class Short:
         def __init__(self, answer):
-            self._answer = answer
+            self._answer, self.meta = answer, answer.meta
 
         def stream(self, _):
             yield self._answer.bytes().to_bytes()[:4]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.dataset.objects.folder import FolderStore
 from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import FolderStore
 from edgefirst_ros.dataset.storage import remote_archive
 from edgefirst_ros.dataset.storage.remote_archive import RemoteArchive
 from edgefirst_ros.errors import DatasetError

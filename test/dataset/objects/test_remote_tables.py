@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from edgefirst_ros.dataset import opening
-from edgefirst_ros.dataset.objects.patience import Patience
+from edgefirst_ros.dataset.objects.bucket import Patience
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import ObjectStoreError, StorageError
 
