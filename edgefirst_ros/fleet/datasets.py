@@ -63,6 +63,15 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     return [FleetDataset(*row) for row in rows.iter_rows()]
 
 
+def failed_recordings(layout: Layout, where: str | None) -> list[tuple[str, str]]:
+    """Return source URI and cause of the recordings without a dataset that meet a condition, by URI.
+
+    Raises UsageError where the condition is none.
+    """
+    rows = current(layout).choose(where, "source", "verdict", "error").filter(~pl.col("verdict").is_in(USABLE))
+    return [(source, error or verdict) for source, verdict, error in rows.sort("source").iter_rows()]
+
+
 def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
     """Return them. Raises UsageError where they were made with several settings: names come twice then."""
     kinds: dict[str, int] = {}

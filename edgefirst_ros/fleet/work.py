@@ -98,6 +98,7 @@ def _done(job: Job) -> State:
             raise
         except BaseException as error:  # noqa: BLE001  panics of libraries are no Exception
             text = str(error) if isinstance(error, EdgeFirstError) else describe_foreign(error)
+            text = text.replace(str(_local(job, folder)), job.source)
             verdict: Verdict = "crashed" if is_out_of_memory(error) else "failed"
             state = job.state(verdict, error=text[:LONGEST_ERROR])
     write_state(layout, state)
@@ -131,10 +132,7 @@ def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
 
     In a bucket a file that is replaced meanwhile is fetched again once; the job that is returned has the new one.
     """
-    source = Location.of(job.source)
-    name, end = (source.name, "") if job.parts else (Path(source.name).stem, SUFFIX)
-    plain = job.name == safe_name(name) and len(os.fsencode(source.name)) <= LONGEST_FILE_NAME
-    path = folder / (source.name if plain else f"{job.name}{end}")
+    source, path = Location.of(job.source), _local(job, folder)
     store = open_store(source)
     found = [StoredObject(*part) for part in job.parts] or [StoredObject(source.key, job.size, job.etag)]
     if not source.local:
@@ -149,10 +147,18 @@ def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
     for one in found:
         if store.stat(one.key) != one:
             raise ObjectStoreError(f"{Location(source.root, one.key)}: was replaced or removed since it was listed")
-    if plain:
+    if path.name == source.name:
         return job, source.path
     path.symlink_to(source.path)
     return job, path
+
+
+def _local(job: Job, folder: Path) -> Path:
+    """Return the path of the recording in scratch: its own name, if the dataset gets its name from that."""
+    name = Location.of(job.source).name
+    stem, end = (name, "") if job.parts else (Path(name).stem, SUFFIX)
+    plain = job.name == safe_name(stem) and len(os.fsencode(name)) <= LONGEST_FILE_NAME
+    return folder / (name if plain else f"{job.name}{end}")
 
 
 def _published(outcome: Outcome, layout: Layout, job: Job) -> tuple[MemberFile, ...]:

@@ -13,10 +13,10 @@ from edgefirst_ros.errors import DatasetError
 
 
 def beside_table(table: Path, names: Sequence[str]) -> list[Path]:
-    """Return a page for each name beside the table; equal names are told apart."""
+    """Return a page for each name, of a URI its last part, beside the table; equal names get numbers."""
     taken = {table.name.casefold()}
     found = []
-    for plain in names:
+    for plain in (name.rpartition("/")[2] for name in names):
         name, number = f"{plain}.html", 2
         while name.casefold() in taken:
             name, number = f"{plain}-{number}.html", number + 1

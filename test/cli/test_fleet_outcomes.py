@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What verbs of a fleet say of recordings that failed, of datasets that were merged with notes, and of progress."""
 
+import html
 import json
 import os
 import resource
@@ -81,6 +82,51 @@ def test_a_catalogue_that_cannot_be_written_does_not_hide_the_status(call, faile
     assert "and 3 recordings more" in done.stdout
 
 
+@pytest.fixture
+def partly(tmp_path):
+    """A fleet of two drives, one cut in its first chunk, one empty, and one that is none."""
+    (tmp_path / "in").mkdir()
+    for seed, name in enumerate(("day", "night")):
+        write_recording(tmp_path / "in" / f"{name}.mcap", Recipe(seed=seed, **SMALL))
+    (tmp_path / "in" / "cut.mcap").write_bytes((tmp_path / "in" / "day.mcap").read_bytes()[:1500])
+    (tmp_path / "in" / "empty.mcap").touch()
+    (tmp_path / "in" / "text.mcap").write_bytes(b"text" * 100)
+    return converted(tmp_path / "in", tmp_path / "sets")
+
+
+@pytest.mark.parametrize("mode", ["--table-only", "--overwrite"])
+def test_a_recording_that_failed_is_a_red_row_by_its_uri_with_the_cause_first(call, partly, tmp_path, mode):
+    pytest.importorskip("plotly")
+    done = call("fleet", "report", partly, "-o", tmp_path / "r" / "table.html", mode)
+    assert done.exit_code == 3
+    assert "2 of 5 recordings have a dataset\n" in done.stdout
+    page = html.unescape((tmp_path / "r" / "table.html").read_text())
+    for name, cause in (
+        ("cut", "at byte 48: the last chunk is cut"),
+        ("empty", "the file is empty"),
+        ("text", "begins with b'text"),
+    ):
+        (row,) = (row for row in page.split("<tr") if f"/in/{name}.mcap" in row)
+        assert "red" in row
+        assert cause in row
+    assert sorted(path.name for path in (tmp_path / "r").iterdir()) == (
+        ["day.html", "night.html", "table.html"] if mode == "--overwrite" else ["table.html"]
+    )
+    told = json.loads(call("fleet", "report", partly, "-o", tmp_path / "r" / "t.html", "--table-only", "--json").stdout)
+    assert [one["path"] for one in told["reports"] if "error" in one] == [
+        str(tmp_path / "in" / f"{name}.mcap") for name in ("cut", "empty", "text")
+    ]
+    assert call("fleet", "report", partly, "-o", tmp_path / "r" / "one.html", "--where", "name = 'cut'").exit_code == 3
+
+
+def test_the_status_tells_how_many_have_a_dataset_and_the_cause_first(call, partly, tmp_path):
+    done = call("fleet", "status", partly)
+    assert "2 of 5 recordings have a dataset\n" in done.stdout
+    (cut,) = (line for line in done.stdout.splitlines() if line.startswith(str(tmp_path / "in" / "cut.mcap")))
+    assert cut.split(None, 2)[1:] == ["failed", cut.split(None, 2)[2]]
+    assert cut.split(None, 2)[2].startswith("the recording is cut: at byte 48: ")
+
+
 # ---- merge, report, export ---------------------------------------------------------------------
 def test_notes_of_a_merge_are_told(call, sets, tmp_path):
     done = call("fleet", "merge", sets, "-o", tmp_path / "all", "--group", "val=n*,test=day")
@@ -98,7 +144,10 @@ def test_a_report_needs_a_place_for_its_table(call, sets, tmp_path):
     assert "Missing option '-o' / '--out'" in refused.output
     shown = " ".join(call("fleet", "report", "--help").output.split())
     assert "-o, --out X.html The table, with the pages beside it. [required]" in shown
-    assert "Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some datasets could not be read." in shown
+    assert (
+        "Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some have no dataset, or it could not be read."
+        in shown
+    )
     done = call("fleet", "report", sets, "-o", tmp_path / "all.html", "--table-only", "--json")
     told = json.loads(done.stdout)
     assert (done.exit_code, [one["samples"] for one in told["reports"]]) == (0, [5, 5])

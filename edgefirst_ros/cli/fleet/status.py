@@ -63,10 +63,14 @@ def status(
     if len(bad):
         say("")
         listed = bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss"))
-        reasons = [(source, verdict, (why or "").split("\n")[0]) for source, verdict, why in listed.rows()]
+        reasons = [
+            (source, verdict, (why or "").split("\n")[0].removeprefix(f"{source}: "))
+            for source, verdict, why in listed.rows()
+        ]
         table(("recording", "verdict", "why"), reasons)
         if len(bad) > LISTED:
             say(f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all")
     say("")
+    say(f"{usable} of {counted(len(rows), 'recording')} have a dataset")
     say(f"catalogue: {layout.catalogue}")
     raise typer.Exit(code)
