@@ -217,10 +217,10 @@ def faults(trace, dataset, name):
         expect(sensors["camera"].get("video.avi") == [jpeg for _, jpeg in camera], "camera/video.avi: other pictures")
 
     cubes = truth.of("radar.png", "radar_cube_timestamp")
-    if cubes and stamped("radar", [stamp for stamp, _ in cubes]):
+    if cubes and stamped("radar_cube", [stamp for stamp, _ in cubes]):
         decoded = [cube_of(png) for _, png in cubes]
-        same("radar", "cube", [values for values, _ in decoded])
-        said, scales = json.loads((trace / "radar/radar.json").read_text()), decoded[0][1]["scales"]
+        same("radar_cube", "cube", [values for values, _ in decoded])
+        said, scales = json.loads((trace / "radar_cube/radar.json").read_text()), decoded[0][1]["scales"]
         expect(
             said["range_resolution"] == scales[1] and said["doppler_resolution"] == scales[3], "radar.json: resolutions"
         )
@@ -252,20 +252,20 @@ def faults(trace, dataset, name):
                         break
 
     placed = [row for row in truth.rows if row["latitude"] is not None]
-    if placed and stamped("gps", [row["timestamp"] for row in placed]):
-        same("gps", "lla", [np.array([row["latitude"], row["longitude"], row["altitude"]]) for row in placed])
+    if placed and stamped("_gps", [row["timestamp"] for row in placed]):
+        same("_gps", "lla", [np.array([row["latitude"], row["longitude"], row["altitude"]]) for row in placed])
     turned = [row for row in truth.rows if row["orientation"] is not None]
-    if turned and stamped("imu", [row["timestamp"] for row in turned]):
-        for angles, row in zip(sensors["imu"]["rot"].astype(float), turned, strict=True):
+    if turned and stamped("_imu", [row["timestamp"] for row in turned]):
+        for angles, row in zip(sensors["_imu"]["rot"].astype(float), turned, strict=True):
             matrix = axis(angles[0], 0) @ axis(angles[1], 1) @ axis(angles[2], 2)
             if not np.allclose(matrix, turn(row["orientation"]), atol=1e-6):
-                found.append("imu/rot: other turns than in the dataset")
+                found.append("_imu/rot: other turns than in the dataset")
                 break
     both = [row for row in placed if row["orientation"] is not None]
     if len(both) > 1:
         check_pose(trace, both, expect)
 
-    for folder, child in (("camera", "camera_optical"), ("radar", "radar"), ("lidar_points", "lidar")):
+    for folder, child in (("camera", "camera_optical"), ("radar_cube", "radar"), ("lidar_points", "lidar")):
         expected, path = truth.matrix(child), trace / folder / "extrinsics.json"
         if expected is not None and folder in sensors:
             given = np.array(json.loads(path.read_text())["sensor_to_parent"])

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from l5kit_truth import PLACED, RECIPES, east_north_up, opened, thing_id, truth_of
+from l5kit_truth import PLACED, RECIPES, east_north_up, opened, scan_of, truth_of
 
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.scene import Scene
@@ -89,11 +89,12 @@ def test_the_agents(store, exported):
     everyone = np.ones(len(store.agents), bool)
     with pytest.warns(RuntimeWarning, match="custom agents_mask"):
         items = dataset.AgentDataset(CONFIG, store, build_rasterizer(CONFIG, MAPS), agents_mask=everyone)
-    table = pl.read_ipc(exported / "tracks.arrow")
-    numbers = {
-        (row["scene"], row["track_id"]): next(n for n in range(4) if thing_id(row["scene"], n) == row["object_id"])
-        for row in table.iter_rows(named=True)
-    }
+    numbers = {}  # tracks are numbered as the things of the first scan
+    for number, scene in enumerate(store.scenes[:]):
+        first = int(store.frames[int(scene["frame_index_interval"][0])]["timestamp"])
+        drawn = Scene(RECIPES[number])
+        things = enumerate(drawn.things(scan_of(drawn, first)), 1)
+        numbers |= {(number, track): thing.number for track, thing in things}
     compared = 0
     for item in (items[n] for n in range(0, len(items), 7)):
         scene, thing = Scene(RECIPES[item["scene_index"]]), numbers[item["scene_index"], int(item["track_id"])]

@@ -58,7 +58,7 @@ def test_places_without_an_altitude(path, tmp_path):
     dataset = Dataset(path)
     dataset.frames = dataset.frames.drop("altitude")
     export(dataset, "roverd", tmp_path / "out")
-    (sensor,) = (tmp_path / "out").glob("*/gps")
+    (sensor,) = (tmp_path / "out").glob("*/_gps")
     found = np.fromfile(sensor / "lla", "<f8").reshape(-1, 3)
     known = dataset.frames.drop_nulls("latitude")
     assert found[:, 0].tolist() == known["latitude"].to_list()

@@ -140,7 +140,7 @@ def near(expected):
     return {host: one and pytest.approx(one, rel=1e-6) for host, one in expected.items()}
 
 
-@pytest.mark.parametrize("read", [of_dataset, of_roverd, back("roverd")])
+@pytest.mark.parametrize("read", [of_dataset, of_roverd])
 def test_each_drive_keeps_its_own(gathered, truth, tmp_path, read):
     assert read(Dataset(gathered), tmp_path / "out") == near(truth)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
-from edgefirst_ros.export.limits import read_file, read_json
+from edgefirst_ros.export.importing import read_file, read_json
 
 Records = NDArray[np.void]
 LEVEL = 1

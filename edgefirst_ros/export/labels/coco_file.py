@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.importing import LONGEST_PART, read_file
 from edgefirst_ros.export.labels.coco import FILE, LISTS, OF_CATEGORIES, OF_IMAGES, OWN, STANDARD
 from edgefirst_ros.export.labels.foreign import (
     LARGEST,
@@ -23,7 +24,6 @@ from edgefirst_ros.export.labels.foreign import (
     whole_ring,
 )
 from edgefirst_ros.export.labels.rle import mask_of, unpacked
-from edgefirst_ros.export.limits import LONGEST_PART, read_file
 from edgefirst_ros.sensors.grayscale import encode_gray
 
 PIXELS, FREE = 1 << 12, 1 << 31

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.export.ahead import ahead
-from edgefirst_ros.export.limits import check_member_name
+from edgefirst_ros.export.importing import check_member_name
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.inputs import Key

@@ -12,11 +12,10 @@ from typing import Any
 from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export.importing import NOT_FOLLOWED, TEXT, read_file, refuse_deep
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row
 from edgefirst_ros.export.labels.pictures import IMAGES
 from edgefirst_ros.export.labels.yolo import DATA, INDICES, LABELS, part
-from edgefirst_ros.export.limits import TEXT, read_file
-from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep
 
 MOST_FILES = 1 << 20
 PICTURES = (".jpeg", ".jpg", ".png")

@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.limits import clean_text
+from edgefirst_ros.export.importing import clean_text
 from edgefirst_ros.export.ncore.calibration import camera_info
 from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, library, reading
 from edgefirst_ros.export.ncore.pictures import Pictures

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep
+from edgefirst_ros.export.importing import NOT_FOLLOWED, refuse_deep
 from edgefirst_ros.export.ncore.library import components, library
 from edgefirst_ros.export.ncore.stores import check_size, guard
 from edgefirst_ros.export.report import Report

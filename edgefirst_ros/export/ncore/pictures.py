@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.export.limits import clean_text
+from edgefirst_ros.export.importing import clean_text
 from edgefirst_ros.export.ncore.library import library
 from edgefirst_ros.sensors.grayscale import encode_gray
 

@@ -16,8 +16,7 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset.names import DatasetPaths, check_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.limits import check_member_name
-from edgefirst_ros.export.links import refuse_links
+from edgefirst_ros.export.importing import check_member_name, refuse_links
 from edgefirst_ros.export.ncore.foreign import bring
 from edgefirst_ros.export.ncore.library import PIECE, reading
 from edgefirst_ros.export.ncore.opening import Sequences, find_sequences

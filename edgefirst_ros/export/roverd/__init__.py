@@ -6,7 +6,7 @@ Source: roverd, "data interface".
 
 from __future__ import annotations
 
-from edgefirst_ros.export.roverd.restoring import restore
-from edgefirst_ros.export.roverd.tracing import export
+from edgefirst_ros.export.roverd.read_foreign import restore
+from edgefirst_ros.export.roverd.write import export
 
 __all__ = ["export", "restore"]

@@ -23,13 +23,11 @@ from edgefirst_ros.dataset.storage.opening import open_file
 from edgefirst_ros.dataset.storage.syncing import WriteBehind
 from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.limits import read_json
+from edgefirst_ros.export.importing import read_json
 
 STAMPS = "ts"
 META = "meta.json"
 EXTRINSICS = "extrinsics.json"
-FIELDS = "fields.json"
-"""The fields of a point in the order in which the dataset has them."""
 INDEX = "_i"
 """Suffix of the file with the offsets of an `lzmaf` channel."""
 KINDS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"})

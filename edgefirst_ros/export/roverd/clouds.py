@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Point clouds as channels, padded to one number of points, and back to the same PCD file."""
+"""Point clouds and radar cubes as channels, and back: clouds padded to one number of points."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.access import Container
-from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.roverd.channels import EXTRINSICS, FIELDS, INDEX, LARGEST, META, STAMPS, RawWriter, Reader
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.export.roverd.channels import EXTRINSICS, INDEX, LARGEST, META, STAMPS, RawWriter, Reader
 from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header
+from edgefirst_ros.sensors.cube import Cube, encode_cube
 
 PLACE = ("x", "y", "z")
 XYZ, LENGTH, HEIGHT = "xyz", "length", "height"
-OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META, FIELDS, EXTRINSICS})
+OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META, EXTRINSICS})
 HEAD = 4096
 """Bytes in which a header of a PCD file usually ends."""
 _NUMBER = {key: re.compile(rb"^%s (\d{1,9})$" % key, re.MULTILINE) for key in (b"WIDTH", b"HEIGHT", b"POINTS")}
@@ -41,19 +43,14 @@ class Cloud:
 
 
 def read_cloud(pcd: bytes) -> Cloud | None:
-    """Return the cloud of a PCD file that `write_cloud` gives back byte by byte; None for any other file."""
+    """Return the cloud of a PCD file; None for a file that is not one."""
     try:
         points = decode_cloud(pcd)
     except DatasetError:
         return None
     found = _NUMBER[b"HEIGHT"].search(pcd, 0, HEAD)
-    height = int(found[1]) if found else 0
-    if height < 1 or len(points) % height:
-        return None
-    header = pcd_header(points.dtype, len(points) // height, height)
-    if not pcd.startswith(header) or len(pcd) != len(header) + points.nbytes:
-        return None
-    return Cloud(points, height)
+    height = int(found[1]) if found else 1
+    return Cloud(points, height if height > 0 and len(points) % height == 0 else 1)
 
 
 def write_cloud(cloud: Cloud) -> bytes:
@@ -105,7 +102,7 @@ class CloudWriter:
             channel.append(entry[name])
 
 
-def channelled(cloud: Cloud) -> dict[str, Any]:
+def channels_of(cloud: Cloud) -> dict[str, Any]:
     """Return the values of each channel of a cloud."""
     points = cloud.points
     xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
@@ -122,24 +119,19 @@ def _fields(reader: Reader) -> list[str]:
 
 
 class CloudReader:
-    """Clouds from channels, their fields in the order `fields` (by default x, y, z and the others as described)."""
+    """Clouds from channels: x, y, z, then the other fields as described."""
 
-    def __init__(self, reader: Reader, fields: list[str] | None = None) -> None:
+    def __init__(self, reader: Reader) -> None:
         self._xyz, self._length = reader.raw(XYZ), reader.raw(LENGTH)
         if self._xyz.ndim != 3 or self._xyz.shape[2] != 3 or self._xyz.dtype != np.dtype("<f4"):
             raise DatasetError(f"{reader.folder / XYZ}: has entries of {self._xyz.shape[1:]}, expected (points, 3) f4")
         most = self._xyz.shape[1]
         self._height = reader.raw(HEIGHT) if HEIGHT in reader.channels else None
-        others = [name for name in fields or _fields(reader) if name not in PLACE]
-        self._others = {
-            name: values for name in others if (values := reader.raw(name)).ndim > 1 and values.shape[1] == most
-        }
+        fields = {name: reader.raw(name) for name in _fields(reader)}
+        self._others = {name: values for name, values in fields.items() if values.ndim > 1 and values.shape[1] == most}
         kinds: dict[str, Any] = dict.fromkeys(PLACE, ("<f4", ()))
         kinds |= {name: (values.dtype, values.shape[2:]) for name, values in self._others.items()}
-        try:
-            self._record = np.dtype([(name, *kinds[name]) for name in fields or kinds])
-        except (KeyError, TypeError, ValueError) as error:
-            raise DatasetError(f"{reader.folder}: has no fields {fields}: {error!r}") from error
+        self._record = np.dtype([(name, *kind) for name, kind in kinds.items()])
         if self._record.itemsize * most > LARGEST:  # files can be sparse
             raise DatasetError(f"{reader.folder}: clouds of up to {most} points are more than {LARGEST} bytes each")
         self._folder = reader.folder
@@ -158,3 +150,55 @@ class CloudReader:
         except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise DatasetError(f"{self._folder}: entry {number} cannot be read: {error}") from error
         return Cloud(points, height)
+
+
+# ---- cubes ---------------------------------------------------------------------------------------
+CUBE, RADAR = "cube", "radar.json"
+AXES = ["sequence", "rx", "range", "doppler", "real and imaginary"]
+
+
+def turn_cube(values: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Return (sequence, rx, range, ...), contiguous, from (sequence, range, rx, ...); or the other way round."""
+    return np.ascontiguousarray(values.swapaxes(1, 2))
+
+
+def describe_cube(cube: Cube) -> dict[str, Any]:
+    """Return the content of radar.json; resolutions in m and m/s, null where unknown."""
+    return {
+        "range_resolution": cube.metres_per_range_bin,
+        "doppler_resolution": cube.speed_per_doppler_bin,
+        "axes": AXES[: cube.values.ndim],
+        "layout": list(cube.layout),
+        "shape": list(cube.shape),
+        "scales": [scale if math.isfinite(scale) else None for scale in cube.scales],
+        "is_complex": cube.is_complex,
+    }
+
+
+@dataclass(frozen=True)
+class _Message:
+    """Fields of a RadarCube message that are encoded; arrays have `view` as its own buffers have."""
+
+    layout: NDArray[np.uint8]
+    shape: NDArray[np.uint16]
+    scales: NDArray[np.float32]
+    cube: NDArray[np.int16]
+    is_complex: bool
+
+
+def write_cube(values: NDArray[np.int16], said: Mapping[str, Any], timestamp: int) -> bytes:
+    """Return the picture of a cube from its channel and radar.json. Raises DatasetError where they do not agree."""
+    try:
+        scales = tuple(math.nan if scale is None else float(scale) for scale in said["scales"])
+        axes = tuple(said["layout"]), tuple(said["shape"]), scales
+        cube = Cube(turn_cube(values), *axes, said["is_complex"], timestamp)
+        message = _Message(
+            np.array(cube.layout, np.uint8),
+            np.array(cube.shape, "<u2"),
+            np.array(cube.scales, "<f4"),
+            cube.raw(),
+            cube.is_complex,
+        )
+        return encode_cube(message, timestamp)  # type: ignore[arg-type]  # it has all that is asked of one
+    except (LookupError, TypeError, ValueError, OverflowError, EdgeFirstError) as error:
+        raise DatasetError(f"a cube does not fit {RADAR}: {error!r}") from error

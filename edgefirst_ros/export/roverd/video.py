@@ -65,24 +65,3 @@ def pictures(path: Path) -> Iterator[bytes]:
                     yield bytes(packet)
     except (OSError, av.FFmpegError) as error:
         raise DatasetError(f"{path}: cannot be read: {error}") from error
-
-
-class VideoReader:
-    """Pictures by number, quick where they are asked for in their order."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._next = 0
-        self._last = b""
-        self._pictures = pictures(path)
-
-    def __getitem__(self, number: int) -> bytes:
-        if number < self._next - 1:
-            self._next, self._pictures = 0, pictures(self._path)
-        while self._next <= number:
-            picture = next(self._pictures, None)
-            if picture is None:
-                raise DatasetError(f"{self._path}: has {self._next} pictures, number {number} is asked for")
-            self._last = picture
-            self._next += 1
-        return self._last

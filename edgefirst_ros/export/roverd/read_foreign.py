@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces of roverd that others recorded, as far as a dataset has a place for what they hold."""
+"""Reads traces of roverd as a dataset, as far as it has a place for what they hold."""
 
 from __future__ import annotations
 
+import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,27 +21,41 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.export.links import NOT_FOLLOWED, refuse_deep, refuse_links
+from edgefirst_ros.export.importing import (
+    NOT_FOLLOWED,
+    TOLERANCE,
+    find_nearest,
+    make_counts,
+    make_metadata,
+    name_sequences,
+    read_json,
+    refuse_deep,
+    refuse_links,
+    stamp_picture,
+)
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
-from edgefirst_ros.export.roverd.clouds import LENGTH, XYZ, CloudReader, write_cloud
-from edgefirst_ros.export.roverd.motion import LLA, ROT, from_euler
-from edgefirst_ros.export.roverd.traces import SEGMENT, VIDEO
+from edgefirst_ros.export.roverd.clouds import CUBE, LENGTH, RADAR, XYZ, CloudReader, write_cloud, write_cube
 from edgefirst_ros.export.roverd.video import pictures
+from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
 from edgefirst_ros.sensors.picture_file import check_jpeg
+from edgefirst_ros.sensors.transforms import Floats
 
-TOLERANCE = 100_000_000
-"""ns between a picture and what belongs to it, at most."""
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 HUFFMAN = b"\xff\xc4"
 BLOCK = 1 << 16
 """Entries of a channel that are held as numbers of Python at a time."""
 MOST_FIXES = 1 << 20
 """Positions of a trace that are read: 29 h at 10 Hz."""
+QUALITY = 95
+"""JPEG quality of reflectivities."""
 
 
 @dataclass(frozen=True)
@@ -53,62 +68,54 @@ class _Companion:
     kind: str = ""
     column: str = ""
 
-    def nearest(self, stamp: int) -> int | None:
-        """Return the entry nearest to a stamp (of two the earlier), within the tolerance."""
-        if not len(self.stamps):
-            return None
-        place = int(np.searchsorted(self.stamps, stamp))
-        near = min(
-            (n for n in (place - 1, place) if 0 <= n < len(self.stamps)), key=lambda n: abs(self.stamps[n] - stamp)
-        )
-        return near if abs(int(self.stamps[near]) - stamp) <= TOLERANCE else None
 
-
-def restore_foreign(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
     """Make a dataset of the traces below `source`: a sequence each, a sample for each picture of its camera.
 
     camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
-    lidar.png; _camera/segment a mask of classes: each the nearest entry within 100 ms. imu/rot becomes the orientation
-    and gps/lla the position, interpolated. All else has no place: raw I/Q is no range-Doppler cube. Raises DatasetError
-    where no trace has a camera, or one cannot be read or holds a link.
+    lidar.png; lidar/rfl (u1) lidar.jpeg; radar_cube of an export radar.png; _camera/segment a mask of classes: each the
+    nearest entry within 100 ms. imu/rot becomes the orientation and gps/lla the position, interpolated. All else has no
+    place: raw I/Q is no range-Doppler cube.
+
+    Args:
+        source: a trace, or a folder that holds traces at any depth.
+        out: an empty folder.
+        limits: limits of what is written.
+        report: gets the losses.
+        progress: is called with each sample.
+
+    Raises:
+        DatasetError: no trace has a camera, or one cannot be read or holds a link.
     """
-    traces = sorted(_traces(source, report))
+    traces = sorted(_find_traces(source, report))
     if not traces:
-        raise DatasetError(f"{source}: holds no trace of roverd, that is a folder with a config.yaml")
+        raise DatasetError(f"{source}: holds no trace of roverd, that is a folder of sensors with a {META} each")
     name = safe_name(source.resolve().name)
     budget = Budget.of_import(source, sum(refuse_links(trace.resolve()) for trace in traces), limits)
-    names = _names(traces)
-    said: dict[str, Any] = {
-        "sources": [{"file": trace.name} for trace in traces],
-        "configuration": {"tolerance": TOLERANCE / 1e9},
-        "software": None,
-        "time_base": {"base": "roverd", "topics": {}},
-        "camera_info": None,
-        "static_transforms": [],
-        "counts": {},
-    }
-    known = {key: said[key] for key in ("time_base", "camera_info", "static_transforms", "counts")}
-    said["sequences"] = {
-        sequence: {"sources": [place], **known, "calibration": MISSING, "topics": {}}
-        for place, sequence in enumerate(names)
-    }
-    companions = ("radar_targets", "lidar_points")
+    names = name_sequences(trace.resolve().name for trace in traces)
+    sequences: dict[str, dict[str, Any]] = {}
+    companions = ("radar_targets", "lidar_points", "radar_cube")
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
         failing.callback(writer.abort)
-        for trace, sequence in zip(traces, names, strict=True):
-            taken = _Trace(trace, budget)
-            for number, sample in enumerate(taken.samples(sequence)):
+        for place, (trace, sequence) in enumerate(zip(traces, names, strict=True)):
+            read = _Trace(trace, budget)
+            for number, sample in enumerate(read.samples(sequence)):
                 writer.write(sample)
-                progress(f"importing {sequence}", number + 1, taken.total)
-            taken.tell(report)
+                progress(f"importing {sequence}", number + 1, read.total)
+            if read.written:
+                sequences[sequence] = {"sources": [place], **read.facts}
+            read.report_losses(report)
         if not writer.samples:
             raise DatasetError(f"{source}: no trace has a {VIDEO} of the format mjpg, nothing is written")
         failing.pop_all()
-        writer.finish(said)
+        writer.finish(make_metadata([trace.name for trace in traces], sequences))
 
 
-def _traces(folder: Path, report: Report) -> Iterator[Path]:
-    """Yield the traces below a folder. Links to folders are not followed, which is said in the report."""
+def _find_traces(folder: Path, report: Report) -> Iterator[Path]:
+    """Yield the traces below a folder: those with a config.yaml, or with sensors in them.
+
+    Links to folders are not followed; the report says which.
+    """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: is a file; expected a folder with traces, or one of them")
     waiting = [folder]
@@ -116,32 +123,17 @@ def _traces(folder: Path, report: Report) -> Iterator[Path]:
         while waiting:
             place = waiting.pop()
             refuse_deep(place, folder)
-            if (place / "config.yaml").exists():
+            inside = sorted(entry for entry in place.iterdir() if entry.is_dir())
+            plain = [entry for entry in inside if not entry.is_symlink()]
+            if (place / "config.yaml").exists() or any((entry / META).is_file() for entry in plain):
                 yield place
                 continue
-            for entry in sorted(place.iterdir()):
-                if entry.is_dir() and entry.is_symlink():
+            waiting += plain
+            for entry in inside:
+                if entry.is_symlink():
                     report.add(entry.name, "", NOT_FOLLOWED)
-                elif entry.is_dir():
-                    waiting.append(entry)
     except OSError as error:
         raise DatasetError(f"{folder}: cannot be listed: {error}") from error
-
-
-def _names(traces: list[Path]) -> list[str]:
-    """Return a name for each trace, those that are there before with a number."""
-    found: list[str] = []
-    taken: set[str] = set()
-    tried: Counter[str] = Counter()
-    """The last number by the name that it was put behind."""
-    for trace in traces:
-        base = name = safe_name(trace.resolve().name)
-        while name.casefold() in taken:
-            tried[base] = max(tried[base], 1) + 1
-            name = safe_name(f"{base}-{tried[base]}")
-        taken.add(name.casefold())
-        found.append(name)
-    return found
 
 
 class _Trace:
@@ -157,7 +149,8 @@ class _Trace:
             except DatasetError as error:  # of a type that nothing here has, as of complex numbers
                 self._unread[path.parent.name] = str(error)
         self._used: Counter[tuple[str, str]] = Counter()
-        self._taken = 0
+        self.written = 0
+        """Samples so far."""
         self._beyond = 0
         """Pictures without a stamp."""
         self._companions = list(self._found())
@@ -167,6 +160,8 @@ class _Trace:
         self.total = len(self._stamps)
         if (np.diff(self._stamps) <= 0).any():
             raise DatasetError(f"{folder / 'camera' / STAMPS}: the times do not rise")
+        self._gps = "gps" if "gps" in self._readers else GPS
+        self._imu = "imu" if "imu" in self._readers else IMU
         self._fixes, self._turns = FixTrack(), AttitudeTrack()
         self._read_fixes()
         self._read_turns()
@@ -180,8 +175,13 @@ class _Trace:
             reader = self._readers.get(sensor)
             if reader and {XYZ, LENGTH, STAMPS} <= reader.channels.keys():
                 yield _companion(sensor, reader, (XYZ, LENGTH), partial(_pcd, CloudReader(reader)), kind, column)
+        reader = self._readers.get("radar_cube")
+        if reader and {CUBE, STAMPS} <= reader.channels.keys() and (reader.folder / RADAR).is_file():
+            make_cube = partial(_make_cube, reader, reader.stamps(), self._budget)
+            yield _companion(f"radar_cube/{CUBE}", reader, (CUBE,), make_cube, "radar.png", "radar_cube")
         for sensor, channel, kind, dtype, make in (
             ("lidar", "rng", "lidar.png", "<u2", partial(encode_gray, smooth=True)),
+            ("lidar", "rfl", "lidar.jpeg", "u1", _encode_reflect),
             ("_camera", SEGMENT, "", "u1", encode_gray),
         ):
             reader = self._readers.get(sensor)
@@ -192,16 +192,16 @@ class _Trace:
                     yield _companion(f"{sensor}/{channel}", reader, (channel,), taken, kind)
 
     def _read_fixes(self) -> None:
-        """Take over where the vehicle was. Raises DatasetError where it was said too often to be held."""
-        for stamps, places in self._blocks("gps", LLA):
+        """Read where the vehicle was. Raises DatasetError for more positions than can be held."""
+        for stamps, places in self._blocks(self._gps, LLA):
             for stamp, (latitude, longitude, altitude) in zip(stamps.tolist(), places.tolist(), strict=True):
                 if abs(latitude) <= 90 and abs(longitude) <= 180:
                     self._fixes.add(Fix(stamp, latitude, longitude, altitude if isfinite(altitude) else nan, None))
         self._fixes.close()
 
     def _read_turns(self) -> None:
-        """Take over how the vehicle was turned, right before and behind each picture: an IMU says it far more often."""
-        known = [(stamps, np.isfinite(angles).all(1)) for stamps, angles in self._blocks("imu", ROT)]
+        """Read how the vehicle was turned right before and after each picture: an IMU measures far more often."""
+        known = [(stamps, np.isfinite(angles).all(1)) for stamps, angles in self._blocks(self._imu, ROT)]
         if not known:
             return
         sound = np.flatnonzero(np.concatenate([finite for _, finite in known]))
@@ -209,7 +209,7 @@ class _Trace:
         after = np.searchsorted(stamps, self._stamps)
         near = np.unique(np.concatenate([after - 1, after]))
         near = near[(near >= 0) & (near < len(stamps))]
-        angles = self._readers["imu"].raw(ROT)[sound[first[near]]].astype(np.float64)
+        angles = self._readers[self._imu].raw(ROT)[sound[first[near]]].astype(np.float64)
         for stamp, (x, y, z, w) in zip(stamps[near].tolist(), from_euler(angles).tolist(), strict=True):
             self._turns.add(stamp, (x, y, z, w))
 
@@ -221,7 +221,7 @@ class _Trace:
             if values.shape[1:] == (3,):
                 stamps = reader.stamps()
                 count = min(len(stamps), len(values))  # the last ones may lack their stamp, as after a power cut
-                if sensor == "gps" and count > MOST_FIXES:
+                if sensor == self._gps and count > MOST_FIXES:
                     raise DatasetError(f"{reader.folder}: has {count} positions, up to {MOST_FIXES} are read")
                 for start in range(0, count, BLOCK):
                     part = slice(start, min(start + BLOCK, count))
@@ -242,17 +242,17 @@ class _Trace:
                     raise MessageError(UNDECODABLE, "JPEG without Huffman tables")
             except MessageError:
                 continue
-            self._taken += 1
+            self.written += 1
             yield self._sample(sequence, number, jpeg, size)
 
     def _sample(self, sequence: str, number: int, jpeg: bytes, size: tuple[int, int]) -> Sample:
         stamp = int(self._stamps[number])
         self._budget.take(unpacked=len(jpeg))
-        members: list[tuple[str, list[bytes]]] = [("camera.jpeg", [jpeg])]
+        members: list[tuple[str, Sequence[Buffer]]] = []
         row: dict[str, Any] = {"size": size, "keyframe": True, "segment": 0}
         annotations: list[Mapping[str, object]] = []
         for companion in self._companions:
-            entry = companion.nearest(stamp)
+            entry = find_nearest(companion.stamps, stamp)
             if entry is None:
                 continue
             data = companion.member(entry)
@@ -268,26 +268,40 @@ class _Trace:
         position, turn = self._fixes.position(stamp), self._turns.orientation(stamp)
         if position is not None:
             row |= {key: getattr(position, key) for key in ("latitude", "longitude", "altitude")}
-            self._used[f"gps/{LLA}", "latitude, longitude, altitude"] += 1
+            self._used[f"{self._gps}/{LLA}", "latitude, longitude, altitude"] += 1
         if turn is not None:
             row["orientation"] = turn
-            self._used[f"imu/{ROT}", "orientation"] += 1
+            self._used[f"{self._imu}/{ROT}", "orientation"] += 1
+        members.insert(0, ("camera.jpeg", stamp_picture("camera.jpeg", jpeg, sequence, number, stamp, row)))
         return Sample(sequence, number, stamp, members, row, annotations, {"size": size})
 
-    def tell(self, report: Report) -> None:
-        """Say what became of each channel."""
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Metadata of the sequence, once all of its samples are made."""
+        return {
+            "camera_info": None,
+            "static_transforms": [],
+            "calibration": MISSING,
+            "topics": {"reference": "camera"},
+            "counts": make_counts("camera", self.total, self.written, "no picture, or no whole JPEG"),
+        }
+
+    def report_losses(self, report: Report) -> None:
+        """Report where each channel went."""
         name = self._folder.name
         taken = {what for what, _ in self._used}
         if self._video:
             lost = (
-                "" if self._taken == self.total else f"{self.total} times: the others have no picture, or no whole JPEG"
+                ""
+                if self.written == self.total
+                else f"{self.total} times: the others have no picture, or no whole JPEG"
             )
-            report.add(f"{name}/camera/{VIDEO}", "camera.jpeg", lost, self._taken)
+            report.add(f"{name}/camera/{VIDEO}", "camera.jpeg", lost, self.written)
         if self._beyond:
             report.add(f"{name}/camera/{VIDEO}", "", "pictures without a stamp", self._beyond)
         for (what, kind), number in self._used.items():
             lost = f"only the nearest to each picture, within {TOLERANCE / 1e9} s"
-            if what in (f"gps/{LLA}", f"imu/{ROT}"):
+            if what in (f"{self._gps}/{LLA}", f"{self._imu}/{ROT}"):
                 lost = "interpolated to the pictures"
             report.add(f"{name}/{what}", kind or "mask", lost, number)
         for sensor, error in self._unread.items():
@@ -322,3 +336,33 @@ def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], 
     values = reader.frame(channel, number)
     budget.take(unpacked=values.nbytes)
     return make(values)
+
+
+def _encode_reflect(values: NDArray[Any]) -> bytes:
+    """Return a grayscale JPEG of reflectivities (rows, columns), uint8."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(values).save(file, "JPEG", quality=QUALITY)
+    return file.getvalue()
+
+
+def _make_cube(reader: Reader, stamps: NDArray[np.int64], budget: Budget, number: int) -> bytes:
+    values = reader.frame(CUBE, number)
+    budget.take(unpacked=values.nbytes)
+    return write_cube(values, read_json(reader.folder / RADAR), int(stamps[number]))
+
+
+def from_euler(angles: Floats) -> Floats:
+    """Return (N, 4) quaternions x, y, z, w of angles (N, 3) as the exporter's `euler` makes them, rad."""
+    half = np.asarray(angles, float).reshape(-1, 3) / 2
+    (sa, sb, sc), (ca, cb, cc) = np.sin(half).T, np.cos(half).T
+    return np.stack(
+        [
+            sa * cb * cc + ca * sb * sc,
+            ca * sb * cc - sa * cb * sc,
+            ca * cb * sc + sa * sb * cc,
+            ca * cb * cc - sa * sb * sc,
+        ],
+        -1,
+    )

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all imports share: limits, names that are safe, links that are refused, nearest entries, metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import edgefirst_ros
+from edgefirst_ros.dataset.names import host_of, safe_name
+from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.errors import DatasetError, EdgeFirstError
+from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+TOLERANCE = 100_000_000
+"""Largest time between a picture and what belongs to it, ns."""
+TEXT = 1 << 25
+"""Bytes of the largest file of JSON that is read: its values take up to 20 times as much memory."""
+LONGEST_PART, LONGEST_NAME, DEEPEST_NAME = 255, 4096, 64
+"""Bytes of a part of a member's name, bytes of the whole, and parts."""
+_DRIVE = re.compile(r"[A-Za-z]:")
+DEEPEST = 64
+"""Deepest nesting of folders in an import."""
+BLOCK, INLINE = 512, 4096
+"""Bytes of a block as the system counts them, and of the largest file that some file systems keep without any."""
+NOT_FOLLOWED = "a symbolic link, which an import does not follow"
+
+
+# ---- samples -------------------------------------------------------------------------------------
+def find_nearest(stamps: NDArray[np.int64], stamp: int, tolerance: int = TOLERANCE) -> int | None:
+    """Return the index of the stamp nearest to another, of two the earlier; None beyond the tolerance.
+
+    Args:
+        stamps: (N,) rising.
+        stamp: in the same unit, as `tolerance`.
+        tolerance: largest distance.
+    """
+    place = int(np.searchsorted(stamps, stamp))
+    near = [n for n in (place - 1, place) if 0 <= n < len(stamps)]
+    found = min(near, key=lambda n: abs(int(stamps[n]) - stamp), default=None)
+    return found if found is not None and abs(int(stamps[found]) - stamp) <= tolerance else None
+
+
+def name_sequences(names: Iterable[str]) -> list[str]:
+    """Return a safe name for each; one that is there already gets a number."""
+    found: list[str] = []
+    taken: set[str] = set()
+    tried: Counter[str] = Counter()
+    """The last number by the name that it follows."""
+    for given in names:
+        base = name = safe_name(given)
+        while name.casefold() in taken:
+            tried[base] = max(tried[base], 1) + 1
+            name = safe_name(f"{base}-{tried[base]}")
+        taken.add(name.casefold())
+        found.append(name)
+    return found
+
+
+def make_counts(camera: str, seen: int, written: int, reason: str) -> dict[str, Any]:
+    """Return the counts of a sequence, of whose `seen` pictures those that were not `written` were dropped."""
+    dropped = {reason: seen - written} if seen > written else {}
+    return {camera: {"seen": seen, "written": written, "dropped": dropped}}
+
+
+def make_metadata(files: Sequence[str], sequences: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the metadata of the frames table of an import.
+
+    Args:
+        files: names of what was read.
+        sequences: facts of each sequence: sources (indices of `files`), camera_info, static_transforms, calibration,
+            topics and counts.
+    """
+    base = {"base": "header", "topics": {}}
+    counts: dict[str, dict[str, Any]] = {}
+    for facts in sequences.values():
+        for topic, count in facts["counts"].items():
+            total = counts.setdefault(topic, {"seen": 0, "written": 0, "dropped": {}})
+            total["seen"] += count["seen"]
+            total["written"] += count["written"]
+            total["dropped"] = dict(Counter(total["dropped"]) + Counter(count["dropped"]))
+    common = {}
+    for key in ("camera_info", "static_transforms"):
+        values = [facts[key] for facts in sequences.values()]
+        common[key] = values[0] if values and all(value == values[0] for value in values) else None
+    return {
+        "sources": [{"file": file} for file in files],
+        "configuration": {"tolerance": TOLERANCE / 1e9},
+        "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
+        "time_base": base,
+        **common,
+        "counts": counts,
+        "sequences": {name: {**facts, "time_base": base} for name, facts in sequences.items()},
+    }
+
+
+def stamp_picture(
+    kind: str, data: bytes, sequence: str, frame: int, stamp: int, row: Mapping[str, Any]
+) -> Sequence[Buffer]:
+    """Return a picture, as buffers, whose EXIF names its sample if it named another; others stay as they are.
+
+    Args:
+        kind: camera.jpeg or camera.png.
+        data: the picture.
+        sequence: its new sequence.
+        frame: its new number.
+        stamp: its stamp, ns.
+        row: its row of the frames table: latitude, longitude, altitude.
+    """
+    try:
+        if read_exif(data).frame is None:
+            return [data]
+        place = (row.get(name) for name in ("latitude", "longitude", "altitude"))
+        software = f"edgefirst_ros {edgefirst_ros.__version__}"
+        exif = encode_exif(ExifInfo(sequence, frame, stamp, host_of(sequence), software, *place))
+        return insert_png(data, exif) if kind.endswith("png") else insert_jpeg(data, exif)
+    except EdgeFirstError:
+        return [data]
+
+
+# ---- files ---------------------------------------------------------------------------------------
+def check_member_name(name: str) -> str:
+    """Return the name of a member that an import writes as it is. Raises ValueError where that could do harm.
+
+    It must stay in its folder on every system: no `..`, backslash, drive letter or control character, and be Unicode.
+    """
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in name or _DRIVE.match(name):
+        raise ValueError(f"name {name[:80]!r} leads elsewhere, or nowhere")
+    if any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in name):
+        raise ValueError(f"name {name[:80]!r} has control characters, or is no Unicode")
+    longest = max(len(part.encode()) for part in parts)
+    if longest > LONGEST_PART or len(name.encode()) > LONGEST_NAME or len(parts) > DEEPEST_NAME:
+        raise ValueError(f"name {name[:80]!r} has {len(name)} characters in {len(parts)} parts, too many")
+    return name
+
+
+def clean_text(text: str) -> str:
+    """Return text of others that is stored as a value, with a question mark for each half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """Return the bytes of a regular file. Raises DatasetError, also where they are more than `most`."""
+    try:
+        with open(open_file(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > most:
+                raise DatasetError(f"{path}: has more than {most} bytes")
+            return file.read(most)
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a file of JSON. Raises DatasetError."""
+    try:
+        return json.loads(read_file(path, TEXT))
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path}: cannot be read as JSON: {error}") from error
+
+
+def refuse_links(path: Path) -> int:
+    """Return the bytes that a path and all files below it have on the disk: holes hold nothing.
+
+    Raises DatasetError where one of them is neither a folder nor a regular file, or folders lie too deep.
+    """
+    with reporting(path, "read"):
+        known = path.lstat()
+        _refuse(path, known.st_mode)
+        if not path.is_dir():
+            return _held(known)
+        total, waiting = 0, [path]
+        while waiting:
+            folder = waiting.pop()
+            refuse_deep(folder, path)
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                        continue
+                    known = entry.stat(follow_symlinks=False)
+                    _refuse(Path(entry.path), known.st_mode)
+                    total += _held(known)
+        return total
+
+
+def refuse_deep(folder: Path, top: Path) -> None:
+    """Raise DatasetError where a folder lies too deep below another."""
+    if len(folder.parts) - len(top.parts) > DEEPEST:
+        raise DatasetError(f"{top}: holds folders in each other, more than {DEEPEST} deep")
+
+
+def _held(known: os.stat_result) -> int:
+    return min(known.st_size, known.st_blocks * BLOCK + INLINE)
+
+
+def _refuse(path: Path, mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise DatasetError(f"{path}: is {NOT_FOLLOWED}; put its target there")
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise DatasetError(f"{path}: is neither a file nor a folder")

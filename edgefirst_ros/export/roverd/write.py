@@ -1,0 +1,500 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a dataset as traces of roverd: OUT/SEQUENCE with config.yaml, edgefirst.schema.yaml, a folder for each sensor.
+
+Folders with `_` hold what was made from sensors by interpolation. The radar cube is `radar_cube`: it has ranges and
+Doppler bins, and is no raw I/Q, as roverd's `radar` is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+import edgefirst_ros
+from edgefirst_ros.dataset.names import member_name
+from edgefirst_ros.dataset.pictures import MAX_PIXELS
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
+from edgefirst_ros.export.ahead import ahead
+from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
+from edgefirst_ros.export.report import NO_HOME, Report
+from edgefirst_ros.export.roverd.channels import (
+    EXTRINSICS,
+    STAMPS,
+    FramesWriter,
+    RawWriter,
+    stored,
+    write_json,
+    write_meta,
+)
+from edgefirst_ros.export.roverd.clouds import (
+    CUBE,
+    RADAR,
+    TEXTS,
+    CloudWriter,
+    channels_of,
+    describe_cube,
+    has_channels,
+    most_points,
+    read_cloud,
+    turn_cube,
+)
+from edgefirst_ros.export.roverd.video import VideoWriter
+from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.cube import decode_cube
+from edgefirst_ros.sensors.picture_file import check_jpeg
+from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
+
+VIDEO, SEGMENT = "video.avi", "segment"
+SENSORS = {"camera.jpeg": "camera", "radar.png": "radar_cube", "radar.pcd": "radar_points", "lidar.pcd": "lidar_points"}
+"""Kind of a member -> its sensor."""
+SEMANTIC, GPS, IMU = "_camera", "_gps", "_imu"
+POSE = "_radar/pose.npz"
+LLA, ROT = "lla", "rot"
+PLACES = {"camera": ("camera",), "radar": ("radar_cube", "radar_points"), "lidar": ("lidar_points",)}
+"""Frame of a sensor -> its folders."""
+OTHER, STEP, UNFIT = (
+    "of another form than the first one",
+    "not later than the one before",
+    "roverd cannot hold its form",
+)
+"""Why a member is dropped."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A member as it is written to its channels; `form` is the same for all of a sensor."""
+
+    form: Any
+    body: Any
+
+
+class SensorTrace(ABC):
+    """A sensor's folder while it is written. It is created with its first entry."""
+
+    texts: ClassVar[Mapping[str, str]] = {}
+    """Descriptions of the channels."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.stamps: list[int] = []
+        """Increasing stamps of the entries, ns since the epoch."""
+        self.dropped: Counter[str] = Counter()
+        """{reason: number of messages without an entry}."""
+        self.form: Any = None
+        self._last: tuple[int, bytes] = (-1, b"")
+        """Stamp and data of the last message."""
+        self._closing = ExitStack()
+
+    @abstractmethod
+    def ready(self, data: bytes) -> Ready | None:
+        """Return a member as an entry; None if roverd cannot hold its form. Threads may share this."""
+
+    @abstractmethod
+    def _open(self) -> Mapping[str, Any]:
+        """Create the channels: those with `described`, by name."""
+
+    @abstractmethod
+    def _append(self, ready: Ready) -> None:
+        """Write an entry."""
+
+    def add(self, stamp: int, data: bytes, ready: Ready | None) -> None:
+        """Add a member, or count why it is dropped. One message of several samples is one entry."""
+        if (stamp, data) == self._last:
+            return
+        self._last = stamp, data
+        if self.stamps and stamp <= self.stamps[-1]:
+            self.dropped[STEP] += 1
+        elif ready is None:
+            self.dropped[UNFIT] += 1
+        else:
+            if self.form is None:
+                self._begin(ready.form)
+            if ready.form != self.form:
+                self.dropped[OTHER] += 1
+                return
+            self._append(ready)
+            self.stamps.append(stamp)
+
+    def _begin(self, form: Any) -> None:
+        self.folder.mkdir(parents=True)
+        self.form = form
+        self._channels = self._open()
+        for channel in self._channels.values():
+            self._closing.callback(channel.close)
+
+    def close(self) -> list[str]:
+        """Complete the folder; returns the names of its channels, none where there is no entry."""
+        self._closing.close()
+        if not self.stamps:
+            return []
+        stamps = RawWriter(self.folder / STAMPS, "f8", ())
+        for stamp in self.stamps:
+            stamps.append(stamp / 1e9)
+        stamps.close()
+        channels = {STAMPS: stamps.described, **self._descriptions()}
+        write_meta(
+            self.folder, channels, {name: self.texts.get(name, f"Field {name!r} of the points.") for name in channels}
+        )
+        return list(channels)
+
+    def _descriptions(self) -> dict[str, Mapping[str, Any]]:
+        return {name: channel.described for name, channel in self._channels.items()}
+
+    def abandon(self) -> None:
+        """Close without completing."""
+        self._closing.close()
+
+
+class CameraTrace(SensorTrace):
+    """JPEG pictures of one size as a video; forms are (width, height)."""
+
+    texts: ClassVar[Mapping[str, str]] = {
+        STAMPS: TEXTS[STAMPS],
+        VIDEO: "Pictures, each a whole JPEG file with its EXIF.",
+    }
+
+    def __init__(self, folder: Path, rate: float) -> None:
+        super().__init__(folder)
+        self._rate = rate
+
+    def ready(self, data: bytes) -> Ready | None:
+        try:
+            return Ready(check_jpeg(data), data)
+        except MessageError:
+            return None
+
+    def _open(self) -> Mapping[str, Any]:
+        self._video = VideoWriter(self.folder / VIDEO, self.form, self._rate)
+        return {VIDEO: self._video}
+
+    def _append(self, ready: Ready) -> None:
+        self._video.append(ready.body)
+
+    def _descriptions(self) -> dict[str, Mapping[str, Any]]:
+        return {VIDEO: {"format": "mjpg", "type": "u1", "shape": [*reversed(self.form), 3]}}
+
+
+class CubeTrace(SensorTrace):
+    """Radar cubes; forms are what radar.json says."""
+
+    texts: ClassVar[Mapping[str, str]] = {
+        STAMPS: TEXTS[STAMPS],
+        CUBE: "Range-Doppler cube [sequence, rx, range, doppler, real and imaginary]; no raw I/Q of the antennas.",
+    }
+
+    def ready(self, data: bytes) -> Ready | None:
+        try:
+            cube = decode_cube(data)
+        except EdgeFirstError:
+            return None
+        values = turn_cube(cube.values)
+        return Ready((describe_cube(cube), values.shape), stored(values))
+
+    def _open(self) -> Mapping[str, Any]:
+        self._cubes = FramesWriter(self.folder / CUBE, "i2", self.form[1])
+        return {CUBE: self._cubes}
+
+    def _append(self, ready: Ready) -> None:
+        self._cubes.append(ready.body)
+
+    def close(self) -> list[str]:
+        channels = super().close()
+        if channels:
+            write_json(self.folder / RADAR, self.form[0])
+        return channels
+
+
+class CloudTrace(SensorTrace):
+    """Point clouds; forms are the types of their points."""
+
+    texts: ClassVar[Mapping[str, str]] = TEXTS
+
+    def __init__(self, folder: Path, most: int) -> None:
+        super().__init__(folder)
+        self._most = most
+
+    def ready(self, data: bytes) -> Ready | None:
+        cloud = read_cloud(data)
+        if cloud is None or not has_channels(cloud.points.dtype) or len(cloud.points) > self._most:
+            return None
+        return Ready(cloud.points.dtype, channels_of(cloud))
+
+    def _open(self) -> Mapping[str, Any]:
+        self._clouds = CloudWriter(self.folder, self.form, self._most)
+        return self._clouds.channels
+
+    def _append(self, ready: Ready) -> None:
+        self._clouds.append(ready.body)
+
+
+class SegmentTrace(SensorTrace):
+    """The class of every pixel; forms are (height, width). Members are the PNG files of the annotations."""
+
+    texts: ClassVar[Mapping[str, str]] = {
+        STAMPS: TEXTS[STAMPS],
+        SEGMENT: "Class of each pixel, as in the annotations; 255: none.",
+    }
+
+    def ready(self, data: bytes) -> Ready | None:
+        from PIL import Image
+
+        try:
+            with Image.open(io.BytesIO(data), formats=("PNG",)) as picture:
+                if picture.mode != "L" or picture.width * picture.height > MAX_PIXELS:
+                    return None
+                pixels = np.asarray(picture)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            return None
+        # Large areas of one value: here LZMA is quick and gains nearly all.
+        return Ready(pixels.shape, [lzma.compress(pixels.tobytes(), preset=0)])
+
+    def _open(self) -> Mapping[str, Any]:
+        self._frames = FramesWriter(self.folder / SEGMENT, "u1", self.form)
+        return {SEGMENT: self._frames}
+
+    def _append(self, ready: Ready) -> None:
+        self._frames.append(ready.body)
+
+
+# ---- the export ----------------------------------------------------------------------------------
+def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> None:
+    """Write the traces of a dataset into the empty folder `out`.
+
+    Raises DatasetError where stamps are missing or something cannot be read, StorageError where it cannot be written.
+    """
+    entries: Counter[str] = Counter()
+    dropped: Counter[tuple[str, str]] = Counter()
+    for drive in drives(dataset):
+        member_name(drive.name, 0, "camera.jpeg")  # refuses what cannot name a folder
+        with ExitStack() as leaving:
+            _Trace(drive, out, entries, dropped, leaving).write(progress)
+    _report_losses(dataset, entries, dropped, report)
+
+
+class _Trace:
+    """One drive."""
+
+    def __init__(
+        self,
+        drive: Drive,
+        out: Path,
+        entries: Counter[str],
+        dropped: Counter[tuple[str, str]],
+        leaving: ExitStack,
+    ) -> None:
+        """`entries`: by sensor; `dropped`: messages by kind and reason; both over all drives."""
+        self._drive, self._entries, self._dropped = drive, entries, dropped
+        self._folder = out / drive.name
+        self._folder.mkdir()
+        container = drive.dataset.container
+        found: dict[str, list[str]] = {}
+        for sample in drive.samples:
+            for kind, name in drive.dataset.members(sample.key).items():
+                found.setdefault(kind, []).append(name)
+        seconds = (int(drive.stamps[-1]) - int(drive.stamps[0])) / 1e9
+        rate = (len(drive) - 1) / seconds if seconds else 1.0
+        self._streams: dict[str, SensorTrace] = {
+            "camera.jpeg": CameraTrace(self._folder / SENSORS["camera.jpeg"], rate),
+            "radar.png": CubeTrace(self._folder / SENSORS["radar.png"]),
+        }
+        for kind in ("radar.pcd", "lidar.pcd"):
+            most = most_points(container, found.get(kind, ()))
+            self._streams[kind] = CloudTrace(self._folder / SENSORS[kind], most)
+        self._segments = SegmentTrace(self._folder / SEMANTIC)
+        for stream in (*self._streams.values(), self._segments):
+            leaving.callback(stream.abandon)
+        self._masks = class_masks(drive.dataset)
+
+    def write(self, progress: Progress) -> None:
+        """Write the trace."""
+        drive, total = self._drive, len(self._drive)
+        with closing(ahead(self._list_wanted(), self._prepare)) as prepared:
+            for number, ((sample, _), (members, mask)) in enumerate(prepared):
+                row = drive.rows[number]
+                for kind, data, ready in members:
+                    if kind in self._streams:
+                        self._streams[kind].add(measured(row, kind), data, ready)
+                    else:
+                        self._dropped[kind, NO_HOME] += 1
+                if sample.key in self._masks:
+                    self._segments.add(int(row["timestamp"]), *mask)
+                progress(f"exporting {drive.name}", number, total)
+        self._finish()
+        progress(f"exporting {drive.name}", total, total)
+
+    def _list_wanted(self) -> Iterator[tuple[Sample, set[str]]]:
+        """Yield the samples, each with the kinds of members that the one before does not have already."""
+        before: dict[str, int] = {}
+        for sample, row in zip(self._drive.samples, self._drive.rows, strict=True):
+            stamps = {kind: measured(row, kind) for kind in self._streams}
+            yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
+            before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
+
+    def _prepare(self, wanted: tuple[Sample, set[str]]) -> tuple[list[tuple[str, bytes, Ready | None]], Any]:
+        """Read a sample: (kind, data, entry) of its members, and (data, entry) of its mask of classes."""
+        sample, fresh = wanted
+        members = []
+        for kind in self._drive.dataset.members(sample.key):
+            data = sample.read(kind) if kind in self._streams else b""
+            members.append((kind, data, self._streams[kind].ready(data) if kind in fresh else None))
+        mask: bytes | None = None
+        if sample.key in self._masks:
+            mask = self._drive.dataset.annotation_rows[0]["mask"][self._masks[sample.key]]
+        return members, None if mask is None else (mask, self._segments.ready(mask))
+
+    def _finish(self) -> None:
+        """Complete the sensors, and describe the trace."""
+        drive = self._drive
+        channels: dict[str, list[str]] = {}
+        for kind, stream in self._streams.items():
+            channels[SENSORS[kind]] = stream.close()
+            self._entries[SENSORS[kind]] += len(stream.stamps)
+            self._dropped.update({(kind, reason): number for reason, number in stream.dropped.items()})
+        channels[SEMANTIC] = self._segments.close()
+        self._entries[SEMANTIC] += len(self._segments.stamps)
+        self._dropped["mask of classes", "more than one size, or no 8-bit PNG"] += self._segments.dropped.total()
+        channels |= write_motion(drive, self._folder, self._entries)
+        write_places(drive, self._folder)
+        known = {name: names for name, names in channels.items() if names}
+        schema = "".join(f"{json.dumps(name)}: {json.dumps(names)}\n" for name, names in known.items())
+        (self._folder / "edgefirst.schema.yaml").write_text(schema, encoding="utf-8")
+        said = {
+            "name": drive.name,
+            "dataset": drive.dataset.paths.name,
+            "software": f"edgefirst_ros {edgefirst_ros.__version__}",
+            "sensors": [name for name in known if not name.startswith("_")],
+        }
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())  # JSON is YAML
+        (self._folder / "config.yaml").write_text(text, encoding="utf-8")
+
+
+# ---- motion --------------------------------------------------------------------------------------
+def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str, list[str]]:
+    """Write _gps/lla, _imu/rot and _radar/pose.npz, as far as they are known; the channels by sensor, files under `_`.
+
+    _gps/lla: latitude and longitude in degrees, altitude in m (NaN: unknown). _imu/rot: base_link to ENU as Euler
+    angles in rad, turned about x, then the new y, then the new z. pose.npz: place `pos` (N, 3) in m, turn `rot`
+    (N, 3, 3) of base_link in ENU at the first place, `vel` and `acc` as differences, `t` in s.
+    """
+    written = {}
+    placed, turned = (np.flatnonzero(known).tolist() for known in (drive.placed, drive.turned))
+    names = ("latitude", "longitude", "altitude")
+    lla = np.array([[drive.rows[n].get(name) for name in names] for n in placed], float)  # None is NaN
+    written[GPS] = _sensor(
+        folder / GPS, drive, placed, LLA, "f8", lla, "Latitude and longitude in degrees (WGS-84), altitude in metres."
+    )
+    angles = euler(rotation([drive.rows[n]["orientation"] for n in turned])) if turned else np.empty((0, 3))
+    text = f"Orientation of {BASE} in ENU: Euler angles XYZ, each about the axis turned by the one before, in rad."
+    written[IMU] = _sensor(folder / IMU, drive, turned, ROT, "f4", angles, text)
+    entries[GPS] += len(placed)
+    entries[IMU] += len(turned)
+    if drive.located.sum() > 1:
+        entries["pose"] += int(drive.located.sum())
+        known = drive.rig_to_world[drive.located]
+        seconds = (drive.stamps[drive.located] - drive.stamps[drive.located][0]) / 1e9  # differences want small numbers
+        velocity = np.gradient(known[:, :3, 3], seconds, axis=0)
+        path = folder / POSE
+        path.parent.mkdir(exist_ok=True)
+        np.savez(
+            path,
+            pos=known[:, :3, 3],
+            rot=known[:, :3, :3],
+            vel=velocity,
+            acc=np.gradient(velocity, seconds, axis=0),
+            t=drive.stamps[drive.located] / 1e9,
+        )
+        written["_"] = [POSE]
+    return written
+
+
+def _sensor(folder: Path, drive: Drive, which: list[int], name: str, kind: str, values: Any, text: str) -> list[str]:
+    if not which:
+        return []
+    folder.mkdir()
+    made = {STAMPS: RawWriter(folder / STAMPS, "f8", ()), name: RawWriter(folder / name, kind, (3,))}
+    for n, value in zip(which, values, strict=True):
+        made[STAMPS].append(drive.stamps[n] / 1e9)
+        made[name].append(value)
+    for channel in made.values():
+        channel.close()
+    described = {known: channel.described for known, channel in made.items()}
+    write_meta(folder, described, {STAMPS: TEXTS[STAMPS], name: text})
+    return list(made)
+
+
+def euler(turns: Floats) -> Floats:
+    """(N, 3) angles a, b, c in rad of rotations (N, 3, 3) = Rx(a) Ry(b) Rz(c).
+
+    c is 0 where both of them turn about one axis.
+    """
+    turns = np.asarray(turns, float).reshape(-1, 3, 3)
+    b = np.arcsin(np.clip(turns[:, 0, 2], -1, 1))
+    plain = np.hypot(turns[:, 0, 0], turns[:, 0, 1]) > 1e-9
+    a = np.where(plain, np.arctan2(-turns[:, 1, 2], turns[:, 2, 2]), np.arctan2(turns[:, 2, 1], turns[:, 1, 1]))
+    c = np.where(plain, np.arctan2(-turns[:, 0, 1], turns[:, 0, 0]), 0.0)
+    return np.stack([a, b, c], -1)
+
+
+def write_places(drive: Drive, folder: Path) -> None:
+    """Write camera/intrinsics.json, and extrinsics.json of each sensor whose place on the vehicle is known."""
+    if (folder / "camera").is_dir():
+        with suppress(DatasetError):
+            write_json(folder / "camera" / "intrinsics.json", drive.camera)
+    for sensor, folders in PLACES.items():
+        try:
+            place = drive.place(sensor)
+        except DatasetError:
+            continue
+        said = {"parent": BASE, "sensor_to_parent": place.tolist()}
+        for name in folders:
+            if (folder / name).is_dir():
+                write_json(folder / name / EXTRINSICS, said)
+
+
+# ---- losses --------------------------------------------------------------------------------------
+def _report_losses(dataset: Dataset, entries: Counter[str], dropped: Counter[tuple[str, str]], report: Report) -> None:
+    """Report where each sensor and column went."""
+    stamps = "stamps to 0.1 us"
+    lost = f"a message of several samples is one entry; {stamps}"
+    for kind, where, what in (
+        ("camera.jpeg", "camera/video.avi", stamps),
+        ("radar.png", f"radar_cube/{CUBE}, radar_cube/{RADAR}", lost),
+        ("radar.pcd", "radar_points/", lost),
+        ("lidar.pcd", "lidar_points/", lost),
+    ):
+        if entries[SENSORS[kind]]:
+            report.add(kind, where, what, entries[SENSORS[kind]])
+    for (kind, reason), number in sorted(dropped.items()):
+        if number:
+            report.add(kind, "", reason, number)
+    if entries[GPS]:
+        what = "interpolated to the pictures, as in the dataset"
+        report.add("latitude, longitude, altitude", f"{GPS}/{LLA}", what, entries[GPS])
+    if entries[IMU]:
+        report.add("orientation", f"{IMU}/{ROT}", "as Euler angles, float32", entries[IMU])
+        report.add("acceleration, angular velocity", "", "not in the dataset, so there is no sensor imu")
+    if entries["pose"]:
+        what = "velocity and acceleration are differences"
+        report.add("position with orientation", POSE, what, entries["pose"])
+    if entries[SEMANTIC]:
+        report.add("mask of classes", f"{SEMANTIC}/{SEGMENT}", "", entries[SEMANTIC])
+    frames = dataset.frames
+    homes = {"latitude", "longitude", "altitude", "orientation", "timestamp"}
+    if frames is not None:
+        report.add(", ".join(sorted(set(frames.columns) - homes)), "", NO_HOME)
+    table = dataset.annotations
+    for name in dataset.annotation_columns:
+        masks = "but those of classes" if name == "mask" and entries[SEMANTIC] else NO_HOME
+        report.add(f"annotations: {name}", "", masks, table.height - table[name].null_count())
