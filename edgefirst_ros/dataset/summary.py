@@ -243,7 +243,11 @@ def summarize(
     for name, its in known.items():
         own = timeline.drives.get(name) or Timeline.empty()
         counts = its.get("counts") if counted_apart else None
-        said = {**metadata, "counts": counts, "sources": [sources[n] for n in its["sources"] if n < len(sources)]}
+        said = {
+            **metadata,
+            "counts": counts,
+            "sources": [sources[n] for n in its.get("sources") or () if n < len(sources)],
+        }
         said["time_base"] = its.get("time_base") or metadata.get("time_base")
         checks = checks_of(own, said if counted_apart else {**said, "sources": ()}, calibrations.get(name, ""))
         if not counted_apart:

@@ -5,22 +5,8 @@ from __future__ import annotations
 
 import os
 
-from edgefirst_ros.dataset.names import (
-    find,
-)
-from edgefirst_ros.dataset.validate import (
-    calibration,
-    cross,
-    frames,
-    headers,
-    images,
-    names,
-    sensors,
-    structure,
-    tables,
-    values,
-)
-from edgefirst_ros.dataset.validate.drive import drive_of
+from edgefirst_ros.dataset.names import find
+from edgefirst_ros.dataset.validate import rules_cross, rules_members, rules_tables, rules_zip
 from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
@@ -28,29 +14,12 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 __all__ = ["RULES", "Finding", "Report", "Rule", "validate"]
 
-_MEMBER_RULES: tuple[Rule, ...] = (*structure.MEMBER_RULES, *images.MEMBER_RULES, *sensors.MEMBER_RULES)
-_DATASET_RULES: tuple[Rule, ...] = (
-    *structure.RULES,
-    *names.RULES,
-    *headers.RULES,
-    *tables.RULES,
-    *values.RULES,
-    *frames.RULES,
-    *cross.RULES,
-    *calibration.RULES,
-)
-RULES: tuple[Rule, ...] = (
-    *structure.RULES,
-    *structure.MEMBER_RULES,
-    *names.RULES,
-    *headers.RULES,
-    *images.MEMBER_RULES,
-    *sensors.MEMBER_RULES,
-    *tables.RULES,
-    *values.RULES,
-    *frames.RULES,
-    *cross.RULES,
-    *calibration.RULES,
+_GROUPS = ("STR", "NAM", "HDR", "IMG", "CUB", "PCD", "TAB", "FRM", "REF", "CAL")
+RULES: tuple[Rule, ...] = tuple(
+    sorted(
+        (*rules_members.RULES, *rules_zip.RULES, *rules_tables.RULES, *rules_cross.RULES),
+        key=lambda rule: (_GROUPS.index(rule.id[:3]), rule.id),
+    )
 )
 """All rules in the order of their codes."""
 
@@ -59,25 +28,25 @@ def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limi
     """Check the dataset at `path` (OUT/NAME.zip, OUT/NAME, OUT/NAME.arrow alike) by all rules.
 
     Never raises for what is in the files: a dataset that cannot be opened gives a report with one finding, STR001.
-    Every member is read once, one at a time; tables batch by batch.
+    Every member is read once, one at a time.
     """
     report = Report(os.fspath(path), strict)
     try:
         subject = Subject(find(path), limits)
     except DatasetError as error:
         text = str(error).removeprefix(f"{report.dataset}: ")
-        report.add(structure.opens, os.path.basename(os.path.abspath(report.dataset)), text)
+        report.add(rules_members.opens, os.path.basename(os.path.abspath(report.dataset)), text)
         return report
-    for known in _DATASET_RULES:
-        for place, message in known.check(subject):
-            report.add(known, place, message)
+    for known in RULES:
+        for found in known.bad(subject) if known.bad else ():
+            report.count(known, found) if isinstance(found, int) else report.add(known, *found)
+    of_members = [known for known in RULES if known.bad_member]
     for view in subject.views():
-        subject.view = view
-        for known in _MEMBER_RULES:
-            for place, message in known.check(subject):
-                report.add(known, place, message)
+        for known in of_members:
+            for message in known.bad_member(view) if known.bad_member else ():
+                report.add(known, view.name, message)
     report.sort(RULES)
-    report.drive = drive_of(subject)
+    report.drive = rules_cross.judge_drive(subject)
     report.checked = {
         "samples": len(subject.samples),
         "members": len(subject.members),

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgefirst_ros.dataset.verdict import Check, Level, worst
 from edgefirst_ros.errors import counted, printable
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.validate.subject import Subject
+    from edgefirst_ros.dataset.validate.subject import Subject, View
 
 Severity = Literal["error", "warning"]
 KEPT = 100
@@ -22,21 +22,48 @@ LONGEST = 1000
 """Characters of a finding that are kept: names and values can be of any length."""
 
 
+Found = Iterable["tuple[str, str] | int"]
+"""(place, message) of each place that breaks a rule; a number stands for that many more."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What `--fix` does for a rule, a column at a time."""
+
+    said: str
+    """What was done, with {} for the column."""
+    mend: Mapping[str, Callable[[Any], tuple[Any, int]]]
+    """{column: function}: an Arrow array with broken values made good or null, and how many; others stay bit by bit."""
+    fits: Callable[[Any], bool] = lambda _: True
+    """Whether it is for a column of this Arrow type."""
+
+
 @dataclass(frozen=True)
 class Rule:
-    """One rule: `check` gives the (place, message) of everything that breaks it."""
+    """One rule of the format: what breaks it, and how that is repaired where no guess is needed."""
 
     id: str
     severity: Severity
     description: str
-    check: Callable[[Subject], Iterable[tuple[str, str]]]
+    bad: Callable[..., Found] | None
+    """Of a dataset; None: the validation itself reports it."""
+    bad_member: Callable[[View], Iterable[str]] | None = None
+    """Messages on one member."""
+    fix: Repair | None = None
 
 
 def rule(
+    rule_id: str, severity: Severity, description: str, fix: Repair | None = None
+) -> Callable[[Callable[[Subject], Found]], Rule]:
+    """Make a rule of a function of the dataset."""
+    return lambda bad: Rule(rule_id, severity, description, bad, fix=fix)
+
+
+def member_rule(
     rule_id: str, severity: Severity, description: str
-) -> Callable[[Callable[[Subject], Iterable[tuple[str, str]]]], Rule]:
-    """Make a rule of a function."""
-    return lambda check: Rule(rule_id, severity, description, check)
+) -> Callable[[Callable[[View], Iterable[str]]], Rule]:
+    """Make a rule of a function of one member."""
+    return lambda bad: Rule(rule_id, severity, description, None, bad)
 
 
 @dataclass(frozen=True)
@@ -74,13 +101,17 @@ class Report:
     def add(self, broken: Rule, place: str, message: str) -> None:
         """Count a finding; the text of one that is longer than LONGEST is cut."""
         place, message = (text if len(text) <= LONGEST else f"{text[:LONGEST]}..." for text in (place, message))
-        self.counts[broken.id] += 1
-        if broken.severity == "error":
-            self.errors += 1
-        else:
-            self.warnings += 1
+        self.count(broken, 1)
         if self.counts[broken.id] <= KEPT:
             self.findings.append(Finding(broken.id, broken.severity, place, message))
+
+    def count(self, broken: Rule, number: int) -> None:
+        """Count findings whose text is not kept."""
+        self.counts[broken.id] += number
+        if broken.severity == "error":
+            self.errors += number
+        else:
+            self.warnings += number
 
     def sort(self, rules: Iterable[Rule]) -> None:
         """Sort the findings by the order of the rules."""

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from edgefirst_ros.dataset.validate.repair import masks, timings
+from edgefirst_ros.dataset.validate.rules_tables import mend_masks as masks
+from edgefirst_ros.dataset.validate.rules_tables import mend_timings as timings
 
 
 def chunk(kind, body):

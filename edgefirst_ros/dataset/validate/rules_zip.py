@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.storage.zipformat import (
     UTF8,
     date_time,
 )
-from edgefirst_ros.dataset.validate.report import rule
+from edgefirst_ros.dataset.validate.report import Rule, rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError
 
@@ -163,7 +163,7 @@ def times(subject: Subject) -> Iterator[tuple[str, str]]:
                 yield entry.filename, f"time {entry.date_time}, must be {wanted}"
 
 
-RULES = (agree, stored, no_descriptor, apart, no_gaps, marked, times)
+RULES = tuple(one for one in list(globals().values()) if isinstance(one, Rule))
 
 
 def raw_name(entry: zipfile.ZipInfo) -> bytes:

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FRM, REF and CAL: the frames table, what must agree between tables and members, and calibrations."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from edgefirst_ros.counts import PART_REASONS
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.names import KIND_OF
+from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence, parsed
+from edgefirst_ros.dataset.summary import summarize
+from edgefirst_ros.dataset.validate.report import Found, Rule, rule
+from edgefirst_ros.dataset.validate.subject import KEY, Subject, is_same, place_of, where
+from edgefirst_ros.dataset.verdict import Check, Timeline
+from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
+
+UNIT = 1e-6  # how far the length of a quaternion may be from 1
+LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
+WHY = {
+    IDENTITY: "is a placeholder: a chain of transforms from a sensor to the camera's optical frame turns nothing",
+    MISSING: "is missing: no usable camera_info, or no transforms that join a sensor to the camera",
+}
+
+
+@rule("FRM001", "error", "all columns are there, with their types")
+def columns(subject: Subject) -> Found:
+    """Of companions those that the table has, each with stamp and skew; earlier versions say nothing of the model."""
+    if subject.frames is None:
+        return
+    found = {field.name: field.type for field in subject.frames.schema}
+    companions = [base for base in schema.COMPANIONS if {f"{base}_timestamp", f"{base}_skew"} & set(found)]
+    for name, column in schema.frames_columns(companions).items():
+        if name not in found and name != schema.MODEL_TIMESTAMP:
+            yield name, "there is no such column"
+        elif name in found and not is_same(found[name], column.type):
+            yield name, f"is {found[name]}, must be {column.type}"
+
+
+@rule("FRM002", "error", "file metadata are there and are JSON")
+def metadata(subject: Subject) -> Found:
+    """Sources, configuration, counts and so on; those by sequence where they are there."""
+    given = subject.frames.metadata if subject.frames else {}
+    for key in (*schema.FRAMES_METADATA, *({SEQUENCES} & given.keys())) if subject.frames else ():
+        text = subject.frames.metadata.get(key) if subject.frames else None
+        try:
+            json.loads(text or "")
+        except (ValueError, RecursionError):
+            yield key, "is not there" if text is None else "is no JSON"
+
+
+@rule("FRM003", "error", "every row has name, frame and timestamp")
+def identified(subject: Subject) -> Found:
+    """The columns that nothing can stand in for."""
+    needed = (*KEY, "timestamp")
+    yield from where(
+        subject.framed.with_row_index("row"),
+        pl.any_horizontal(pl.col(needed).is_null()),
+        lambda row: f"has no {', '.join(name for name in needed if row[name] is None)}",
+        lambda row: f"row {row['row']}",
+    )
+
+
+@rule("FRM004", "error", "positions are on the earth, orientations of length 1")
+def navigation(subject: Subject) -> Found:
+    """Degrees within ±90 and ±180; quaternions x, y, z, w."""
+    latitude, longitude, turn = pl.col("latitude"), pl.col("longitude"), pl.col("orientation")
+    both = latitude.is_not_null() & longitude.is_not_null()
+    on_earth = (latitude.abs() <= 90) & latitude.is_not_nan() & (longitude.abs() <= 180) & longitude.is_not_nan()
+    bad = (latitude.is_null() != longitude.is_null()) | (both & ~on_earth)
+    yield from where(subject.framed, bad, lambda row: f"latitude {row['latitude']}, longitude {row['longitude']}")
+    length = turn.list.eval(pl.element() ** 2).list.sum() ** 0.5
+    lacking = turn.list.drop_nulls().list.len() < turn.list.len()
+    off = ~(((length - 1).abs() <= UNIT) & length.is_not_nan())
+    yield from where(
+        subject.framed, turn.is_not_null() & (lacking | off), lambda row: f"orientation {row['orientation']}"
+    )
+
+
+@rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
+def skew(subject: Subject) -> Found:
+    """Null exactly where there is no companion."""
+    for base in schema.COMPANIONS:
+        wanted = pl.col(f"{base}_timestamp") - pl.col("timestamp")
+        rows = subject.framed.select(*KEY, pl.col(f"{base}_skew").alias("found"), wanted.alias("wanted"))
+        yield from where(
+            rows,
+            pl.col("found").ne_missing(pl.col("wanted")),
+            partial(_say_skew, base),
+        )
+
+
+@rule("FRM006", "error", "file metadata have the form of the format")
+def formed(subject: Subject) -> Found:
+    """The same model as of every reader: `merge`, `info` and exports refuse what breaks it. REF006 looks at counts."""
+    found = subject.frames.metadata if subject.frames else {}
+    values = {key: parsed(text) for key, text in found.items() if key != "counts"}
+    for key, what in faults(values):
+        if values[key] is not found[key]:  # else FRM002
+            yield key, what
+
+
+# ---- tables against members and each other -----------------------------------------------------
+@rule("REF001", "error", "every annotation belongs to a sample of the dataset")
+def annotated(subject: Subject) -> Found:
+    """By name and frame, exactly."""
+    keys = subject.annotated.select(KEY).unique(maintain_order=True)
+    yield from where(_without(keys, subject.keys), pl.lit(True), lambda row: "is annotated but has no member")
+
+
+@rule("REF002", "error", "every sample has a row in the annotations")
+def listed(subject: Subject) -> Found:
+    """Only where there is a frames table: to other tools no row means no annotation."""
+    if subject.annotations is not None and subject.frames is not None:
+        rest = _without(subject.keys, subject.annotated)
+        yield from where(rest, pl.lit(True), lambda row: "has no row in the annotations")
+
+
+@rule("REF003", "error", "the frames table has one row for each sample, and no others")
+def one_row(subject: Subject) -> Found:
+    """By name and frame, exactly."""
+    if subject.frames is None:
+        return
+    rows = subject.framed.group_by(KEY, maintain_order=True).len("rows")
+    yield from where(_without(rows, subject.keys), pl.lit(True), lambda row: "is in the frames table but has no member")
+    yield from where(rows, pl.col("rows") > 1, lambda row: f"has {row['rows']} rows in the frames table")
+    yield from where(_without(subject.keys, rows), pl.lit(True), lambda row: "has no row in the frames table")
+
+
+@rule("REF004", "error", "annotations have the stamp that the frames table has")
+def stamps(subject: Subject) -> Found:
+    """Nanoseconds, exactly."""
+    yield from where(
+        subject.compared,
+        pl.col("timestamp").is_not_null() & pl.col("timestamp").ne_missing(pl.col("timestamp_frames")),
+        lambda row: f"timestamp is {row['timestamp']}, in the frames table {row['timestamp_frames']}",
+    )
+
+
+@rule("REF005", "error", "a companion has a stamp exactly where it has a member")
+def companions(subject: Subject) -> Found:
+    """Sensors without columns (the reference itself) are left alone."""
+    there = {base for base in KIND_OF if subject.frames and f"{base}_timestamp" in subject.frames.schema.names}
+    kinds = dict.fromkeys(KIND_OF[base] for base in KIND_OF if base in there)
+    recovered = subject.frames is not None and "recovered" in subject.frames.metadata
+    for key, row in subject.rows.items():
+        stamped = {KIND_OF[base] for base in row.companions if base in KIND_OF}
+        for kind in kinds:
+            if recovered and kind not in stamped:
+                continue  # the row may have been lost, and a cloud does not tell its stamp
+            if (kind in stamped) != (kind in subject.samples.get(key, ())) and key in subject.samples:
+                yield place_of(key), f"has {'a stamp but no' if kind in stamped else 'no stamp for its'} {kind}"
+
+
+@rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
+def counts(subject: Subject) -> Found:
+    """Which topic gave the samples is told by what it wrote."""
+    found = _stated(subject, "counts")
+    if found is None:
+        return
+    if not isinstance(found, dict):
+        yield "counts", f"is {found!r}, must be an object by topic"
+        return
+    faults = {topic: fault for topic, entry in found.items() if (fault := _count_fault(entry))}
+    yield from ((f"counts of {topic}", fault) for topic, fault in faults.items())
+    for name, its, samples in _counted(subject, found):
+        whole = [entry["written"] for topic, entry in its.items() if topic not in faults and _is_whole(entry)]
+        if samples not in whole and sum(whole) < samples:
+            of = f"counts of {name!r}" if name else "counts"
+            yield of, f"no topic has written {counted(samples, 'sample')} and dropped the rest of what was seen"
+
+
+@rule("REF007", "error", "annotations have the size that the frames table has")
+def sizes(subject: Subject) -> Found:
+    """Width and height in pixels."""
+    yield from where(
+        subject.compared,
+        pl.col("size") != pl.col("size_frames"),
+        lambda row: f"size is {row['size']}, in the frames table {row['size_frames']}",
+    )
+
+
+@rule("REF008", "error", "annotations have the position that the frames table has")
+def locations(subject: Subject) -> Found:
+    """As far as float32 goes."""
+    bad = pl.col("latitude").is_null() | pl.col("longitude").is_null()
+    for number, name in enumerate(schema.location_order(subject.version)):
+        value = pl.col("location").list.get(number, null_on_oob=True)
+        bad |= ~((value - pl.col(name)).abs() <= LOCATION).fill_null(False) | value.is_nan()
+    yield from where(
+        subject.compared,
+        pl.col("location").is_not_null() & bad,
+        lambda row: f"location is {row['location']}, in the frames table {_position(row)}",
+    )
+
+
+@rule("CAL001", "warning", "every sequence has a calibration by which its sensors can be projected into the picture")
+def calibrated(subject: Subject) -> Found:
+    """One warning a sequence, also where the metadata do not say it in words."""
+    if subject.frames is None:
+        return
+    metadata = {}
+    for key, text in subject.frames.metadata.items():
+        try:
+            metadata[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            continue  # FRM002 tells of it
+    kinds: dict[str, set[str]] = {}
+    for key, of_sample in subject.samples.items():
+        kinds.setdefault(key.name, set()).update(of_sample)
+    for name, its in kinds.items():
+        try:
+            said = str(of_sequence(metadata, name, kinds, its)["calibration"])
+        except DatasetError as error:
+            yield name, str(error)
+            continue
+        if said in WHY:
+            yield name, f"the calibration {WHY[said]}"
+
+
+RULES = tuple(one for one in list(globals().values()) if isinstance(one, Rule))
+
+
+def judge_drive(subject: Subject) -> list[Check]:
+    """Return the checks of the drive from its tables; none if they are broken, which rules report.
+
+    The calibration has a rule of its own, CAL001.
+    """
+    if subject.frames is None:
+        return []
+    metadata: dict[str, Any] = {}
+    for key, text in subject.frames.metadata.items():
+        try:
+            metadata[key] = json.loads(text)
+        except (ValueError, RecursionError):
+            return []
+    if next(faults(metadata), None) is not None:
+        return []
+    timeline = Timeline.of_file(subject.frames)
+    return summarize(timeline, metadata, {}).checks if len(timeline) else []
+
+
+def _say_skew(base: str, row: Mapping[str, Any]) -> str:
+    return f"{base}_skew is {row['found']}, must be {row['wanted']}"
+
+
+def _without(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows whose sample is not in another frame."""
+    return left.join(right.select(KEY), on=KEY, how="anti", nulls_equal=True, maintain_order="left")
+
+
+def _position(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    place = row["latitude"], row["longitude"]
+    return None if None in place else place
+
+
+def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any], int]]:
+    """Return (sequence, counts, samples): a topic that another sequence's samples come from is only seen in this one.
+
+    Of a table that does not tell its sequences apart that is all in one, without a name.
+    """
+    known, samples = _stated(subject, SEQUENCES), Counter(key.name for key in subject.samples)
+    if not isinstance(known, dict) or known.keys() != samples.keys() or not all(map(_is_counted, known.values())):
+        return [("", counts, len(subject.samples))]
+    return [(name, of["counts"], samples[name]) for name, of in known.items()]
+
+
+def _stated(subject: Subject, key: str) -> Any:
+    """Return metadata of the frames table; None where there is none, or (FRM002) no JSON."""
+    text = subject.frames.metadata.get(key) if subject.frames else None
+    try:
+        return json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_counted(of: Any) -> bool:
+    counts = of.get("counts") if isinstance(of, dict) else None
+    return isinstance(counts, dict) and not any(map(_count_fault, counts.values()))
+
+
+def _is_whole(entry: Any) -> bool:
+    return bool(entry["seen"] == entry["written"] + sum(_dropped(entry)))
+
+
+def _dropped(entry: Any) -> list[Any]:
+    """Messages dropped, by reason; boxes and masks are no messages."""
+    return [number for reason, number in entry["dropped"].items() if reason not in PART_REASONS]
+
+
+def _count_fault(entry: Any) -> str:
+    if not isinstance(entry, dict) or not isinstance(entry.get("dropped"), dict):
+        return f"{entry!r} is not an object with seen, written and dropped"
+    seen, written, dropped = entry.get("seen"), entry.get("written"), _dropped(entry)
+    if not all(type(number) is int and number >= 0 for number in (seen, written, *dropped)):
+        return f"{entry!r} has numbers that count nothing"
+    if written + sum(dropped) > seen:
+        return f"{written} written and {sum(dropped)} dropped of {seen} seen"
+    return ""

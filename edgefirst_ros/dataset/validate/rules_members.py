@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""STR, NAM, IMG, CUB and PCD: files and members of a dataset.
+
+The pixels of camera pictures are not decoded. Source: EdgeFirst Dataset Format, "Dataset Hierarchy".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from edgefirst_ros import streams
+from edgefirst_ros.dataset.inputs import INPUT_OF
+from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.dataset.validate.report import Rule, member_rule, rule
+from edgefirst_ros.dataset.validate.subject import Subject, View, place_of
+from edgefirst_ros.errors import EdgeFirstError
+from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.companions import decode
+from edgefirst_ros.sensors.cube import ORDER, RANGE, SEQUENCE
+from edgefirst_ros.sensors.exif import read_exif
+from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, png_chunks
+
+POSITION = 1e-6  # degrees: EXIF has five decimals of an arc second or more
+CAMERA, PICTURES = streams.kinds("camera"), streams.kinds("camera", "picture")
+CUBES, CLOUDS = streams.kinds("cube"), streams.kinds("cloud")
+MEASURED = tuple(kind for sensor in streams.companions() if sensor.form == "picture" for kind in sensor.kinds)
+"""Pictures whose values are looked at too: nothing but the file itself tells their size."""
+PREFIX = b"edgefirst:"
+AXES = {"x", "y", "z"}
+
+
+@rule("STR001", "error", "the dataset is there and its members can be listed")
+def opens(_: Subject) -> Iterator[tuple[str, str]]:
+    """Reported by the validation itself: without it there is no subject."""
+    yield from ()
+
+
+@rule("STR002", "error", "there is at least one sample")
+def has_samples(subject: Subject) -> Iterator[tuple[str, str]]:
+    """A dataset that holds nothing is none."""
+    if not subject.samples:
+        yield subject.paths.members.name, f"{len(subject.members)} files, none of them a member of a sample"
+
+
+@rule("STR003", "error", "the tables are Arrow IPC (annotations also Parquet or JSON) and every row can be read")
+def tables_open(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Found on opening."""
+    yield from subject.table_faults
+
+
+@rule("STR004", "warning", "there is an annotation table")
+def has_annotations(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Readers can do without."""
+    if subject.annotations is None and not subject.table_faults:
+        yield subject.paths.arrow.name, "is not there"
+
+
+@rule("STR005", "warning", "there is a frames table")
+def has_frames(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Other tools write none; stamps and navigation are unknown then."""
+    if not subject.paths.frames.exists():
+        yield subject.paths.frames.name, "is not there: no stamps, no alignment"
+
+
+@rule("STR006", "warning", "nothing unfinished lies beside")
+def finished(subject: Subject) -> Iterator[tuple[str, str]]:
+    """What a capture leaves behind when it is cut."""
+    paths = subject.paths
+    for path in (paths.members_partial, *paths.journals):
+        if path.exists():
+            yield path.name, "left by writing that was not finished"
+
+
+@rule("NAM001", "warning", "names are SEQUENCE/SEQUENCE_FRAME.KIND")
+def form(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The vendor's client also makes flat folders of SEQUENCE_FRAME.KIND; readers ignore other files."""
+    for name, found in subject.members:
+        flat = "/" not in name and found is not None and found[0].frame is not None
+        if not flat and parse_member(name) is None:
+            yield name, "is not SEQUENCE/SEQUENCE_FRAME.KIND"
+
+
+@rule("NAM002", "error", "names stay inside the dataset when unpacked")
+def safe(subject: Subject) -> Iterator[tuple[str, str]]:
+    """No absolute paths, no way up, no drive, no control characters."""
+    for name in subject.container.names:
+        parts = name.replace("\\", "/").split("/")
+        steered = any(unicodedata.category(character) in ("Cc", "Cs") for character in name)
+        if name.startswith("/") or ".." in parts or "\\" in name or name[1:2] == ":" or steered:
+            yield name, "is not a safe relative path"
+
+
+@rule("NAM003", "error", "a sample has every input once")
+def unique(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The same name twice, one frame number in two spellings, or a JPEG and a PNG of the same camera."""
+    seen: dict[tuple[object, str], str] = {}
+    for name, found in subject.members:
+        if found is None:
+            continue
+        key, kind = found
+        first = seen.get((key, INPUT_OF[kind]))
+        if first is None:
+            seen[key, INPUT_OF[kind]] = name
+        else:
+            yield name, f"repeats {first}: {INPUT_OF[kind]} of {place_of(key)}"
+
+
+@rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
+def padding(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The one form that all versions of the vendor's client find."""
+    for name in subject.container.names:
+        member = parse_member(name)
+        if member and not name.endswith(f"_{member.frame:03d}.{member.kind}"):
+            yield name, f"frame {member.frame} is not written {member.frame:03d}"
+
+
+@rule("NAM005", "warning", "sequences differ by more than upper and lower case")
+def cases(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Some file systems cannot hold both."""
+    seen: dict[str, str] = {}
+    for sequence in dict.fromkeys(key.name for key in subject.samples):
+        first = seen.setdefault(unicodedata.normalize("NFC", sequence).casefold(), sequence)
+        if first != sequence:
+            yield sequence, f"is {first} but for case"
+
+
+@member_rule("STR007", "error", "every member can be read whole and its CRC is right")
+def readable(view: View) -> Iterator[str]:
+    """The checksum is that of the central directory."""
+    if view.fault:
+        yield view.fault
+
+
+@member_rule("STR008", "error", "no member is empty")
+def not_empty(view: View) -> Iterator[str]:
+    """Even a cloud without points has a header."""
+    if view.kind and not view.data and not view.fault:
+        yield "has no bytes"
+
+
+@member_rule("IMG001", "error", "pictures are whole JPEG and PNG files")
+def whole(view: View) -> Iterator[str]:
+    """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG; values of other sensors' pictures."""
+    if view.kind not in PICTURES or not view.data:
+        return
+    try:
+        view.notes["size"] = check_jpeg(view.data) if view.kind.endswith("jpeg") else check_png(view.data)
+        if view.kind in MEASURED:
+            decode(streams.of_kind(view.kind).key, view.data)
+    except EdgeFirstError as error:
+        yield str(error)
+
+
+@member_rule("IMG002", "error", "pictures have the size that the tables say")
+def sizes(view: View) -> Iterator[str]:
+    """Compared with the frames table; REF007 compares the annotations with that."""
+    if is_camera(view) and view.row and view.row.size and view.notes["size"] != view.row.size:
+        yield f"is {_by(view.notes['size'])}, the frames table says {_by(view.row.size)}"
+
+
+@member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF")
+def described(view: View) -> Iterator[str]:
+    """Only where there is a frames table: other tools write no such comment."""
+    if not is_camera(view):
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Pillow only warns of EXIF that is cut
+            view.notes["exif"] = read_exif(view.data)
+    except (EdgeFirstError, UserWarning) as error:
+        yield str(error)
+        return
+    if view.row and view.notes["exif"].frame is None:
+        yield "has no EXIF comment with its stamp"
+
+
+@member_rule("IMG004", "error", "EXIF names the sample that the picture belongs to")
+def same_sample(view: View) -> Iterator[str]:
+    """A picture under another's name is worse than none."""
+    exif = view.notes.get("exif")
+    if view.key and exif and exif.frame is not None and (exif.sequence, exif.frame) != view.key:
+        yield f"EXIF says {exif.sequence!r} frame {exif.frame}"
+
+
+@member_rule("IMG005", "error", "EXIF has the stamp that the frames table has")
+def same_stamp(view: View) -> Iterator[str]:
+    """Nanoseconds, exactly."""
+    exif = view.notes.get("exif")
+    if view.row and exif and exif.frame is not None and exif.stamp != view.row.timestamp:
+        yield f"EXIF says {exif.stamp} ns, the frames table {view.row.timestamp}"
+
+
+@member_rule("IMG006", "error", "EXIF has the position that the frames table has")
+def same_position(view: View) -> Iterator[str]:
+    """Only for pictures with our comment: another tool may have written its own position."""
+    exif = view.notes.get("exif")
+    if view.row is None or exif is None or exif.frame is None:
+        return
+    found = None if exif.latitude is None or exif.longitude is None else (exif.latitude, exif.longitude)
+    wanted = view.row.position
+    if (found is None) != (wanted is None) or (found and wanted and not _near(found, wanted)):
+        yield f"EXIF says {found}, the frames table {wanted}"
+
+
+@member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files")
+def cube_form(view: View) -> Iterator[str]:
+    """Chunks, their CRC and the header; the values themselves are not decoded."""
+    if view.kind not in CUBES or not view.data:
+        return
+    texts: dict[str, str] = {}
+    try:
+        for kind, body in png_chunks(view.data):
+            if kind == b"IHDR":
+                width, height, depth, colour = struct.unpack_from(">IIBB", body)
+            elif kind == b"tEXt" and body[: len(PREFIX)] == PREFIX:
+                keyword, _, value = bytes(body[len(PREFIX) :]).partition(b"\0")
+                texts[keyword.decode("latin-1")] = value.decode("latin-1")
+    except (EdgeFirstError, ValueError, struct.error) as error:
+        yield str(error)
+        return
+    if (depth, colour) != (16, 0):
+        yield f"has {depth} bits and colour type {colour}, expected 16 bits grayscale (0)"
+    view.notes |= {"size": (width, height), "texts": texts}
+
+
+@member_rule("CUB002", "error", "the description in a cube is JSON and fits its picture")
+def cube_description(view: View) -> Iterator[str]:
+    """The description is ours: a cube of another tool has none."""
+    texts = view.notes.get("texts")
+    if not texts:
+        return
+    try:
+        view.notes["description"] = stated = {key: json.loads(value) for key, value in texts.items()}
+        fault = _cube_fault(stated, *view.notes["size"])
+    except (ValueError, RecursionError) as error:
+        fault = f"is no JSON: {error}"
+    if fault:
+        yield f"description {fault}"
+
+
+@member_rule("CUB003", "error", "a cube has the stamp that the frames table has")
+def cube_stamp(view: View) -> Iterator[str]:
+    """Nanoseconds, exactly."""
+    stated = view.notes.get("description")
+    column = streams.of_kind(view.kind).column if view.kind else None
+    wanted = view.row.companions.get(column or "") if view.row else None
+    if stated and wanted is not None and stated.get("timestamp") != wanted:
+        yield f"says {stated.get('timestamp')} ns, the frames table {wanted}"
+
+
+@member_rule("PCD001", "error", "point clouds are whole PCD files")
+def cloud_form(view: View) -> Iterator[str]:
+    """The header and as many bytes as it says."""
+    if view.kind not in CLOUDS or not view.data:
+        return
+    try:
+        view.notes["fields"] = decode_cloud(view.data).dtype.names
+    except EdgeFirstError as error:
+        yield str(error)
+
+
+@member_rule("PCD002", "warning", "point clouds have x, y and z")
+def cloud_axes(view: View) -> Iterator[str]:
+    """Points without a place are of little use."""
+    fields = view.notes.get("fields")
+    if fields and not set(fields) >= AXES:
+        yield f"has fields {', '.join(fields)}"
+
+
+RULES = tuple(one for one in list(globals().values()) if isinstance(one, Rule))
+
+
+def is_camera(view: View) -> bool:
+    """True for a whole camera picture; IMG001 has looked at it before."""
+    return view.kind in CAMERA and "size" in view.notes
+
+
+def _by(size: tuple[int, ...]) -> str:
+    return " x ".join(map(str, size))
+
+
+def _near(found: tuple[float, float], wanted: tuple[float, float]) -> bool:
+    turned = abs(found[1] - wanted[1]) % 360
+    return abs(found[0] - wanted[0]) <= POSITION and min(turned, 360 - turned) <= POSITION
+
+
+def _cube_fault(stated: dict[str, Any], width: int, height: int) -> str:
+    """Why a description does not fit a picture; empty when it does."""
+    missing = {"layout", "shape", "scales", "is_complex", "timestamp"} - set(stated)
+    if missing:
+        return f"lacks {', '.join(sorted(missing))}"
+    layout, shape, scales = stated["layout"], stated["shape"], stated["scales"]
+    numbers = isinstance(layout, list) and isinstance(shape, list) and isinstance(scales, list)
+    if not numbers or not all(type(n) is int and n > 0 for n in (*layout, *shape)) or len(layout) != len(shape):
+        return f"has layout {layout} and shape {shape}"
+    if not set(layout) <= set(ORDER) or len(set(layout)) != len(layout):
+        return f"has layout {layout}"
+    if type(stated["is_complex"]) is not bool or type(stated["timestamp"]) is not int:
+        return f"has is_complex {stated['is_complex']!r} and timestamp {stated['timestamp']!r}"
+    if stated["is_complex"] and shape[-1] % 2:
+        return f"has shape {shape}, the last dimension of a complex cube is even"
+    cells = dict(zip(layout, [*shape[:-1], shape[-1] // 2 if stated["is_complex"] else shape[-1]], strict=True))
+    lines = cells.get(SEQUENCE, 1) * cells.get(RANGE, 1)
+    if lines != height or math.prod(shape) != width * height:
+        return f"gives {math.prod(shape)} values on {lines} lines, the picture is {width} x {height}"
+    return ""
