@@ -100,7 +100,7 @@ class Zenoh:
     def __init__(self, channels):
         import zenoh
 
-        from edgefirst_ros.nodes.zenoh_player import _publisher, device_key
+        from edgefirst_ros.nodes.zenoh import device_key, publisher_of
         from edgefirst_ros.sources.zenoh_session import session
 
         with socket.socket() as listening:
@@ -110,7 +110,7 @@ class Zenoh:
         zenoh.init_log_from_env_or("error")
         self._way = session(self.endpoint)
         self._bus = self._way.__enter__()
-        self._publishers = {topic: _publisher(self._bus, topic, schema) for topic, schema in channels.items()}
+        self._publishers = {topic: publisher_of(self._bus, topic, schema) for topic, schema in channels.items()}
         self._key = device_key
         self.published = Counter()
 

@@ -51,7 +51,7 @@ def capture(
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
         texts[name] = text
     texts |= {"out": out} if out else {}
-    from edgefirst_ros.nodes.zenoh_capture import capture as run
+    from edgefirst_ros.nodes.zenoh import capture as run
     from edgefirst_ros.pipeline.capture_settings import load_capture
 
     settings, live = load_capture(config, texts)

@@ -44,7 +44,7 @@ def play(
     pace = 1.0 if rate is None else rate
     if not (math.isfinite(pace) and 0.01 <= pace <= 100):
         raise UsageError(f"--rate: expected a number from 0.01 to 100, got {pace:g}")
-    from edgefirst_ros.nodes.zenoh_player import play as run
+    from edgefirst_ros.nodes.zenoh import play as run
 
     raise typer.Exit(run(Path((arguments or [""])[0]), endpoint, rate=pace, loop=loop))
 

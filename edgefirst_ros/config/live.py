@@ -32,6 +32,9 @@ class LiveSettings(Model):
     min_free_bytes: int = Field(
         500_000_000, ge=0, description="Free space on the disk at which the capture stops, bytes"
     )
+    stale_after: float = Field(
+        5.0, gt=0, le=3600, allow_inf_nan=False, description="Time without a sample after which the capture is stale, s"
+    )
     depth: int = Field(100, ge=1, le=10_000, description="Queue depth: messages that may wait per topic")
     report: bool = Field(False, description="Write an HTML report beside each finished dataset")
     upload: str | None = Field(

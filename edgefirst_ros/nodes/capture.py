@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from types import FrameType
 from typing import Any
 
 import rclpy
@@ -28,11 +25,11 @@ from std_srvs.srv import Trigger
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
-from edgefirst_ros.errors import EdgeFirstError, UsageError, need, printable
+from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.nodes.parameters import check, declare, read
-from edgefirst_ros.nodes.reports import Reports
-from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession, SessionState
-from edgefirst_ros.pipeline.health import Health, Status
+from edgefirst_ros.nodes.service import LOOK_EVERY, VERBS, Service, catch_signals
+from edgefirst_ros.pipeline.capture_session import SessionState
+from edgefirst_ros.pipeline.health import Status
 from edgefirst_ros.pipeline.memory import keep_buffers
 from edgefirst_ros.sources.ros import RosTransport
 
@@ -52,22 +49,19 @@ class CaptureNode(LifecycleNode):
         declare(self, *MODELS)
         settings, live = self._read()
         transport = RosTransport(self, live.depth)
-        self.session = CaptureSession(transport, settings, live, socket.gethostname(), self.get_logger())
+        self.service = Service(transport, settings, live, self.get_fully_qualified_name(), self.get_logger())
         self._configured = False
-        self._reports = Reports(self.get_logger().warning)
-        self._health = Health(self.get_fully_qualified_name())
         self._has_namesake = False
         self.finalized = False
         """True if nothing can bring the node up again."""
         self.add_on_set_parameters_callback(lambda parameters: check(self, parameters, MODELS, CHANGEABLE))
         self.add_post_set_parameters_callback(self._changed)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
-        orders = {"start": self._start, "stop": self.session.stop, "split": self.session.split, "status": self._status}
-        callback_group = ReentrantCallbackGroup()  # what waits for the capture must keep nobody else from it
-        for name, what in orders.items():
-            self.create_service(Trigger, f"~/{name}", self._answer(what), callback_group=callback_group)
+        callback_group = ReentrantCallbackGroup()  # what waits for the capture must not block other services
+        for verb in VERBS:
+            self.create_service(Trigger, f"~/{verb}", self._answer(verb), callback_group=callback_group)
         steady = Clock(clock_type=ClockType.STEADY_TIME)  # ROS time may stand still
-        self.create_timer(LOOK_EVERY, self.session.look, clock=steady)
+        self.create_timer(LOOK_EVERY, self.service.look, clock=steady)
         self.create_timer(1.0, self._diagnose, clock=steady)
 
     # ---- lifecycle -----------------------------------------------------------------------
@@ -80,7 +74,7 @@ class CaptureNode(LifecycleNode):
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Apply the current parameters."""
         try:
-            self.session.change(*self._read())
+            self.service.session.change(*self._read())
         except EdgeFirstError as error:
             self.get_logger().error(str(error))
             return TransitionCallbackReturn.FAILURE
@@ -89,12 +83,12 @@ class CaptureNode(LifecycleNode):
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Start to look for topics."""
-        self.session.activate()
+        self.service.begin()
         return super().on_activate(state)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Complete the dataset and close all subscriptions."""
-        self.session.deactivate()
+        self.service.session.deactivate()
         return super().on_deactivate(state)
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -104,26 +98,27 @@ class CaptureNode(LifecycleNode):
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Complete the dataset, whatever the state was."""
-        self.session.deactivate()
+        self.service.session.deactivate()
         self.finalized = True
         return TransitionCallbackReturn.SUCCESS
 
     # ---- services and parameters ---------------------------------------------------------
-    def _answer(self, order: Callable[[], Future[str]]) -> Callable[[Trigger.Request, Trigger.Response], Any]:
+    def _answer(self, verb: str) -> Callable[[Trigger.Request, Trigger.Response], Any]:
         async def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-            try:
-                response.message, response.success = await self._done(order()), True
-            except EdgeFirstError as error:
-                response.message, response.success = str(error), False
+            if verb == "start" and self.service.session.state is SessionState.INACTIVE:
+                self.come_up()
+            told = await self._done(self.service.order(verb))
+            response.success = told["success"]
+            response.message = json.dumps(told) if verb == "status" else told["message"]
             return response
 
         return answer
 
-    async def _done(self, order: Future[str]) -> str:
+    async def _done(self, order: Future[dict[str, Any]]) -> dict[str, Any]:
         """Wait for a command without blocking the executor."""
         done = rclpy.task.Future()
 
-        def tell(_: Future[str]) -> None:
+        def tell(_: Future[dict[str, Any]]) -> None:
             done.set_result(None)
             if self.executor is not None:
                 self.executor.wake()
@@ -131,16 +126,6 @@ class CaptureNode(LifecycleNode):
         order.add_done_callback(tell)
         await done
         return order.result()
-
-    def _start(self) -> Future[str]:
-        if self.session.state is SessionState.INACTIVE:
-            self.come_up()
-        return self.session.start()
-
-    def _status(self) -> Future[str]:
-        status: Future[str] = Future()
-        status.set_result(json.dumps(self.session.status()))
-        return status
 
     def _read(self) -> tuple[Settings, LiveSettings]:
         """Return the settings in the parameters; raises UsageError that names the wrong one."""
@@ -150,28 +135,17 @@ class CaptureNode(LifecycleNode):
                 check_name(live.sequence)
             except UsageError as error:
                 raise UsageError(f"{self.get_fully_qualified_name()}: sequence: {error}") from None
-        if live.report:
-            need("the parameter report", "report", "jinja2", "plotly")
         return settings, live
 
     def _changed(self, parameters: Sequence[Parameter]) -> None:
-        self.session.change(*self._read())
+        self.service.session.change(*self._read())
 
-    # ---- diagnostics, reports ------------------------------------------------------------
-    def look_for_finished(self) -> None:
-        """Start the HTML reports of newly finished datasets, if `report` is set."""
-        self._reports.look(self.session.finished if self.session.live.report else ())
-
-    def close_reports(self) -> None:
-        """Wait until all HTML reports are written."""
-        self.look_for_finished()
-        self._reports.close()
-
+    # ---- diagnostics ---------------------------------------------------------------------
     def _diagnose(self) -> None:
-        self.look_for_finished()
+        statuses = self.service.diagnose()
         if not rclpy.ok(context=self.context):
             return
-        array = DiagnosticArray(status=[_ros_status(status) for status in self._health.statuses(self.session)])
+        array = DiagnosticArray(status=[_ros_status(status) for status in statuses])
         array.header.stamp = self.get_clock().now().to_msg()
         self._diagnostics.publish(array)
         self._look_for_namesake()
@@ -200,12 +174,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     keep_buffers()
     ended = threading.Event()
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    catch_signals(lambda _: ended.set())
     try:
         node = _node(sys.argv if argv is None else argv)
     except EdgeFirstError as error:
@@ -214,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     executor = SingleThreadedExecutor()
     executor.add_node(node)
-    if node.session.live.autostart:
+    if node.service.session.live.autostart:
         node.come_up()
     try:
         while not (ended.is_set() or node.finalized):
@@ -225,12 +194,11 @@ def main(argv: list[str] | None = None) -> int:
     until = time.monotonic() + 0.1
     while time.monotonic() < until:  # answers to who asked for the shutdown, or before, may still be under way
         executor.spin_once(timeout_sec=0.02)
-    node.close_reports()
-    node.session.close()
+    node.service.finish()
     executor.shutdown()
     node.destroy_node()
     rclpy.try_shutdown()
-    return node.session.exit_code
+    return node.service.exit_code
 
 
 def _node(arguments: Sequence[str]) -> CaptureNode:

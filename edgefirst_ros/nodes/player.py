@@ -3,43 +3,60 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
+import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
+from rclpy._rclpy_pybind11 import RCLError
+from rclpy.duration import Duration
 from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.serialization import serialize_message
 from rclpy.signals import SignalHandlerOptions
 from rclpy.time import Time
 from rclpy.utilities import remove_ros_args
 from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import PointField
+from std_msgs.msg import Header
 
 from edgefirst_ros.config import SECOND, Model, nanoseconds
 from edgefirst_ros.errors import RecordingError, UsageError, counted, printable
-from edgefirst_ros.nodes.clouds import MISSING, cloud_maker
-from edgefirst_ros.nodes.outlets import Outlets
+from edgefirst_ros.messages import Message
+from edgefirst_ros.nodes import play as playing
 from edgefirst_ros.nodes.parameters import check, declare, read
-from edgefirst_ros.nodes.playback import LATE, NAP, Lateness, Pace, Timeline, ahead
-from edgefirst_ros.pipeline.dataset_messages import DatasetRecording, open_playable, times_of
-from edgefirst_ros.streams import CLOUD
+from edgefirst_ros.nodes.play import FAR, NAP, Lateness, Timeline
+from edgefirst_ros.nodes.service import catch_signals
+from edgefirst_ros.pipeline.dataset_messages import DatasetRecording, MakeCloud, fields_of, open_playable, times_of
+from edgefirst_ros.sources.definitions import Channel
+from edgefirst_ros.streams import CLOUD, TF_MESSAGE
 
 CLOCK_PERIOD = 10_000_000
 """ns between two messages on /clock."""
 REPORT_PERIOD = SECOND
-SETTLED = SECOND // 2
-"""ns without a new subscription after which discovery counts as finished."""
-LOOK_EVERY = 0.02
-"""s between two checks for subscribers."""
 LAST_WAIT = 4.0
 """s given to reliable subscribers at the end to receive what they miss; Fast DDS has a heartbeat every 3 s."""
+DEPTH = 100
+"""QoS depth: messages that a reliable subscriber may lag behind, seconds of every topic."""
+TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Z][A-Za-z0-9]*)", re.ASCII)
+MISSING = (
+    "sensor_msgs_py is not installed: point clouds are written by edgefirst-schemas instead; it is part of ROS 2, "
+    f"package ros-{os.environ.get('ROS_DISTRO', 'DISTRO')}-sensor-msgs-py"
+)
 
 
 class PlayerSettings(Model):
@@ -76,8 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     Raises UsageError for wrong parameters, RecordingError where there is nothing to play.
     """
     caught: list[str] = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: caught.append(signal.Signals(received).name))
+    catch_signals(lambda number: caught.append(signal.Signals(number).name))
     try:
         node = _node(arguments)
         executor = SingleThreadedExecutor()
@@ -186,19 +202,10 @@ class _Player:
         if not wanted or self._stopped():
             return
         self._doing = "waiting for subscribers"
-        began = since = time.monotonic_ns()
-        found = self._outlets.subscribed()
-        until = began + nanoseconds(self._settings.wait_timeout)
-        while (now := time.monotonic_ns()) < until and not self._stopped():
-            before, found = found, self._outlets.subscribed()
-            if found != before:
-                since = now
-            if len(found) >= wanted and now - since >= SETTLED:
-                break
-            self._report()
-            time.sleep(LOOK_EVERY)
-        if len(found) < wanted and not self._stopped():
-            self._log.warning(f"{len(found)} of {wanted} topics have a subscriber; playing all the same")
+        timeout = self._settings.wait_timeout
+        found = playing.wait_for_subscribers(self._outlets.subscribed, wanted, timeout, self._stopped, self._report)
+        if found < wanted and not self._stopped():
+            self._log.warning(f"{found} of {wanted} topics have a subscriber; playing all the same")
 
     # ---- messages ------------------------------------------------------------------------
     def play(self) -> None:
@@ -218,8 +225,7 @@ class _Player:
         self._log.info(
             f"{self._doing}: {counted(self._outlets.published, 'message')} of "
             f"{counted(len(self._outlets.names), 'topic')} in {took:.1f} s; "
-            f"{self._lateness.late} were late by over {LATE // 1_000_000} ms, the worst by "
-            f"{self._lateness.worst / 1e6:.1f} ms"
+            f"{self._lateness.describe()}"
         )
         self._tell()
         until = time.monotonic() + LAST_WAIT
@@ -228,38 +234,29 @@ class _Player:
 
     def _play_once(self) -> None:
         begin = nanoseconds(self._settings.start)
-        end = None if self._settings.duration is None else begin + nanoseconds(self._settings.duration)
-        timeline, pace = Timeline(self._first), None
-        for message in ahead(self._recording.iter_messages(self._outlets.recorded), self._stopped):
-            elapsed = timeline.advance(message.log_time)
-            if elapsed < begin:
-                self._report()
-                continue
-            if end is not None and elapsed >= end:
-                return
-            if pace is None:
-                pace = Pace(self._settings.rate, begin)
-            self._wait(pace, timeline)
-            if self._stopped():
-                return
-            self._lateness.note(time.monotonic_ns() - pace.due(elapsed))
-            self._outlets.publish(message)
-            self._position = elapsed
+        playing.play(
+            self._recording.iter_messages(self._outlets.recorded),
+            self._outlets.publish,
+            rate=self._settings.rate,
+            stopped=self._stopped,
+            lateness=self._lateness,
+            first=self._first,
+            begin=begin,
+            end=None if self._settings.duration is None else begin + nanoseconds(self._settings.duration),
+            meanwhile=self._meanwhile,
+        )
 
-    def _wait(self, pace: Pace, timeline: Timeline) -> None:
-        """Wait until the next message is due, while /clock and diagnostics are published."""
-        due = pace.due(timeline.elapsed)
-        while not self._stopped():
-            self._report()
-            now = time.monotonic_ns()
-            if self._clock is not None and now >= self._next_clock:
-                self._next_clock = now + CLOCK_PERIOD
-                shown = timeline.newest - max(0, timeline.elapsed - pace.elapsed(now))
-                self._clock.publish(Clock(clock=Time(nanoseconds=max(0, shown)).to_msg()))
-            if now >= due:
-                return
-            until = min(due, self._next_clock) if self._clock is not None else due
-            time.sleep(min((until - now) / SECOND, NAP))
+    def _meanwhile(self, at: int, elapsed: int) -> int:
+        """Publish diagnostics and /clock where due; return when the next message on /clock is due."""
+        self._position = elapsed
+        self._report()
+        if self._clock is None:
+            return FAR
+        now = time.monotonic_ns()
+        if now >= self._next_clock:
+            self._next_clock = now + CLOCK_PERIOD
+            self._clock.publish(Clock(clock=Time(nanoseconds=max(0, at)).to_msg()))
+        return self._next_clock
 
     # ---- what is told ----------------------------------------------------------------------
     def _report(self) -> None:
@@ -301,3 +298,154 @@ class _Player:
         self._diagnostics.publish(array)
         self._told_late = late.late
         return words
+
+
+class Outlets:
+    """The publishers, by topic and type of the recording."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._publishers: dict[tuple[str, str], Publisher] = {}
+        self.skipped: dict[str, str] = {}
+        """Topics of the recording that were asked for and are not published -> why."""
+        self.lacking: set[str] = set()
+        """Topics of `skipped` that could be published if their packages were installed."""
+        self.renamed: dict[str, str] = {}
+        """Topics of the recording -> their names in ROS, where these differ."""
+        self.published = 0
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        """Topics that are published, by their names in the recording."""
+        return frozenset(topic for topic, _ in self._publishers)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Topics that are published, by their names in ROS."""
+        return frozenset(publisher.topic_name for publisher in self._publishers.values())
+
+    def subscribed(self) -> frozenset[str]:
+        """Return the `names` that have a subscriber."""
+        return frozenset(p.topic_name for p in self._publishers.values() if p.get_subscription_count())
+
+    def open(self, channels: Iterable[Channel], asked: Sequence[str], *, own_clock: bool) -> None:
+        """Create publishers for the topics `asked` for (default: all), and log which cannot be published.
+
+        Raises UsageError for a topic that is not there, RecordingError when none can be published.
+        """
+        channels = list(channels)
+        for name in asked:
+            if not any(_meant(name, channel.topic) for channel in channels):
+                known = ", ".join(sorted({channel.topic for channel in channels}))
+                raise UsageError(f"topics: {name!r} is not in the recording; it has {known}")
+        counts: dict[str, int] = {}
+        for channel in channels:
+            if not asked or any(_meant(name, channel.topic) for name in asked):
+                why = self._open(channel, own_clock=own_clock)
+                if why:
+                    counts[channel.topic] = counts.get(channel.topic, 0) + channel.seen
+                    self.skipped[channel.topic] = f"{counted(counts[channel.topic], 'message')}: {why}"
+        if not self._publishers:
+            raise RecordingError("nothing can be published; " + "; ".join(f"{t}: {w}" for t, w in self.skipped.items()))
+
+    def _open(self, channel: Channel, *, own_clock: bool) -> str:
+        """Create a publisher; returns why it cannot be created, or an empty text."""
+        if channel.encoding != "cdr":
+            return f"its encoding is {channel.encoding or 'unknown'}, not cdr"
+        name = ros_name(channel.topic)
+        if own_clock and name == "clock":
+            return "the player's own /clock takes its place"
+        key = channel.topic, channel.schema
+        if key in self._publishers:
+            return ""
+        try:
+            kind = message_type(channel.schema)
+            publisher = self._node.create_publisher(kind, name, profile(channel.schema))
+        except (LookupError, NameValidationException, RCLError, ImportError, AttributeError) as error:
+            self.lacking.add(channel.topic)
+            return str(error.args[0] if isinstance(error, LookupError) else error).partition("\n")[0]
+        self._publishers[key] = publisher
+        if publisher.topic_name != f"/{channel.topic.removeprefix('/')}":
+            self.renamed[channel.topic] = publisher.topic_name
+        return ""
+
+    def publish(self, message: Message) -> None:
+        """Publish the CDR bytes of a message unchanged."""
+        publisher = self._publishers.get((message.topic, message.schema))
+        if publisher is None:  # another channel of that topic
+            return
+        publisher.publish(message.data)
+        self.published += 1
+
+    def fetched(self, wait: float) -> bool:
+        """True if reliable subscribers acknowledged everything; waits for the first that has not, at most `wait` s."""
+        return all(p.wait_for_all_acked(Duration(seconds=wait)) for p in self._publishers.values())
+
+
+def profile(schema: str) -> QoSProfile:
+    """Return the QoS of a topic: reliable and volatile as on the device, which also matches best-effort subscribers.
+
+    Transforms of tf2 are kept for those who come late, because its listeners take no others.
+    """
+    durability = DurabilityPolicy.TRANSIENT_LOCAL if schema == TF_MESSAGE else DurabilityPolicy.VOLATILE
+    return QoSProfile(depth=DEPTH, durability=durability)
+
+
+def ros_name(topic: str) -> str:
+    """Return the ROS name of a topic, relative, so that the node's namespace applies.
+
+    A leading `rt/` is removed; characters that ROS does not allow, as in host names, become `_`.
+    """
+    name = topic.removeprefix("/").removeprefix("rt/")
+    parts = [re.sub(r"\W", "_", part, flags=re.ASCII) for part in name.split("/") if part]
+    return "/".join(f"_{part}" if part[0].isdigit() else part for part in parts) or "_"
+
+
+def message_type(schema: str) -> Any:
+    """Return the ROS class of a type such as `sensor_msgs/msg/Imu`; raises LookupError that says what to install."""
+    match = TYPE.fullmatch(schema)
+    if match is None:
+        raise LookupError(f"{schema!r} is not a ROS message type")
+    package, name = match.groups()
+    spec = importlib.util.find_spec(package)
+    places = spec.submodule_search_locations if spec else None
+    if not any((Path(place) / "msg" / "__init__.py").is_file() for place in places or ()):
+        distro = os.environ.get("ROS_DISTRO") or "DISTRO"
+        raise LookupError(
+            f"no package {package} here for the type {schema}: install ros-{distro}-{package.replace('_', '-')}, "
+            f"or build {package} in a workspace and source it"
+        )
+    found = getattr(importlib.import_module(f"{package}.msg"), name, None)
+    if found is None:
+        raise LookupError(f"the package {package} here has no type {name}: install another version of {package}")
+    return found
+
+
+def _meant(name: str, topic: str) -> bool:
+    """True if a name given by the user means a topic of the recording."""
+    wanted = name.strip("/")
+    return bool(wanted) and any(n == wanted or n.endswith(f"/{wanted}") for n in (topic.strip("/"), ros_name(topic)))
+
+
+def cloud_maker() -> MakeCloud | None:
+    """Return what makes point clouds with sensor_msgs_py; None where that is not installed."""
+    try:
+        from sensor_msgs_py.point_cloud2 import create_cloud, dtype_from_fields
+    except ImportError:
+        return None
+
+    def make(points: NDArray[np.void], stamp: int, frame_id: str) -> bytes:
+        rows, columns = points.shape
+        fields = [
+            PointField(name=name, offset=offset, datatype=kind, count=count)
+            for name, offset, kind, count in fields_of(points)
+        ]
+        step = points.dtype.itemsize
+        # It takes the first axis of points for the width, and knows values of a field side by side as fields alone.
+        flat = points.reshape(-1).view(dtype_from_fields(fields, step))
+        header = Header(stamp=Time(nanoseconds=stamp).to_msg(), frame_id=frame_id)
+        cloud = create_cloud(header, fields, flat)
+        cloud.height, cloud.width, cloud.row_step = rows, columns, step * columns
+        return bytes(serialize_message(cloud))
+
+    return make

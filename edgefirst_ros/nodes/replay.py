@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from rclpy.utilities import remove_ros_args
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, printable
 from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 
 MODELS = (ReplaySettings, Settings)
@@ -120,8 +120,7 @@ def main(arguments: Sequence[str]) -> int:
     names that end in .partial or .journal. Raises EdgeFirstError, of which `exit_code` is 1 or 2.
     """
     caught: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda received, _: caught.append(received))
+    catch_signals(caught.append)
     try:
         rest = remove_ros_args(args=list(arguments))
         if rest:

@@ -77,6 +77,7 @@ class CaptureSession:
         self._orders = ThreadPoolExecutor(1, "orders")
         self._recovering: threading.Thread | None = None
         self._current: _Waiting | _Capturing | None = None
+        self._asked = False  # whether anything was to be recorded
 
     @property
     def state(self) -> SessionState:
@@ -95,8 +96,8 @@ class CaptureSession:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the process: 0 all there, 1 nothing usable, 3 with loss."""
-        return self._results.exit_code
+        """Exit code of the process: 0 all there, 1 nothing usable, also where no message came, 3 with loss."""
+        return self._results.exit_code or int(self._asked and not self._results.finished)
 
     @property
     def finished(self) -> list[str]:
@@ -111,6 +112,7 @@ class CaptureSession:
             self._recovering = threading.Thread(target=recover_all, args=arguments, daemon=True)
             self._recovering.start()
         self._current = _Waiting(CameraWait(self.settings), time.monotonic_ns() if self.live.autostart else None)
+        self._asked = self._asked or self.live.autostart
 
     def deactivate(self) -> None:
         """Complete the dataset and close all subscriptions; returns when that is done."""
@@ -162,6 +164,7 @@ class CaptureSession:
     # ---- orders --------------------------------------------------------------------------
     def start(self) -> Future[str]:
         """Start a dataset, now or as soon as there is a camera."""
+        self._asked = True
         if isinstance(self._current, _Waiting):
             if self._current.wanted is None:
                 self._current.wanted = time.monotonic_ns()
@@ -204,6 +207,8 @@ class CaptureSession:
         current = self._current
         told = current.camera.told if isinstance(current, _Waiting) else ""
         facts: dict[str, Any] = {"active": current is not None, "waiting_for": told}
+        if isinstance(current, _Waiting):
+            facts["wanted"] = current.wanted is not None
         if isinstance(current, _Capturing):
             facts |= current.capture.status()
             facts["topics"] = {

@@ -79,13 +79,66 @@ class Status:
     values: Mapping[str, Any]
 
 
+class Condition(IntEnum):
+    """What a capture does, as exit code of `edgefirst-ros control status`."""
+
+    RECORDING = 0
+    WAITING = 3
+    FAILED = 4
+    STALE = 5
+
+
 class Health:
-    """Makes the diagnostics of a capture, once a second, from the facts of its session."""
+    """Makes the diagnostics of a capture, once a second, from the facts of its session.
+
+    Call `look` several times a second: it notes when the last sample came.
+    """
 
     def __init__(self, node: str) -> None:
         """`node`: prefix of the statuses' names."""
         self._node = node
         self._rates: dict[str, _Rate] = {}
+        self._newest: tuple[object, int] = (None, -1)
+        self._came = time.monotonic()
+        self._began = self._came
+
+    def look(self, session: CaptureSession) -> None:
+        """Note whether samples were added to the dataset since the last call."""
+        self._note(session.status())
+
+    def _note(self, facts: Mapping[str, Any]) -> None:
+        newest = facts.get("sequence"), facts.get("samples", 0)
+        if newest != self._newest:
+            now = time.monotonic()
+            if newest[0] != self._newest[0]:
+                self._began = now
+            self._newest, self._came = newest, now
+
+    def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
+        """Return what the capture does, and that in words; idle by order counts as well as recording."""
+        self._note(facts)
+        if facts.get("failure"):
+            return Condition.FAILED, f"{facts.get('state', 'idle')} after a failure: {facts['failure']}"
+        if "state" not in facts:
+            wanted = facts["active"] and facts.get("wanted", True)
+            words = facts["waiting_for"] or session.state.value
+            return (Condition.WAITING, words) if wanted else (Condition.RECORDING, f"idle: {words}")
+        rate = session.settings.rate
+        limit = max(session.live.stale_after, 3 / rate if rate else 0.0)
+        age = time.monotonic() - self._came
+        if (facts["recording"] or facts.get("waiting")) and age > limit:
+            return Condition.STALE, f"{facts['state']}, but no sample for {age:.0f} s"
+        return Condition.RECORDING, str(facts["state"])
+
+    def measure(self, session: CaptureSession, facts: Mapping[str, Any]) -> dict[str, float | None]:
+        """Return the age of the newest sample, s, and the minutes until the disk has no more room; None if unknown."""
+        now = time.monotonic()
+        room, size, since = _room(Path(session.live.out)), facts.get("bytes", 0), now - self._began
+        left = None
+        if isinstance(room, int) and size and since > 1:
+            left = round(max(0, room - session.live.min_free_bytes) / (size / since) / 60, 1)
+        age = round(now - self._came, 3) if facts.get("samples") else None
+        return {"newest_sample_age": age, "free_minutes": left}
 
     def statuses(self, session: CaptureSession) -> list[Status]:
         """Return the statuses of the dataset, of recorded topics, and of topics that could have been meant."""
@@ -94,6 +147,7 @@ class Health:
         topics = [self.topic(state, facts) for _, state in states]
         unused = sorted(facts.get("not_recorded", {}).items())
         topics += [self.unused(topic, why) for topic, why in unused if topic not in facts["topics"]]
+        self._note(facts)
         return [self.dataset(facts, topics, session.live.out), *topics]
 
     def topic(self, state: TopicState, facts: Mapping[str, Any]) -> Status:
@@ -176,9 +230,7 @@ class Health:
             "queue": facts.get("queue", 0),
             "decoder backlog": facts.get("backlog", 0),
             "decoder": facts.get("decoder", ""),
-            "age of the newest sample, s": round((time.time_ns() - facts["newest"]) / 1e9, 3)
-            if facts.get("newest")
-            else "",
+            "age of the newest sample, s": round(time.monotonic() - self._came, 3) if facts.get("samples") else "",
             "age of the last flush, s": facts.get("flush_age_s", ""),
             "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
             "disk left, bytes": _room(Path(out)),

@@ -26,7 +26,7 @@ def node(monkeypatch):
 @pytest.fixture
 def bus(monkeypatch):
     """Endpoints, settings and namespaces of the sessions that were begun."""
-    zenoh_capture = pytest.importorskip("edgefirst_ros.nodes.zenoh_capture")
+    zenoh_capture = pytest.importorskip("edgefirst_ros.nodes.zenoh")
     runs = []
 
     def run(endpoint, settings, live, namespace):

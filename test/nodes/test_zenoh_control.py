@@ -10,8 +10,8 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 from zenoh_network import free_port, open_session  # noqa: E402
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
-from edgefirst_ros.nodes.zenoh_capture import own_key  # noqa: E402
-from edgefirst_ros.nodes.zenoh_control import order  # noqa: E402
+from edgefirst_ros.nodes import zenoh as module  # noqa: E402
+from edgefirst_ros.nodes.zenoh import order, own_key  # noqa: E402
 
 
 @pytest.fixture
@@ -53,7 +53,22 @@ def test_what_somebody_else_answers_is_said_not_to_be_a_captures(router, answer)
     held.undeclare()
 
 
-def test_where_nobody_answers_namespace_and_address_are_named(router):
+def test_a_capture_that_answers_late_is_asked_again(router, monkeypatch):
+    """Discovery takes its time on a busy machine: the first questions find no capture."""
+    bus, address = router
+    held, told = [], {"success": True, "message": "recording"}
+
+    def late(seconds):
+        if not held:
+            held.append(answering(bus, "status", lambda key, query: query.reply(key, json.dumps(told))))
+
+    monkeypatch.setattr("edgefirst_ros.nodes.service.time.sleep", late)
+    assert order("status", address, "") == [told]
+    assert held
+
+
+def test_where_nobody_answers_namespace_and_address_are_named(router, monkeypatch):
+    monkeypatch.setattr(module, "ASKING", 0.0)
     _, address = router
     with pytest.raises(EdgeFirstError, match=rf"no capture answers to {own_key('car', 'split')} at {address}"):
         order("split", address, "car")

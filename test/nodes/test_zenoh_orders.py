@@ -16,30 +16,25 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 from zenoh_network import LONG, open_session  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
-from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError  # noqa: E402
-from edgefirst_ros.nodes.zenoh_capture import Orders, StandardError, capture, own_key  # noqa: E402
-from edgefirst_ros.pipeline.capture_session import SessionState  # noqa: E402
+from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
+from edgefirst_ros.nodes.zenoh import Orders, capture, own_key  # noqa: E402
 
 
-class Session:
-    """A capture session whose answers are set by the test."""
-
-    state = SessionState.WAITING
+class Answering:
+    """A service whose answers are set by the test."""
 
     def __init__(self):
         self.answer = Future()
-        self.facts = {"active": True, "waiting_for": "", "finished": []}
-        self.start = self.stop = self.split = lambda: self.answer
 
-    def status(self):
-        return self.facts
+    def order(self, verb):
+        return self.answer
 
 
 class Asked:
     """A session of Zenoh on which somebody asks, and orders that are carried out one by one."""
 
     def __init__(self, namespace=""):
-        self.namespace, self.inbox, self.session = namespace, queue.SimpleQueue(), Session()
+        self.namespace, self.inbox, self.service = namespace, queue.SimpleQueue(), Answering()
         self.bus = open_session("peer")
         self.orders = Orders(self.bus, namespace, self.inbox)
         self.replies = queue.SimpleQueue()
@@ -51,7 +46,7 @@ class Asked:
         return self.inbox.get(timeout=LONG)
 
     def carry_out(self, verb, query):
-        self.orders.carry_out(self.session, verb, query)
+        self.orders.carry_out(self.service, verb, query)
 
     def told(self):
         return self.replies.get(timeout=LONG)
@@ -78,7 +73,7 @@ def test_an_order_is_answered_once_it_is_carried_out(asked, verb, namespace):
     assert got == verb
     one.carry_out(got, query)
     assert one.replies.empty()
-    one.session.answer.set_result("done")
+    one.service.answer.set_result({"success": True, "message": "done"})
     assert one.told() == {"success": True, "message": "done"}
 
 
@@ -96,7 +91,7 @@ def test_an_order_is_answered_once_it_is_carried_out(asked, verb, namespace):
 )
 def test_a_wildcard_query_reads_the_status_and_orders_nothing(asked, wild, obeyed):
     one = asked(namespace="car/7")
-    one.session.answer.set_result("done")
+    one.service.answer.set_result({"success": True, "message": "done"})
     ended, verbs = threading.Event(), []
     one.bus.get(wild, zenoh.handlers.Callback(lambda _: None, ended.set, indirect=False), timeout=LONG)
     while not ended.is_set() or not one.inbox.empty():
@@ -108,35 +103,11 @@ def test_a_wildcard_query_reads_the_status_and_orders_nothing(asked, wild, obeye
     assert verbs == obeyed
 
 
-def test_an_order_that_is_refused_is_answered_with_the_reason(asked):
-    one = asked()
-    order = one.ask("split")
-    one.session.answer.set_exception(RecordingError("nothing is being recorded"))
-    one.carry_out(*order)
-    assert one.told() == {"success": False, "message": "nothing is being recorded"}
-
-
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ({"waiting_for": ""}, "waiting for the camera"),
-        ({"waiting_for": "no camera topic"}, "no camera topic"),
-        ({"waiting_for": "", "state": "recording", "recording": True}, "recording"),
-    ],
-)
-def test_the_status_begins_with_the_state_in_words(asked, facts, message):
-    one = asked()
-    one.session.facts = facts
-    one.carry_out(*one.ask("status"))
-    assert one.told() == {"success": True, "recording": False, **facts, "message": message}
-
-
 def test_a_fault_of_the_program_is_no_answer(asked, caplog):
     """It is a line in the log with where it came from, of who waits for the future."""
     one = asked()
-    order = one.ask("start")
-    one.carry_out(*order)
-    one.session.answer.set_exception(KeyError("planted"))
+    one.carry_out(*one.ask("start"))
+    one.service.answer.set_exception(KeyError("planted"))
     assert [record.exc_info[0] for record in caplog.records] == [KeyError]
     assert one.replies.empty()
 
@@ -149,21 +120,10 @@ def test_who_asked_and_is_gone_gets_no_answer_and_the_next_one_does(asked):
         lost.append(1)
         raise zenoh.ZError("Session closed")
 
+    one.service.answer.set_result({"success": True, "message": "recording"})
     one.carry_out("status", SimpleNamespace(reply=reply))
     one.carry_out(*one.ask("status"))
     assert (lost, one.told()["success"]) == ([1], True)
-
-
-def test_the_log_says_what_kind_of_line_it_is(capsys):
-    log = StandardError()
-    log.info("dataset one begins")
-    log.warning("a name\x1b[31m")
-    log.error("no room")
-    assert capsys.readouterr().err.splitlines() == [
-        "edgefirst-ros capture: dataset one begins",
-        "edgefirst-ros capture: warning: a name\\x1b[31m",
-        "edgefirst-ros capture: error: no room",
-    ]
 
 
 def test_a_capture_that_could_not_make_its_pages_does_not_begin(monkeypatch):

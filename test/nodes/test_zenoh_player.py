@@ -13,8 +13,9 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 from zenoh_network import encoding_of, free_port, open_session, until  # noqa: E402
 
 from edgefirst_ros.errors import RecordingError  # noqa: E402
-from edgefirst_ros.nodes import zenoh_player  # noqa: E402
-from edgefirst_ros.nodes.zenoh_player import device_key, play  # noqa: E402
+from edgefirst_ros.nodes import play as playing  # noqa: E402
+from edgefirst_ros.nodes import zenoh as module  # noqa: E402
+from edgefirst_ros.nodes.zenoh import device_key, play  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 from edgefirst_ros.streams import IMU  # noqa: E402
 from edgefirst_ros.synthetic import Recipe, write_recording  # noqa: E402
@@ -53,7 +54,7 @@ def ear():
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """Nobody is waited for once somebody listens."""
-    monkeypatch.setattr(zenoh_player, "SETTLED", 0)
+    monkeypatch.setattr(playing, "SETTLED", 0)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_loop_begins_anew_until_a_signal_comes(ear, drive):
 
 
 def test_where_nobody_listens_it_is_played_all_the_same_and_said(ear, drive, monkeypatch, capsys):
-    monkeypatch.setattr(zenoh_player, "WAIT", 100_000_000)
+    monkeypatch.setattr(module, "WAIT", 0.1)
     path, sent = drive
     assert play(path, ear.address, rate=100.0) == 0
     told = capsys.readouterr().err.splitlines()
@@ -95,7 +96,7 @@ def test_where_nobody_listens_it_is_played_all_the_same_and_said(ear, drive, mon
 
 def test_a_signal_ends_the_wait_for_somebody_who_listens(ear, drive, monkeypatch, capsys):
     nap = lambda _: os.kill(os.getpid(), signal.SIGHUP)  # noqa: E731
-    monkeypatch.setattr(zenoh_player, "time", SimpleNamespace(monotonic_ns=time.monotonic_ns, sleep=nap))
+    monkeypatch.setattr(playing, "time", SimpleNamespace(monotonic_ns=time.monotonic_ns, sleep=nap))
     assert play(drive[0], ear.address) == 0
     assert capsys.readouterr().err.startswith("edgefirst-ros play: 0 messages of 1 topic published")
 

@@ -74,7 +74,7 @@ def test_a_session_waits_for_the_camera_and_says_so_once(drive):
     assert drive.session.state is SessionState.WAITING
     (told,) = [text for _, text in drive.system.log]
     assert told.startswith("waiting: no camera topic")
-    assert drive.session.status() == {"active": True, "waiting_for": told, "finished": []}
+    assert drive.session.status() == {"active": True, "waiting_for": told, "wanted": True, "finished": []}
     with pytest.raises(RecordingError, match="waiting: no camera topic"):
         drive.session.split().result(LONG)
     drive.system.offers = dict(drive.offers)
@@ -177,8 +177,9 @@ def test_a_split_that_cannot_be_is_refused_and_is_no_failure(drive):
     drive.begin()
     with pytest.raises(DatasetError, match="nothing is being recorded"):
         drive.session.split().result(LONG)
+    assert drive.session.status()["failure"] is None
     drive.session.deactivate()
-    assert drive.session.exit_code == 0
+    assert drive.session.exit_code == 1, "no dataset was written"
 
 
 def test_orders_are_carried_out_one_after_the_other_and_nobody_waits_for_them(drive, monkeypatch):

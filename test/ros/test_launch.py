@@ -130,7 +130,7 @@ def test_capture_waits_for_a_camera_and_ends_on_the_signal_of_launch(launch: Cal
     process = launch("capture.launch.yaml", namespace="/car")
     wait_printed(process, "waiting: no camera topic")
     assert "[car.capture]" in process.log
-    assert process.stop(signal.SIGINT) == 0
+    assert process.stop(signal.SIGINT) == 1, "nothing was recorded"
 
 
 @pytest.mark.parametrize(("given", "found"), [({}, "datasets"), ({"out": "a b"}, "a b")])
@@ -143,7 +143,7 @@ def test_capture_goes_where_it_is_told_before_what_parameters_say(
     answer = client.get_parameters(["out"])
     spin_until(node, answer.done)
     assert answer.result().values[0].string_value == found
-    assert process.stop(signal.SIGINT) == 0, process.log
+    assert process.stop(signal.SIGINT) == 1, process.log
 
 
 def test_replay_converts(launch: Callable[..., Any], recording: Callable[..., Path], tmp_path: Path) -> None:

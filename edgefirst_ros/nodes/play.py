@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Playing a recording at its own pace: its time, when a message is due, and reading ahead. Knows nothing of ROS."""
+"""Plays a recording at its own pace on any bus: its time, when a message is due, reading ahead, subscribers."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
+from edgefirst_ros.config import SECOND
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sync.clock import JUMP_BACK
 
@@ -21,6 +22,12 @@ LATE = 20_000_000
 """ns after its due time at which a message counts as late."""
 NAP = 0.1
 """Longest sleep in s between two checks whether to stop."""
+FAR = 1 << 62
+"""ns, later than any time."""
+SETTLED = SECOND // 2
+"""ns without a new subscription after which discovery counts as finished."""
+LOOK_EVERY = 0.02
+"""s between two checks for subscribers."""
 
 
 class Timeline:
@@ -56,6 +63,10 @@ class Lateness:
     def note(self, behind: int) -> None:
         self.late += behind > LATE
         self.worst = max(self.worst, behind)
+
+    def describe(self) -> str:
+        """Return in words how many messages were late, and by how much."""
+        return f"{self.late} were late by over {LATE // 1_000_000} ms, the worst by {self.worst / 1e6:.1f} ms"
 
 
 class Pace:
@@ -135,3 +146,76 @@ def ahead(messages: Iterator[Message], stopped: Callable[[], object]) -> Iterato
     """Yield the messages, read ahead; ends early when `stopped` returns True."""
     with closing(ReadAhead(messages)) as reader:
         yield from reader.messages(stopped)
+
+
+# ---- playing -----------------------------------------------------------------------------------
+def wait_for_subscribers(
+    subscribed: Callable[[], Collection[str]],
+    wanted: int,
+    timeout: float,
+    stopped: Callable[[], object],
+    meanwhile: Callable[[], object] = lambda: None,
+) -> int:
+    """Wait until `wanted` topics have subscribers and no more appear, at most `timeout` s; return how many have."""
+    began = since = time.monotonic_ns()
+    found = subscribed()
+    while (now := time.monotonic_ns()) < began + timeout * SECOND and not stopped():
+        before, found = found, subscribed()
+        if found != before:
+            since = now
+        if len(found) >= wanted and now - since >= SETTLED:
+            break
+        meanwhile()
+        time.sleep(LOOK_EVERY)
+    return len(found)
+
+
+def play(
+    messages: Iterator[Message],
+    publish: Callable[[Message], object],
+    *,
+    rate: float,
+    stopped: Callable[[], object],
+    lateness: Lateness,
+    first: int | None = None,
+    begin: int = 0,
+    end: int | None = None,
+    meanwhile: Callable[[int, int], int] = lambda at, elapsed: FAR,
+) -> None:
+    """Publish messages once, each when it is due, until `stopped` returns True.
+
+    Args:
+        messages: The messages, in recorded order.
+        publish: Called with each message when it is due.
+        rate: Seconds of the recording in one second.
+        stopped: Asked before each message, and at least every 0.1 s.
+        lateness: Gets how late each message is published.
+        first: `log_time` at which the recording begins, ns; that of the first message if None.
+        begin: Time of the recording at which playing begins, ns.
+        end: Time of the recording at which it ends, ns; None: with the last message.
+        meanwhile: Called while nothing is due with the `log_time` now and the running time, ns; returns when it wants
+            to be called again, ns of time.monotonic_ns().
+    """
+    timeline = None if first is None else Timeline(first)
+    pace: Pace | None = None
+    for message in ahead(messages, stopped):
+        timeline = timeline or Timeline(message.log_time)
+        elapsed = timeline.advance(message.log_time)
+        if elapsed < begin:
+            meanwhile(timeline.newest, elapsed)
+            continue
+        if end is not None and elapsed >= end:
+            return
+        pace = pace or Pace(rate, begin)
+        due = pace.due(elapsed)
+        while not stopped():
+            now = time.monotonic_ns()
+            shown = min(elapsed, pace.elapsed(now))
+            again = meanwhile(timeline.newest - elapsed + shown, shown)
+            if now >= due:
+                break
+            time.sleep(min((min(due, again) - now) / SECOND, NAP) if again > now else 0)
+        if stopped():
+            return
+        lateness.note(time.monotonic_ns() - due)
+        publish(message)

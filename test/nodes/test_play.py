@@ -7,8 +7,8 @@ import time
 import pytest
 
 from edgefirst_ros.messages import Message
-from edgefirst_ros.nodes import playback
-from edgefirst_ros.nodes.playback import Lateness, Pace, Timeline, ahead
+from edgefirst_ros.nodes import play as playback
+from edgefirst_ros.nodes.play import Lateness, Pace, Timeline, ahead
 
 SECOND = 1_000_000_000
 YEAR = 31_536_000 * SECOND

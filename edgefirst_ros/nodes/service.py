@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture as a service, whatever its bus: signals, orders, health, status, pages, uploads, the service manager."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
+from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
+from edgefirst_ros.pipeline.health import Condition, Health, Status
+from edgefirst_ros.sources.live import Log, Transport
+
+VERBS = ("start", "stop", "split", "status")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NICE = 19
+"""Niceness of the process that makes a report."""
+
+
+def catch_signals(end: Callable[[int], object]) -> None:
+    """Call `end` with the number of each signal that ends a service: SIGINT, SIGTERM and SIGHUP."""
+
+    def catch(number: int, frame: FrameType | None) -> None:
+        end(number)
+
+    for number in SIGNALS:
+        signal.signal(number, catch)
+
+
+class StandardError:
+    """Logs lines of a verb to standard error."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+
+    def info(self, text: str, /) -> None:
+        """Log normal operation."""
+        self._say(text)
+
+    def warning(self, text: str, /) -> None:
+        """Log what the user should look at."""
+        self._say(f"warning: {text}")
+
+    def error(self, text: str, /) -> None:
+        """Log what cannot be recorded."""
+        self._say(f"error: {text}")
+
+    def _say(self, text: str) -> None:
+        line = printable(f"edgefirst-ros {self._verb}: {text}")
+        print(f"{line}\n", end="", file=sys.stderr, flush=True)  # noqa: T201  in one piece: threads log, too
+
+
+class ServiceManager:
+    """The service manager that started this process; without one nothing is sent. Source: sd_notify(3)."""
+
+    def __init__(self) -> None:
+        place = os.environ.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{place[1:]}" if place.startswith("@") else place
+        limit = os.environ.get("WATCHDOG_USEC", "")
+        ours = os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self._watched = limit.isdecimal() and ours
+
+    def tell(self, *lines: str) -> None:
+        """Send lines such as READY=1."""
+        if not self._address:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.sendto("\n".join(lines).encode(), self._address)
+
+    def alive(self) -> None:
+        """Send WATCHDOG=1, if the watchdog is enabled."""
+        if self._watched:
+            self.tell("WATCHDOG=1")
+
+
+class Reports:
+    """Makes an HTML report of each dataset once, one after the other, each in a process of its own.
+
+    Owns: one thread calls everything here; the thread of the pool only runs the processes.
+    """
+
+    def __init__(self, warn: Callable[[str], object]) -> None:
+        self._warn = warn
+        self._pool = ThreadPoolExecutor(1, "report")
+        self._begun: set[str] = set()
+        self._running: list[Future[str]] = []
+
+    def look(self, finished: Sequence[str]) -> None:
+        """Start with the datasets that are new, and log what went wrong with the reports that are done."""
+        for path in finished:
+            if path not in self._begun:
+                self._begun.add(path)
+                self._running.append(self._pool.submit(_make_report, path))
+        for done in [one for one in self._running if one.done()]:
+            self._running.remove(done)
+            if text := done.result():
+                self._warn(text)
+
+    def close(self) -> None:
+        """Wait until all reports are done."""
+        self._pool.shutdown()
+        self.look(())
+
+
+def _make_report(path: str) -> str:
+    """Make the report of a dataset; returns what went wrong, or an empty text."""
+    command = [sys.executable, "-m", "edgefirst_ros", "report", path, "--overwrite"]
+    try:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as making:
+            os.setpriority(os.PRIO_PROCESS, making.pid, NICE)
+            told = making.communicate()[1].decode(errors="replace").strip()
+    except OSError as error:
+        return f"{path}: no report: {error}"
+    return "" if making.returncode == 0 else f"{path}: no report: {told or making.returncode}"
+
+
+def check_capture(live: LiveSettings) -> None:
+    """Raise UsageError for an output folder that cannot be made, EdgeFirstError for a library that is missing."""
+    if live.report:
+        need("report: true", "report", "jinja2", "plotly")
+    out = Path(live.out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"out: {live.out}: cannot be made: {error.strerror}; name another folder") from None
+
+
+class Service:
+    """A capture session with what surrounds it on every bus.
+
+    Its transport calls `look` every `LOOK_EVERY` seconds and `diagnose` every second, hands orders to `order`, and at
+    the end calls `finish`.
+    Owns: one thread calls everything here; answers to orders come in any thread.
+    """
+
+    def __init__(self, transport: Transport, settings: Settings, live: LiveSettings, name: str, log: Log) -> None:
+        """`name`: prefix of the statuses' names.
+
+        Raises UsageError for settings by which nothing can be recorded.
+        """
+        check_capture(live)
+        self.session = CaptureSession(transport, settings, live, socket.gethostname(), log)
+        self._reports = Reports(log.warning)
+        self._health = Health(name)
+        self._manager = ServiceManager()
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the process: 0 all there, 1 nothing usable written, 3 finished with loss."""
+        return self.session.exit_code
+
+    def look(self) -> None:
+        """Look for topics and samples that came."""
+        self.session.look()
+        self._health.look(self.session)
+        self._manager.alive()
+
+    def order(self, verb: str) -> Future[dict[str, Any]]:
+        """Carry out one of `VERBS`; the answer has `success` and `message`, that of `status` all facts."""
+        answer: Future[dict[str, Any]] = Future()
+        if verb == "status":
+            answer.set_result(self._status())
+            return answer
+
+        def tell(done: Future[str]) -> None:
+            error = done.exception()
+            if error is not None and not isinstance(error, EdgeFirstError):
+                answer.set_exception(error)
+                return
+            message = done.result() if error is None else str(error)
+            answer.set_result({"success": error is None, "message": message})
+
+        order = {"start": self.session.start, "stop": self.session.stop, "split": self.session.split}[verb]
+        order().add_done_callback(tell)
+        return answer
+
+    def _status(self) -> dict[str, Any]:
+        facts = self.session.status()
+        condition, words = self._health.judge(self.session, facts)
+        told = {"success": True, "message": words, "condition": condition.name.lower(), "exit_code": int(condition)}
+        return told | {"recording": False} | facts | self._health.measure(self.session, facts)
+
+    def diagnose(self) -> list[Status]:
+        """Return the statuses of the dataset and the topics; start the reports of newly finished datasets."""
+        self._report()
+        statuses = self._health.statuses(self.session)
+        self._manager.tell(f"STATUS={self.describe()}")
+        return statuses
+
+    def begin(self) -> None:
+        """Activate the session, and tell the service manager."""
+        self.session.activate()
+        self.session.look()
+        self._manager.tell("READY=1", f"STATUS={self.session.state.value}")
+
+    def describe(self) -> str:
+        """Return the state in a line: what is recorded, how many samples, how many finished datasets."""
+        facts = self.session.status()
+        words = self._health.judge(self.session, facts)[1]
+        finished = counted(len(facts["finished"]), "dataset")
+        samples = f": {counted(facts['samples'], 'sample')}" if "samples" in facts else ""
+        return f"{words}{samples}, {finished} finished"
+
+    def finish(self) -> None:
+        """Complete the datasets, their reports and uploads; the watchdog is told meanwhile."""
+        self._manager.tell("STOPPING=1")
+        ending = threading.Thread(target=self.session.deactivate, name="deactivate")
+        ending.start()
+        while ending.is_alive():
+            self._manager.alive()
+            ending.join(LOOK_EVERY)
+        self._report()
+        self._reports.close()
+        self.session.close()
+
+    def _report(self) -> None:
+        """Start the reports of newly finished datasets, if `report` is set."""
+        self._reports.look(self.session.finished if self.session.live.report else ())
+
+
+def ask_again(ask: Callable[[], list[dict[str, Any]]], seconds: float) -> list[dict[str, Any]]:
+    """Return the answers to a question, which is asked again for some seconds until there is one.
+
+    A session that was just opened may not know of the capture yet.
+    """
+    until = time.monotonic() + seconds
+    while not (answers := ask()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return answers
+
+
+__all__ = ["LOOK_EVERY", "SIGNALS", "VERBS", "Condition", "Service", "StandardError", "ask_again", "catch_signals"]

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device's own bus, Zenoh: a capture, orders to it from another process, and a recording published on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError, counted
+from edgefirst_ros.messages import Message, known_name
+from edgefirst_ros.nodes import play as playing
+from edgefirst_ros.nodes.play import Lateness
+from edgefirst_ros.nodes.service import (
+    LOOK_EVERY,
+    VERBS,
+    Service,
+    StandardError,
+    ask_again,
+    catch_signals,
+    check_capture,
+)
+from edgefirst_ros.pipeline.dataset_messages import open_playable, times_of
+from edgefirst_ros.pipeline.memory import keep_buffers
+from edgefirst_ros.sources.zenoh import ZenohTransport
+from edgefirst_ros.sources.zenoh_session import library, session
+
+DIAGNOSE_EVERY = 1.0
+"""s between two diagnostics."""
+JSON = "application/json"
+LONGEST = 60.0
+"""Timeout of an answer in s: completing a dataset may take long."""
+ASKING = 5.0
+"""s for which a command is sent again while nothing answers: discovery takes its time under load."""
+WAIT = 10.0
+"""Longest wait for the first subscriber, s."""
+HIGH, LOW = ("radar/", "lidar/"), ("camera/info", "tf_static")
+"""Prefixes of the device's topics with a higher priority than the camera, and with a lower one."""
+NAMESPACE = re.compile(r"[^/*$?#@\s]+(/[^/*$?#@\s]+)*")
+
+
+def own_key(namespace: str, name: str) -> str:
+    """Return a key of the capture in a namespace; raises UsageError for an invalid one."""
+    bare = namespace.strip("/")
+    if bare and not NAMESPACE.fullmatch(bare):
+        raise UsageError(f"--namespace: expected names with / between them, got {namespace!r}")
+    return f"{bare}/capture/{name}".lstrip("/")
+
+
+class Orders:
+    """Commands to the capture by Zenoh queries, answered as JSON with `success` and `message`.
+
+    A wildcard query reads the status; start, stop and split need a query whose key is exactly theirs, so that a tool
+    that browses the bus changes nothing.
+    Owns: queries come in threads of Zenoh, which put them into `inbox`; the main thread carries them out.
+    """
+
+    def __init__(self, bus: Any, namespace: str, inbox: queue.SimpleQueue[Any]) -> None:
+        callback = library().handlers.Callback
+        self._keys = {verb: own_key(namespace, verb) for verb in VERBS}
+        self._queryables = [
+            bus.declare_queryable(key, callback(partial(self._take, inbox, verb), indirect=False))
+            for verb, key in self._keys.items()
+        ]
+
+    def _take(self, inbox: queue.SimpleQueue[Any], verb: str, query: Any) -> None:
+        if verb == "status" or str(query.key_expr) == self._keys[verb]:
+            inbox.put((verb, query))
+        else:
+            query.drop()
+
+    def carry_out(self, service: Service, verb: str, query: Any) -> None:
+        """Carry out a command, and answer once it is done."""
+        service.order(verb).add_done_callback(partial(self._reply, verb, query))
+
+    def _reply(self, verb: str, query: Any, answer: Future[dict[str, Any]]) -> None:
+        try:
+            query.reply(self._keys[verb], json.dumps(answer.result()), encoding=JSON)
+            query.drop()
+        except library().ZError:  # who asked is gone
+            return
+
+
+def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: str) -> int:
+    """Capture until a signal; returns the exit code: 0 all there, 1 nothing usable written, 3 finished with loss.
+
+    Raises UsageError for settings by which nothing can be recorded, EdgeFirstError if nothing answers at `endpoint`.
+    """
+    keep_buffers()
+    own_key(namespace, "")
+    check_capture(live)
+    inbox = queue.SimpleQueue[tuple[str, Any] | None]()
+    with session(endpoint) as bus:
+        transport = ZenohTransport(bus, settings, live, namespace)
+        service = Service(transport, settings, live, own_key(namespace, "")[:-1], StandardError("capture"))
+        orders = Orders(bus, namespace, inbox)
+        diagnostics = bus.declare_publisher(own_key(namespace, "diagnostics"), encoding=JSON)
+        catch_signals(lambda _: inbox.put(None))
+        service.begin()
+        looked = diagnosed = time.monotonic()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                item = inbox.get(timeout=max(0.0, looked + LOOK_EVERY - time.monotonic()))
+                if item is None:
+                    break
+                orders.carry_out(service, *item)
+            now = time.monotonic()
+            if now - looked >= LOOK_EVERY:
+                looked = now
+                service.look()
+            if now - diagnosed >= DIAGNOSE_EVERY:
+                diagnosed = now
+                statuses = [
+                    {"level": int(one.level), "name": one.name, "message": one.message, "values": dict(one.values)}
+                    for one in service.diagnose()
+                ]
+                diagnostics.put(json.dumps({"stamp": time.time_ns(), "status": statuses}))
+        service.finish()
+    return service.exit_code
+
+
+# ---- control -----------------------------------------------------------------------------------
+def order(verb: str, endpoint: str, namespace: str) -> list[dict[str, Any]]:
+    """Send a command; return the answers of all captures that it reaches.
+
+    Raises UsageError for an unknown command, EdgeFirstError without an answer in `ASKING` s.
+    """
+    if verb not in VERBS:
+        raise UsageError(f"expected one of {', '.join(VERBS)}, got {verb!r}")
+    key = own_key(namespace, verb)
+    with session(endpoint) as bus:
+        answers = ask_again(lambda: [_answer(reply) for reply in bus.get(key, timeout=LONGEST)], ASKING)
+    if not answers:
+        raise EdgeFirstError(f"no capture answers to {key} at {endpoint}: is it running, and in that namespace?")
+    return answers
+
+
+def watch(endpoint: str, namespace: str, every: float = 1.0) -> Iterator[list[dict[str, Any]]]:
+    """Yield the status of all captures once a second; an empty list where none answers."""
+    key = own_key(namespace, "status")
+    with session(endpoint) as bus:
+        while True:
+            began = time.monotonic()
+            yield [_answer(reply) for reply in bus.get(key, timeout=LONGEST)]
+            time.sleep(max(0.0, began + every - time.monotonic()))
+
+
+def _answer(reply: Any) -> dict[str, Any]:
+    if reply.ok is None:
+        return {"success": False, "message": reply.err.payload.to_string()}
+    try:
+        answer = json.loads(reply.ok.payload.to_bytes())
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or "success" not in answer:
+        raise EdgeFirstError(f"{reply.ok.key_expr}: the answer is not that of a capture")
+    return answer
+
+
+# ---- playing -----------------------------------------------------------------------------------
+def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) -> int:
+    """Publish the messages of a recording, or of a dataset, until its end or a signal; returns the exit code.
+
+    `rate`: seconds of the recording in one second. Raises RecordingError where there is nothing to play.
+    """
+    caught: list[int] = []
+    log = StandardError("play")
+    recording = open_playable(path)
+    if not [*times_of(recording)]:  # which finds the channels
+        raise RecordingError(f"{path}: there is no message in it that could be published")
+    with session(endpoint) as bus:
+        catch_signals(caught.append)
+        channels = sorted({(c.topic, c.schema) for c in recording.channels.values() if c.encoding == "cdr"})
+        publishers = {channel: publisher_of(bus, *channel) for channel in channels}
+        published, lateness = Counter[str](), Lateness()
+
+        def publish(message: Message) -> None:
+            publisher = publishers.get((message.topic, message.schema))
+            if publisher is not None:
+                publisher.put(message.data)
+                published[message.topic] += 1
+
+        def subscribed() -> frozenset[str]:
+            return frozenset(topic for (topic, _), one in publishers.items() if one.matching_status.matching)
+
+        def stopped() -> bool:
+            return bool(caught)
+
+        if not playing.wait_for_subscribers(subscribed, 1, WAIT, stopped) and not caught:
+            log.info("no subscriber; playing anyway")
+        again = True
+        while again and not caught:
+            messages = recording.iter_messages({topic for topic, _ in channels})
+            playing.play(messages, publish, rate=rate, stopped=stopped, lateness=lateness)
+            again = loop
+        number = f"{counted(published.total(), 'message')} of {counted(len(channels), 'topic')} published"
+        log.info("; ".join([number, lateness.describe()]))
+    return 0
+
+
+def device_key(topic: str) -> str:
+    """Return the key under which the device publishes a topic of a recording: `rt/camera/h264` of /camera/h264."""
+    name = topic.removeprefix("/")
+    return name if name.startswith("rt/") else f"rt/{name}"
+
+
+def publisher_of(bus: Any, topic: str, schema: str) -> Any:
+    """Return a publisher with the device's encoding and priority, which drops what cannot be sent within 0.1 s."""
+    zenoh = library()
+    name = known_name(topic, schema) or ""
+    priority = zenoh.Priority.DATA_HIGH if name.startswith(HIGH) else zenoh.Priority.DATA
+    return bus.declare_publisher(
+        device_key(topic),
+        encoding=f"application/cdr;{schema}",
+        congestion_control=zenoh.CongestionControl.DROP,
+        priority=zenoh.Priority.BACKGROUND if name in LOW else priority,
+    )

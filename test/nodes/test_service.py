@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A capture as a service, whatever its bus: orders, conditions, pages, log."""
+
+import sys
+from concurrent.futures import Future
+
+import pytest
+
+import edgefirst_ros
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.nodes.service import Reports, Service, StandardError
+from edgefirst_ros.pipeline import health
+from edgefirst_ros.pipeline.capture_session import SessionState
+from edgefirst_ros.sources.live import Offers
+
+
+class Session:
+    """A capture session whose answers are set by the test."""
+
+    state = SessionState.WAITING
+    settings, live = Settings(), LiveSettings()
+    source = None
+    finished = ()
+
+    def __init__(self, **facts):
+        self.answer = Future()
+        self.facts = {"active": True, "waiting_for": "", "finished": [], "recording": False} | facts
+        self.start = self.stop = self.split = lambda: self.answer
+
+    def status(self):
+        return self.facts
+
+
+class Deaf:
+    """A transport without topics."""
+
+    def look(self, expected):
+        return Offers({})
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def service(tmp_path):
+    made = Service(Deaf(), Settings(), LiveSettings(out=str(tmp_path / "out")), "capture", StandardError("capture"))
+    made.session = Session()
+    return made
+
+
+def test_an_order_is_answered_once_it_is_carried_out(service):
+    told = service.order("stop")
+    assert not told.done()
+    service.session.answer.set_result("done")
+    assert told.result() == {"success": True, "message": "done"}
+
+
+def test_an_order_that_is_refused_is_answered_with_the_reason(service):
+    service.session.answer.set_exception(RecordingError("nothing is being recorded"))
+    assert service.order("split").result() == {"success": False, "message": "nothing is being recorded"}
+
+
+RECORDING = {"state": "recording", "recording": True, "sequence": "one", "samples": 3, "bytes": 10}
+
+
+@pytest.mark.parametrize(
+    ("facts", "quiet", "code", "message"),
+    [
+        ({"waiting_for": "no camera topic"}, 0, 3, "no camera topic"),
+        ({"waiting_for": ""}, 0, 3, "waiting for the camera"),
+        ({"waiting_for": "no camera topic", "wanted": False}, 0, 0, "idle: no camera topic"),
+        ({"active": False}, 60, 0, "idle: waiting for the camera"),
+        (RECORDING, 0, 0, "recording"),
+        (RECORDING, 4.9, 0, "recording"),
+        (RECORDING, 5.1, 5, "recording, but no sample for 5 s"),
+        (RECORDING | {"state": "splitting"}, 0, 0, "splitting"),
+        ({"state": "waiting for the clock", "waiting": True}, 6, 5, "waiting for the clock, but no sample for 6 s"),
+        ({"state": "idle"}, 60, 0, "idle"),
+        ({"state": "completing"}, 60, 0, "completing"),
+        ({"state": "idle", "failure": "the disk is full"}, 0, 4, "idle after a failure: the disk is full"),
+    ],
+)
+def test_the_status_has_the_condition_as_exit_code(service, monkeypatch, facts, quiet, code, message):
+    clock = {"now": 100.0}
+    monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
+    service.session = Session(**facts)
+    service.order("status")
+    clock["now"] += quiet
+    told = service.order("status").result()
+    assert (told["exit_code"], told["message"], told["success"]) == (code, message, True)
+    assert told["newest_sample_age"] == (pytest.approx(quiet) if facts.get("samples") else None)
+
+
+def test_slow_samples_are_not_stale(service, monkeypatch):
+    """One sample in ten seconds is asked for: less than three of these are no fault."""
+    clock = {"now": 100.0}
+    monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
+    service.session = Session(**RECORDING)
+    service.session.settings = Settings(rate=0.1)
+    service.order("status")
+    clock["now"] += 29
+    assert service.order("status").result()["exit_code"] == 0
+    clock["now"] += 2
+    assert service.order("status").result()["exit_code"] == 5
+    service.session.facts = RECORDING | {"samples": 4, "active": True, "waiting_for": "", "finished": []}
+    assert service.order("status").result()["exit_code"] == 0
+
+
+def test_minutes_until_the_disk_is_full(service, monkeypatch):
+    clock = {"now": 100.0}
+    monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(health, "free_bytes", lambda place: 500_000_000 + 6_000_000_000)
+    service.session = Session(**RECORDING)
+    service.session.live = LiveSettings(out=service.session.live.out)
+    monkeypatch.setattr(health.Path, "is_dir", lambda place: True)
+    service.order("status")
+    clock["now"] += 10
+    service.session.facts["bytes"] = 100_000_000  # 10 MB/s
+    assert service.order("status").result()["free_minutes"] == 10.0
+
+
+@pytest.mark.parametrize("place", ["/proc/nope", "/dev/null/nope"])
+def test_an_output_that_can_never_work_ends_at_once(place):
+    with pytest.raises(UsageError, match=rf"^out: {place}: cannot be made: .*; name another folder$"):
+        Service(Deaf(), Settings(), LiveSettings(out=place), "capture", StandardError("capture"))
+
+
+@pytest.mark.parametrize(("autostart", "code"), [(True, 1), (False, 0)])
+def test_a_capture_that_saw_nothing_ends_with_1(tmp_path, autostart, code):
+    live = LiveSettings(out=str(tmp_path), autostart=autostart)
+    service = Service(Deaf(), Settings(), live, "capture", StandardError("capture"))
+    service.begin()
+    service.look()
+    assert service.order("status").result()["exit_code"] == (3 if autostart else 0)
+    service.finish()
+    assert service.exit_code == code
+
+
+def test_the_log_says_what_kind_of_line_it_is(capsys):
+    log = StandardError("capture")
+    log.info("dataset one begins")
+    log.warning("a name\x1b[31m")
+    log.error("no room")
+    assert capsys.readouterr().err.splitlines() == [
+        "edgefirst-ros capture: dataset one begins",
+        "edgefirst-ros capture: warning: a name\\x1b[31m",
+        "edgefirst-ros capture: error: no room",
+    ]
+
+
+def test_each_finished_dataset_gets_a_page_once(recording, tmp_path):
+    path = recording(seconds=2, size=(320, 192), topics={"camera"})
+    container = edgefirst_ros.convert(path, tmp_path, name="drive").paths.container
+    said = []
+    reports = Reports(said.append)
+    reports.look([str(container)])
+    reports.look([str(container), str(tmp_path / "gone.zip")])
+    reports.close()
+    assert (tmp_path / "drive.html").stat().st_size > 1_000_000
+    assert len(said) == 1
+    assert "gone.zip: no report: " in said[0]
+
+
+def test_a_page_that_cannot_be_begun_is_said_and_the_capture_goes_on(tmp_path, monkeypatch):
+    """A machine on which no process can be begun; here there is no such program."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    said = []
+    reports = Reports(said.append)
+    reports.look([str(tmp_path / "drive.zip")])
+    reports.close()
+    (told,) = said
+    assert told.startswith(f"{tmp_path}/drive.zip: no report: ")
+    assert "No such file or directory" in told
