@@ -58,7 +58,7 @@ OUTER = {
     "zarr": ("export/ncore/stores.py",),
     "l5kit": (),
     # Its CRC-32 leaves the upper halves of AVX registers in use, and libavcodec's SSE takes up to twice as long then.
-    "isal": ("sensors/grayscale.py",),
+    "isal": ("sensors/png.py",),
 }
 """Libraries -> the only places that may import them."""
 

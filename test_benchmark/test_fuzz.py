@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.errors import EdgeFirstError
-from edgefirst_ros.sensors.picture_file import check_png
+from edgefirst_ros.sensors.png import check_png
 
 BENCHMARK = Path(__file__).resolve().parents[1] / "benchmark"
 KINDS = ["mcap", "cdr", "h264", "h265", "jpeg", "png", "pcd", "zip", "arrow", "yaml", "left", "meta", "store", "place"]

@@ -38,8 +38,8 @@ from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.sensors.grayscale import encode_gray
 from edgefirst_ros.sensors.masks import VOID
+from edgefirst_ros.sensors.png import encode_gray
 
 COLUMNS = frozenset(ANNOTATION_ROWS.names)
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})

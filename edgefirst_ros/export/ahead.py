@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from edgefirst_ros.sensors.processors import processors
+from edgefirst_ros.limits import processors
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgefirst_ros.config import Settings
+from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.annotations import Rows, context_of, rows_of_results
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
 from edgefirst_ros.sensors.companions import encode, is_quick
 from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.processors import workers
 
 
 @dataclass(slots=True)

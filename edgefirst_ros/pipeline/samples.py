@@ -10,6 +10,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.assembly import assemble
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts
 from edgefirst_ros.pipeline.facts import SequenceFacts
@@ -21,7 +22,6 @@ from edgefirst_ros.pipeline.worker import Worker
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_pictures
-from edgefirst_ros.sensors.processors import workers
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 

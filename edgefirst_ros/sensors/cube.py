@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import DatasetError, MessageError, text_of
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.grayscale import unpacked
-from edgefirst_ros.sensors.picture_file import png_chunks
-from edgefirst_ros.sensors.png import NONE, encode_png
+from edgefirst_ros.sensors.png import GRAY, NONE, encode_png, read_png, unpack_gray
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import RadarCube
@@ -154,26 +151,15 @@ def decode_cube(png: bytes, rows: int = 1, columns: int = 1) -> Cube:
     `columns` antennas of complex cells, as documented; by default (1, 1) one plane of real values.
     Raises DatasetError when the picture is broken, no 16-bit grayscale one, or does not fit its own description.
     """
-    texts: dict[str, Any] = {}
-    width = height = depth = colour = 0
-    ways: list[int] = []
-    packed: list[memoryview] = []
     try:
-        for kind, body in png_chunks(png):
-            if kind == b"IHDR":
-                width, height, depth, colour, *ways = struct.unpack(">IIBBBBB", body)
-            elif kind == b"IDAT":
-                packed.append(body)
-            elif kind == b"tEXt" and bytes(body[:10]) == b"edgefirst:":
-                keyword, _, value = bytes(body).partition(b"\0")
-                texts[keyword[10:].decode()] = json.loads(value)
-        if (depth, colour) != (16, 0):
-            raise ValueError(f"depth {depth}, colour type {colour} instead of 16 bit grayscale")
-        size = width * height
-        length = sum(map(len, packed))
-        if not 0 < size <= MAX_VALUES or 2 * size > DEFLATE_LIMIT * length:
+        found = read_png(png)
+        width, height, length = found.width, found.height, len(found.packed)
+        texts = {key[10:]: json.loads(text) for key, text in found.texts.items() if key.startswith("edgefirst:")}
+        if (found.bits, found.colour) != (16, GRAY):
+            raise ValueError(f"depth {found.bits}, colour type {found.colour} instead of 16 bit grayscale")
+        if not 0 < width * height <= MAX_VALUES or 2 * width * height > DEFLATE_LIMIT * length:
             raise ValueError(f"{width} x {height} pixels in {length} bytes")
-        pixels = unpacked(packed, width, height, depth) if not any(ways) else None
+        pixels = unpack_gray(found)
         if pixels is None:
             from PIL import Image
 

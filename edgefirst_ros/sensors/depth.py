@@ -11,9 +11,9 @@ import numpy.typing as npt
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray, is_filled
+from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
-from edgefirst_ros.sensors.picture_file import check_jpeg
+from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
 
 
 def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:

@@ -6,26 +6,20 @@ Source: CIPA DC-008 (Exif 2.32).
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import struct
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import DatasetError, MessageError
-from edgefirst_ros.sensors.picture_file import (
-    APP0,
-    APP1,
-    DQT,
-    PNG_SIGNATURE,
-    SOS,
-    Buffer,
-    jpeg_segments,
-    png_chunk,
-    png_chunks,
-)
+from edgefirst_ros.sensors.jpeg import APP0, APP1, DQT, SOS, Buffer, jpeg_segments
+from edgefirst_ros.sensors.png import PNG_SIGNATURE, png_chunk, png_chunks
 
 SECOND = 1_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -33,10 +27,8 @@ MAKE = "EdgeFirst"
 BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED = 1, 2, 3, 4, 5, 7
 SIZES = {BYTE: 1, ASCII: 1, SHORT: 2, LONG: 4, RATIONAL: 8, UNDEFINED: 1}
 MAIN, GPS = 0x8769, 0x8825
-WANTED = frozenset({MAIN, GPS, 0x9003, 0x9011, 0x9286, 0x9291, *range(1, 7)})
-"""Tags that are read; all others are passed over, so that many that share one long value cost nothing."""
-LONGEST_EXIF, MOST_NUMBERS = 0xFFFF, 3
-"""Bytes of EXIF, in PNG too: JPEG has no room for more; numbers of a tag that is read."""
+LONGEST_EXIF = 0xFFFF
+"""Bytes of EXIF, in PNG too: JPEG has no room for more."""
 ENTRY = struct.Struct(">HHI4s")
 FINE = 10_000_000
 """Denominator of arc seconds and seconds: 60 of them still fit into 32 bits."""
@@ -174,21 +166,22 @@ def read_exif(picture: Buffer) -> ExifFound:
     if len(payload) > LONGEST_EXIF:
         raise MessageError(UNDECODABLE, f"EXIF of {len(payload)} bytes, expected at most {LONGEST_EXIF}")
     try:
-        main = _read_directory(payload, struct.unpack_from(_order(payload) + "I", payload, 4)[0])
-        exif = _read_directory(payload, main[MAIN][0]) if MAIN in main else {}
-        gps = _read_directory(payload, main[GPS][0]) if GPS in main else {}
-        comment = _comment(exif.get(0x9286))
-        stamp = comment.get("timestamp_ns")
-        sequence, frame = comment.get("sequence"), comment.get("frame")
-        return ExifFound(
-            sequence if isinstance(sequence, str) else None,
-            frame if type(frame) is int else None,
-            stamp if type(stamp) is int else _moment(exif),
-            _signed(gps.get(2), negative=gps.get(1) == "S"),
-            _signed(gps.get(4), negative=gps.get(3) == "W"),
-            _signed(gps.get(6), negative=gps.get(5) == b"\1"),
-        )
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError, struct.error) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Pillow only warns of entries that are cut or no values of their tag
+            main = _read_directory(payload)
+            exif = _read_directory(payload, main[MAIN]) if MAIN in main else {}
+            gps = _read_directory(payload, main[GPS]) if GPS in main else {}
+            comment = _comment(exif.get(0x9286))
+            stamp, sequence, frame = (comment.get(key) for key in ("timestamp_ns", "sequence", "frame"))
+            return ExifFound(
+                sequence if isinstance(sequence, str) else None,
+                frame if type(frame) is int else None,
+                stamp if type(stamp) is int else _moment(exif),
+                _signed(gps.get(2), negative=gps.get(1) == "S"),
+                _signed(gps.get(4), negative=gps.get(3) == "W"),
+                _signed(gps.get(6), negative=gps.get(5) == b"\1"),
+            )
+    except (ValueError, LookupError, TypeError, OverflowError, OSError, SyntaxError, Warning, struct.error) as error:
         raise MessageError(UNDECODABLE, f"EXIF: {error}") from error
 
 
@@ -269,36 +262,14 @@ def _payload(data: memoryview) -> bytes | None:
     return None
 
 
-def _order(tiff: bytes) -> str:
-    return {b"II": "<", b"MM": ">"}[tiff[:2]]
+def _read_directory(tiff: bytes, at: int | None = None) -> Mapping[int, Any]:
+    """Return the TIFF directory at an offset, by default the first one; its values are decoded as they are read."""
+    from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-
-def _read_directory(tiff: bytes, at: int) -> dict[int, Any]:
-    """{tag: str, bytes, or tuple of numbers} of the TIFF directory at an offset; other types are passed over."""
-    order = _order(tiff)
-    found: dict[int, Any] = {}
-    for n in range(struct.unpack_from(order + "H", tiff, at)[0]):
-        place = at + 2 + 12 * n
-        tag, kind, count = struct.unpack_from(order + "HHI", tiff, place)
-        if tag not in WANTED or tag in found:
-            continue
-        if kind in (SHORT, LONG, RATIONAL) and count > MOST_NUMBERS:
-            raise ValueError(f"tag {tag:04x} has {count} numbers")
-        size = SIZES.get(kind, 0) * count
-        start = struct.unpack_from(order + "I", tiff, place + 8)[0] if size > 4 else place + 8
-        if start + size > len(tiff):
-            raise ValueError(f"tag {tag:04x} leaves the data")
-        value = tiff[start : start + size]
-        if kind == ASCII:
-            found[tag] = value.decode("latin-1").strip("\0 ")
-        elif kind in (BYTE, UNDEFINED):
-            found[tag] = value
-        elif kind in (SHORT, LONG):
-            found[tag] = struct.unpack(f"{order}{count}{'H' if kind == SHORT else 'I'}", value)
-        elif kind == RATIONAL:
-            numbers = struct.unpack(f"{order}{2 * count}I", value)
-            found[tag] = tuple(a / b if b else math.nan for a, b in zip(numbers[::2], numbers[1::2], strict=True))
-    return found
+    directory, file = ImageFileDirectory_v2(tiff[:8]), io.BytesIO(tiff)
+    file.seek(directory.next if at is None else at)
+    directory.load(file)
+    return directory
 
 
 def _comment(raw: Any) -> dict[str, Any]:
@@ -310,20 +281,20 @@ def _comment(raw: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _moment(tags: dict[int, Any]) -> int | None:
-    """DateTimeOriginal in ns since the epoch."""
-    if 0x9003 not in tags:
+def _moment(tags: Mapping[int, Any]) -> int | None:
+    """Return DateTimeOriginal in ns since the epoch; None without it."""
+    texts = {tag: str(tags[tag]).strip("\0 ") for tag in (0x9003, 0x9011, 0x9291) if tag in tags}
+    if 0x9003 not in texts:
         return None
-    text = tags[0x9003] + (tags.get(0x9011) or "+00:00")
+    text = texts[0x9003] + (texts.get(0x9011) or "+00:00")
     seconds = (datetime.strptime(text, "%Y:%m:%d %H:%M:%S%z") - EPOCH) // timedelta(seconds=1)
-    return seconds * SECOND + int((tags.get(0x9291) or "0").ljust(9, "0")[:9])
+    return seconds * SECOND + int((texts.get(0x9291) or "0").ljust(9, "0")[:9])
 
 
-def _signed(parts: tuple[float, ...] | None, *, negative: bool) -> float | None:
+def _signed(parts: Any, *, negative: bool) -> float | None:
     """Return one number of degrees, minutes and seconds, or of one part, with its sign."""
-    if parts is None:
-        return None
-    size = math.fsum(part / unit for part, unit in zip(parts, (1, 60, 3600), strict=False))
-    if not parts or not math.isfinite(size):
+    numbers = [float(part) for part in (parts if isinstance(parts, tuple) else [] if parts is None else [parts])]
+    size = math.fsum(part / unit for part, unit in zip(numbers, (1, 60, 3600), strict=False))
+    if not numbers or not math.isfinite(size):
         return None
     return -size if negative else size

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.grayscale import encode_gray
-from edgefirst_ros.sensors.png import encode_png
+from edgefirst_ros.sensors.png import encode_gray, encode_png
 
 if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import DetectBox, Mask, MaskBox

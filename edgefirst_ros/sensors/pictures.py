@@ -18,8 +18,9 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message, decode
+from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_size, raw_frame, still_frame
-from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+from edgefirst_ros.sensors.png import check_png
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderReader, Tracker, UnitHeaders, with_sets
 from edgefirst_ros.sensors.video.gops import GopReader
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker

@@ -14,7 +14,7 @@ from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.depth import decode_depth
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.png import encode_gray
 
 
 def check_thermal(message: Any, limits: Limits) -> None:

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from edgefirst_ros.sensors.grayscale import encode_gray
-from edgefirst_ros.sensors.png import NONE, RGB, SUB, UP, deflate, encode_png, filtered
+from edgefirst_ros.sensors.png import NONE, RGB, SUB, UP, deflate, encode_gray, encode_png, filtered
 
 THREADS = 300
 SIZES = ((1, 1), (1, 700), (700, 1), (480, 640), (2, 70_000))

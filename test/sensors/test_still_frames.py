@@ -14,7 +14,7 @@ from streams import Pictures
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.picture import PictureEncoder, still_frame
-from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
+from edgefirst_ros.sensors.png import PNG_SIGNATURE, png_chunk
 from edgefirst_ros.streams import COMPRESSED_IMAGE
 
 

@@ -27,7 +27,8 @@ from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.cloud import decode_cloud
-from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.png import check_png
 
 _UNNAMED = "/.partial"
 """Suffix of a file that is being written, and not a member yet."""

@@ -18,8 +18,9 @@ from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Rows
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.exif import ExifFound, read_exif
+from edgefirst_ros.sensors.jpeg import jpeg_size
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
-from edgefirst_ros.sensors.picture_file import check_png, jpeg_size
+from edgefirst_ros.sensors.png import check_png
 
 _HEADS = (1 << 12, 1 << 17)
 """Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""

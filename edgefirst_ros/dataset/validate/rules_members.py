@@ -24,7 +24,8 @@ from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.companions import decode
 from edgefirst_ros.sensors.cube import ORDER, RANGE, SEQUENCE
 from edgefirst_ros.sensors.exif import read_exif
-from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, png_chunks
+from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.png import check_png, png_chunks
 
 POSITION = 1e-6  # degrees: EXIF has five decimals of an arc second or more
 CAMERA, PICTURES = streams.kinds("camera"), streams.kinds("camera", "picture")

@@ -23,9 +23,8 @@ from edgefirst_ros.dataset.tables.rings import is_valid, lengths, separated
 from edgefirst_ros.dataset.validate.report import Found, Repair, Rule, rule
 from edgefirst_ros.dataset.validate.subject import KEY, Subject, is_readable, is_same, place_of, where
 from edgefirst_ros.errors import EdgeFirstError, counted
-from edgefirst_ros.sensors.grayscale import decode_gray
 from edgefirst_ros.sensors.masks import VOID
-from edgefirst_ros.sensors.picture_file import MAX_SIDE, PNG_SIGNATURE, check_png, png_chunk
+from edgefirst_ros.sensors.png import MAX_SIDE, PNG_SIGNATURE, check_png, decode_gray, png_chunk
 
 BOXES = {"box2d": 4, "box3d": 6}
 PLACES = {"location": 2, "pose": 3}

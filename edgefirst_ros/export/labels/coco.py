@@ -28,7 +28,7 @@ from edgefirst_ros.export.labels.pictures import (
 from edgefirst_ros.export.labels.rle import runs_of
 from edgefirst_ros.export.labels.rows import LabelRows
 from edgefirst_ros.progress import Progress
-from edgefirst_ros.sensors.grayscale import decode_gray
+from edgefirst_ros.sensors.png import decode_gray
 
 if TYPE_CHECKING:
     import numpy as np

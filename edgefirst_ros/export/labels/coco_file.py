@@ -24,7 +24,7 @@ from edgefirst_ros.export.labels.foreign import (
     whole_ring,
 )
 from edgefirst_ros.export.labels.rle import mask_of, unpacked
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.png import encode_gray
 
 PIXELS, FREE = 1 << 12, 1 << 31
 """Pixels of masks that may come out of each byte of a file; so many always may."""

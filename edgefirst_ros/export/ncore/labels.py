@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.export.drive import Drive, is_class_mask
 from edgefirst_ros.export.ncore.library import RIG, library
-from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
+from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 Row = Mapping[str, Any]
 MILLIMETRE = 0.001

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.export.importing import clean_text
 from edgefirst_ros.export.ncore.library import library
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.png import encode_gray
 
 MILLIMETRES = 1000
 LARGEST_NUMBER = 3e38

@@ -18,7 +18,7 @@ from edgefirst_ros.export.ncore.labels import Labels, Marks, depth
 from edgefirst_ros.export.ncore.library import CUBE
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, Rays, rays
 from edgefirst_ros.sensors.cloud import decode_cloud
-from edgefirst_ros.sensors.picture_file import png_chunks
+from edgefirst_ros.sensors.png import png_chunks
 
 COMPANIONS = {"radar.png": CUBE, "radar.pcd": "radars/radar", "lidar.pcd": "lidars/lidar"}
 """Kind of a member with a stamp of its own -> its home in NCore."""

@@ -28,7 +28,8 @@ from edgefirst_ros.export.ncore.points import Rays
 from edgefirst_ros.export.ncore.preparing import COMPANIONS, MICROSECOND, Member, Preparation, Ready, Task
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.progress import Progress
-from edgefirst_ros.sensors.picture_file import check_jpeg, check_png
+from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.png import check_png
 
 Store = Literal["itar", "directory"]
 

@@ -41,9 +41,9 @@ from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import MISSING
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.navigation import AttitudeTrack, Fix, FixTrack
-from edgefirst_ros.sensors.picture_file import check_jpeg
+from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import Floats
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ from edgefirst_ros.export.roverd.clouds import (
 from edgefirst_ros.export.roverd.video import VideoWriter
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cube import decode_cube
-from edgefirst_ros.sensors.picture_file import check_jpeg
+from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.transforms import BASE, Floats, rotation
 
 VIDEO, SEGMENT = "video.avi", "segment"

@@ -17,7 +17,7 @@ from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.export.labels.labelling import label
 from edgefirst_ros.export.labels.rle import mask_of, runs_of, unpacked
-from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray
+from edgefirst_ros.sensors.png import decode_gray, encode_gray
 
 coco_tools = pytest.importorskip("pycocotools.coco", reason="pycocotools is not installed")
 from pycocotools import mask as official  # noqa: E402

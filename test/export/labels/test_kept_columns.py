@@ -14,7 +14,7 @@ from pycocotools.coco import COCO
 from edgefirst_ros import Dataset
 from edgefirst_ros.export import export
 from edgefirst_ros.export.labels.labelling import label
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.png import encode_gray
 
 FORMS = [("coco", {}), ("yolo", {"single_group": True}), ("yolo", {"single_group": True, "segment": True})]
 RING = [0.25, 0.25, 0.5, 0.25, 0.5, 0.5]

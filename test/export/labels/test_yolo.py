@@ -13,7 +13,7 @@ from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.export.labels.labelling import label
 from edgefirst_ros.export.labels.yolo import join, part
-from edgefirst_ros.sensors.grayscale import encode_gray
+from edgefirst_ros.sensors.png import encode_gray
 
 RING = [0.25, 0.25, 0.75, 0.25, 0.75, 0.5]
 HOLE = [0.5, 0.3, 0.6, 0.3, 0.6, 0.4]

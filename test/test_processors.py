@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from edgefirst_ros.sensors.processors import processors, workers
+from edgefirst_ros.limits import processors, workers
 
 V2 = "0::/user/job\n"
 V1 = "12:memory:/\n4:cpu,cpuacct:/docker/ab\n3:cpuset:/\n0::/\n"

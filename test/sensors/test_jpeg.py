@@ -16,7 +16,8 @@ from PIL import Image
 from small_pictures import jpeg, png
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.picture_file import check_jpeg, check_png, jpeg_segments, jpeg_size, png_chunk, png_chunks
+from edgefirst_ros.sensors.jpeg import check_jpeg, jpeg_segments, jpeg_size
+from edgefirst_ros.sensors.png import check_png, png_chunk, png_chunks
 
 
 def segments(data):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structure of picture files: segments of a JPEG, chunks of a PNG, and whether all of them are there.
+"""The structure of JPEG files: their segments, and whether all of them are there.
 
-The pixels are not decoded.  Source: ITU-T T.81, PNG 3.
+The pixels are not decoded. Source: ITU-T T.81.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ import re
 import struct
 from collections.abc import Iterator
 
-from zlib_ng import zlib_ng
-
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.errors import MessageError
 
 Buffer = bytes | bytearray | memoryview
-PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 SOI, EOI, SOS, DQT, APP0, APP1 = 0xD8, 0xD9, 0xDA, 0xDB, 0xE0, 0xE1
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """JPEG markers that begin a frame and give its size."""
@@ -24,7 +21,6 @@ BETWEEN = frozenset({0xC4, 0xCC, SOS, DQT, 0xDC, 0xDD, *range(APP0, 0xF0), 0xFE}
 """Markers of segments that may stand between the scans: tables, the number of lines, what applications put there."""
 MOST_SEGMENTS = 1000
 """Of these; a progressive picture has some dozens."""
-MAX_SIDE = 65535
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]", re.DOTALL)
 """What ends coded pixels: no stuffed byte, restart marker or fill byte."""
 
@@ -96,57 +92,6 @@ def _check_scans(data: memoryview, scan: int) -> None:
         if marker not in BETWEEN or not whole or segments > MOST_SEGMENTS:
             raise MessageError(UNDECODABLE, f"JPEG with marker {marker:02x} in its pixels, at {place}")
     raise MessageError(UNDECODABLE, "JPEG without its end")
-
-
-def check_png(png: Buffer) -> tuple[int, int]:
-    """Return (width, height) in pixels of a PNG whose chunks are whole: signature, IHDR, CRCs, IDAT, IEND.
-
-    Raises MessageError(UNDECODABLE) otherwise.
-    """
-    width = height = packed = 0
-    for kind, body in png_chunks(png):
-        if kind == b"IHDR":
-            width, height = struct.unpack_from(">II", body)
-        packed += len(body) if kind == b"IDAT" else 0
-    if not 0 < width <= MAX_SIDE or not 0 < height <= MAX_SIDE or not packed:
-        raise MessageError(UNDECODABLE, f"PNG of {width} x {height} pixels in {packed} bytes")
-    return width, height
-
-
-def png_parts(kind: bytes, body: Buffer) -> tuple[Buffer, ...]:
-    """Return one PNG chunk: length and kind, body, CRC."""
-    crc = zlib_ng.crc32(body, zlib_ng.crc32(kind))
-    return struct.pack(">I4s", len(body), kind), body, struct.pack(">I", crc)
-
-
-def png_chunk(kind: bytes, body: Buffer) -> bytes:
-    """Return one PNG chunk as one piece."""
-    return b"".join(png_parts(kind, body))
-
-
-def png_chunks(png: Buffer) -> Iterator[tuple[bytes, memoryview]]:
-    """(kind, body) of every chunk up to and with IEND.
-
-    Raises MessageError(UNDECODABLE) when the signature, a length or a CRC is wrong, IHDR does not come first, or
-    IEND is missing.
-    """
-    data = memoryview(png).cast("B")
-    if data[:8] != PNG_SIGNATURE:
-        raise MessageError(UNDECODABLE, "no PNG signature")
-    position, kind = 8, b""
-    while kind != b"IEND":
-        if position + 12 > len(data):
-            raise MessageError(UNDECODABLE, "PNG ends without IEND")
-        length, kind = struct.unpack_from(">I4s", data, position)
-        end = position + 8 + length
-        if end + 4 > len(data):
-            raise MessageError(UNDECODABLE, f"PNG ends within {kind!r}")
-        if (position == 8) != (kind == b"IHDR") or (kind == b"IHDR" and length != 13):
-            raise MessageError(UNDECODABLE, f"{kind!r} of {length} bytes at {position} of a PNG")
-        if zlib_ng.crc32(data[position + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
-            raise MessageError(UNDECODABLE, f"wrong CRC in {kind!r}")
-        yield kind, data[position + 8 : end]
-        position = end + 4
 
 
 def _frame_size(body: memoryview) -> tuple[int, int]:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefirst_ros.sensors.grayscale import decode_gray, encode_gray, is_filled
-from edgefirst_ros.sensors.picture_file import PNG_SIGNATURE, png_chunk
+from edgefirst_ros.sensors.png import PNG_SIGNATURE, decode_gray, encode_gray, is_filled, png_chunk
 
 KINDS = {"bool": np.bool_, "uint8": np.uint8, "uint16": np.uint16}
 
