@@ -13,8 +13,8 @@ from edgefirst_ros.cli.text import say, table
 from edgefirst_ros.errors import counted
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.group_counts import GroupCounts
     from edgefirst_ros.dataset.grouping import GroupRule
+    from edgefirst_ros.dataset.regroup import GroupCounts
 
 
 def rule_of(context: typer.Context, assignments: Sequence[str] | None) -> GroupRule | None:

@@ -27,8 +27,8 @@ def split(
 ) -> None:
     """Assign the samples of datasets to new groups.
 
-    Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences; samples that neither
-    --group nor --split gives a group have none afterwards.
+    Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences. With --group only, other
+    samples keep their groups; with --split, samples that get no group have none afterwards.
 
     Exit codes: 0 done, 1 nothing changed, 2 wrong usage.
     """

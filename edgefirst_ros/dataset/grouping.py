@@ -1,17 +1,152 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assignment of samples to groups (train, val, …): by sequence name, by its hash, or by shares of all samples."""
+"""Groups of samples (train, val, …): by sequence name, by its hash, or by shares of sequences or blocks of time."""
 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from math import fsum
+from typing import Any, Literal, NamedTuple
 
+import pyarrow as pa
+
+from edgefirst_ros import streams
 from edgefirst_ros.config import Settings, nanoseconds
-from edgefirst_ros.dataset.split import Kind, Tally, assign, stable_group
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.tables.batches import Batches
 from edgefirst_ros.errors import UsageError, nearest_first
+
+
+class Kind(NamedTuple):
+    """Kind of count: samples, samples with a sensor, annotations of a label."""
+
+    what: Literal["samples", "sensor", "label"]
+    name: str = ""
+
+
+SAMPLES = Kind("samples")
+Tally = Mapping[Kind, int]
+MOST_TRIES = 50_000
+"""Moves and exchanges that are tried to improve a first assignment; with thousands of units that one is near enough."""
+MISSED = 0.05
+"""Difference of a share from the one that was asked for, beyond which it is reported."""
+NOISE = 1e-9
+"""Tolerance for rounding of shares."""
+
+
+def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[str, str]:
+    """Return the group of each unit (a sequence, a block of time), whatever the order of `tallies`.
+
+    The `shares` add up to 1. Largest first, each unit goes to the group that is furthest from its share, counted over
+    samples, sensors and labels. No group's samples differ from its share by more than the largest unit, and none stays
+    empty while there are as many units as groups. Equal on every processor and version of Python.
+    """
+    names = sorted(shares, key=lambda group: (-shares[group], group))
+    balance = _Balance(tallies, {group: shares[group] for group in names})
+    units = sorted(tallies, key=lambda unit: (-balance.size(unit), unit))
+    for number, unit in enumerate(units):
+        balance.put(unit, balance.choose(unit, len(units) - number))
+    balance.refine(units)
+    return dict(balance.group_of)
+
+
+def stable_group(sequence: str, shares: Mapping[str, float]) -> str:
+    """Return the group of a sequence by the hash of its name alone: it stays, whatever other sequences there are."""
+    place = int.from_bytes(hashlib.sha256(sequence.encode()).digest()[:8], "big") / 2**64
+    for group, share in shares.items():
+        if place < share:
+            return group
+        place -= share
+    return [*shares][-1]
+
+
+class _Balance:
+    """How far each group is from its share, as fractions of the total of each kind."""
+
+    def __init__(self, tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> None:
+        totals: Counter[Kind] = Counter()
+        for tally in tallies.values():
+            totals.update(tally)
+        kinds = sorted((kind for kind in totals if totals[kind]), key=lambda kind: (kind != SAMPLES, kind))
+        self._parts = {unit: [tally.get(kind, 0) / totals[kind] for kind in kinds] for unit, tally in tallies.items()}
+        self._shares = shares
+        self._lack = {group: [share] * len(kinds) for group, share in shares.items()}
+        """Deficit of each group in each kind, samples first."""
+        self._units = dict.fromkeys(shares, 0)
+        self._largest = max((parts[0] for parts in self._parts.values() if parts), default=0.0) + NOISE
+        self.group_of: dict[str, str] = {}
+
+    def size(self, unit: str) -> float:
+        """Return the size of a unit: the mean of its fractions of each kind."""
+        parts = self._parts[unit]
+        return fsum(parts) / len(parts) if parts else 0.0
+
+    def put(self, unit: str, group: str) -> None:
+        """Assign a unit to a group, removing it from its former one."""
+        before = self.group_of.get(unit)
+        if before is not None:
+            self._units[before] -= 1
+            self._lack[before] = [lack + part for lack, part in zip(self._lack[before], self._parts[unit], strict=True)]
+        self._units[group] += 1
+        self._lack[group] = [lack - part for lack, part in zip(self._lack[group], self._parts[unit], strict=True)]
+        self.group_of[unit] = group
+
+    def choose(self, unit: str, left: int) -> str:
+        """Return the group for a unit, where `left` are still to be given, it included."""
+        parts = self._parts[unit]
+        groups = [group for group, units in self._units.items() if not units]
+        if left > len(groups):  # else every one of them is needed where there is none yet
+            groups = list(self._units)
+        if not parts:
+            return groups[0]
+        roomy = [group for group in groups if self._lack[group][0] >= parts[0] - NOISE]
+        if roomy:
+            return max(roomy, key=lambda group: self._gain(group, parts))
+        return max(groups, key=lambda group: self._lack[group][0])
+
+    def _gain(self, group: str, parts: Sequence[float]) -> float:
+        """Return by how much fractions bring a group nearer to its share: squared deficits relative to the share."""
+        nearer = fsum(part * (2 * lack - part) for lack, part in zip(self._lack[group], parts, strict=True))
+        return nearer / self._shares[group]
+
+    def refine(self, units: Sequence[str]) -> None:
+        """Move and exchange units while that brings the groups nearer to their shares."""
+        tries, better = 0, True
+        while better:
+            better = False
+            for one, other in itertools.combinations((None, *units), 2):
+                tries += 1
+                if tries > MOST_TRIES:
+                    return
+                if other is not None and self._improve(one, other):
+                    better = True
+
+    def _improve(self, one: str | None, other: str) -> bool:
+        """Exchange two units, or move one to the group that gains most, if that improves the balance."""
+        home, parts = self.group_of[other], self._parts[other]
+        if one is None:
+            away = [group for group in self._units if group != home]
+            if not away or self._units[home] == 1:
+                return False
+            group = max(away, key=lambda group: self._gain(group, parts))
+        else:
+            group = self.group_of[one]
+            parts = [b - a for a, b in zip(self._parts[one], parts, strict=True)]
+        if group == home or not parts:
+            return False
+        gain = self._gain(group, parts) + self._gain(home, [-part for part in parts])
+        samples = self._lack[group][0] - parts[0], self._lack[home][0] + parts[0]
+        if gain <= NOISE or any(abs(lack) > self._largest for lack in samples):
+            return False
+        self.put(other, group)
+        if one is not None:
+            self.put(one, home)
+        return True
+
 
 Tallies = Mapping[tuple[str, int], Tally]
 """{(sequence, number of the time block): counts of its contents}."""
@@ -94,6 +229,10 @@ class GroupRule:
         """Names of the groups, those with a share first."""
         return list(dict.fromkeys([*self.shares, *self.named]))
 
+    def share_of(self, sequence: str) -> bool:
+        """True if the group of a sequence is one by shares."""
+        return bool(self.shares) and self._by_name(sequence) is None
+
     def check(self, sequences: Collection[str]) -> None:
         """Raise UsageError for a pattern that matches none of these sequences."""
         for group, globs in self.named.items():
@@ -131,3 +270,79 @@ def _summed(units: Mapping[tuple[str, int], str], tallies: Tallies) -> dict[str,
     for key, unit in units.items():
         found.setdefault(unit, Counter()).update(tallies[key])
     return found
+
+
+NAME, BLOCK = "name", "block"
+
+
+def groups_of(rule: GroupRule, frames: Batches, annotations: Batches) -> Groups:
+    """Return the groups of all samples: of rows of frames and of annotations with name and timestamp.
+
+    Rows of frames may have stamps of companions, those of annotations labels, as plain text.
+    """
+    found: dict[tuple[str, int], Counter[Kind]] = {}
+    for batch in frames():
+        _count_frames(batch, rule.block, found)
+    for batch in annotations():
+        _count_labels(batch, rule.block, found)
+    return rule.groups(found)
+
+
+def with_groups(rule: GroupRule | None, frames: Batches, annotations: Batches) -> Batches:
+    """Return the rows of a journal of annotations with the group of their sample; as they are without a rule."""
+    if rule is None:
+        return annotations
+    groups = groups_of(rule, frames, annotations)
+    keep = not rule.shares
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in annotations():
+            place = batch.schema.get_field_index("group")
+            yield batch.set_column(place, batch.schema.field(place), group_column(batch, groups, keep=keep))
+
+    return batches
+
+
+def group_column(batch: pa.RecordBatch, groups: Groups, *, keep: bool) -> pa.Array:
+    """Return the group of each row with name and timestamp, as plain text; `keep`: without a new one that it has."""
+    names, stamps = batch["name"].to_pylist(), batch["timestamp"].to_pylist()
+    before = batch["group"].to_pylist() if keep else [None] * len(names)
+    found = [groups.of(name, stamp) or own for name, stamp, own in zip(names, stamps, before, strict=True)]
+    return pa.array(found, schema.TEXT)
+
+
+def missed_shares(asked: Mapping[str, float], samples: Mapping[str | None, int]) -> str | None:
+    """Return asked and got shares in words; None where none differs by more than MISSED. `samples` by group."""
+    total = sum(samples.values())
+    got = {group: samples.get(group, 0) / total for group in asked} if total else {}
+    if not any(abs(asked[group] - share) > MISSED + NOISE for group, share in got.items()):
+        return None
+    said = [f"{group} {100 * asked[group]:.4g} % asked, {100 * share:.1f} % got" for group, share in got.items()]
+    return f"shares of samples: {', '.join(said)}"
+
+
+def _count_frames(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int], Counter[Kind]]) -> None:
+    stamps = {
+        Kind("sensor", streams.of_column(column).key): f"{column}_timestamp"
+        for column in schema.COMPANIONS
+        if f"{column}_timestamp" in batch.schema.names
+    }
+    table = pa.table({**_units(batch, block), **{kind.name: batch[column] for kind, column in stamps.items()}})
+    counted = table.group_by([NAME, BLOCK]).aggregate([([], "count_all"), *((kind.name, "count") for kind in stamps)])
+    for row in counted.to_pylist():
+        tally = found.setdefault((row[NAME], row[BLOCK]), Counter())
+        tally[SAMPLES] += row["count_all"]
+        tally.update({kind: number for kind in stamps if (number := row[f"{kind.name}_count"])})
+
+
+def _count_labels(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int], Counter[Kind]]) -> None:
+    table = pa.table({**_units(batch, block), "label": batch["label"]})
+    table = table.filter(table["label"].is_valid())
+    for row in table.group_by([NAME, BLOCK, "label"]).aggregate([([], "count_all")]).to_pylist():
+        found.setdefault((row[NAME], row[BLOCK]), Counter())[Kind("label", row["label"])] += row["count_all"]
+
+
+def _units(batch: pa.RecordBatch, block: int) -> dict[str, pa.Array | Iterable[int]]:
+    """Return the sequence of each row and its block of time, rounded down as Python does."""
+    stamps = batch["timestamp"].to_numpy(zero_copy_only=False)
+    return {NAME: batch["name"], BLOCK: stamps // block}

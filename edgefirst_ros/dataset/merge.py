@@ -17,13 +17,13 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.group_counts import GroupCounts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.merge_labels import Part, merge_metadata, separate_ids, unite_labels
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.regroup import GroupCounts
 from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.zipformat import DEFLATED, Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
@@ -121,7 +121,7 @@ def merge(
             raise DatasetError("the datasets have no samples with rows of frames, nothing is written")
         failing.pop_all()  # from here on all is there, and can be completed later
         paths = writer.finish(metadata, labels, categories)
-    groups = None if group_rule is None else GroupCounts.of([paths], group_rule.names, limits)
+    groups = None if group_rule is None else GroupCounts.of([paths], group_rule, limits)
     notes = [*dict.fromkeys(note for part in parts for note in part.notes), *notes, *(groups.notes if groups else ())]
     sequences = {os.fspath(part.dataset.paths.container): dict(part.sequences) for part in parts}
     return Merged(paths, writer.samples, sequences, notes, bool(lost), groups)

@@ -4,32 +4,164 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import polars as pl
 import pyarrow as pa
 
+from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.group_counts import GroupCounts
-from edgefirst_ros.dataset.group_rows import GroupRows
-from edgefirst_ros.dataset.grouping import GroupRule, Groups
-from edgefirst_ros.dataset.names import (
-    DatasetPaths,
-    find,
-)
+from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Groups, Kind, groups_of, missed_shares
+from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.opening import is_plain_file
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.batches import Batches
-from edgefirst_ros.dataset.tables.forms.table import annotation_path
-from edgefirst_ros.dataset.tables.groups import groups_of
+from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+
+KEY = ["name", "frame"]
+ANNOTATIONS = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64, "label": pl.String, "group": pl.String}
+FRAMES = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64} | {
+    f"{column}_timestamp": pl.Int64 for column in schema.COMPANIONS
+}
+
+
+class GroupRows:
+    """Reads the tables of a dataset. Raises DatasetError where they cannot be read.
+
+    `annotations`: name, frame, timestamp, label and group of every row, in the order of the file; `samples`: name,
+    frame, timestamp and the stamps of companions of every sample. Frame and stamp (ns) are null where nothing says
+    them; stamps are those of the table of frames, where it has the sample.
+    """
+
+    def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
+        found = annotation_path(paths.arrow)
+        own = pl.DataFrame(schema=ANNOTATIONS)
+        if found is not None:
+            own = typed_columns(open_annotations(found, limits), ANNOTATIONS)
+        there = os.path.lexists(paths.frames)
+        frames = typed_columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
+        known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
+        joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
+        self.annotations = joined.with_columns(pl.coalesce("stamp", "timestamp").alias("timestamp")).drop("stamp")
+        further = self.annotations.join(known, on=KEY, how="anti", nulls_equal=True).select(*KEY, "timestamp")
+        self.samples = pl.concat([frames, further.unique(KEY, keep="first", maintain_order=True)], how="diagonal")
+
+
+def typed_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    """Return some columns of a table, null for one that it lacks."""
+    there = [name for name in wanted if name in table.schema.names]
+    if "name" not in there:
+        raise DatasetError(f"{table.path}: has no column 'name'")
+    columns = [
+        (pl.col(name) if name in there else pl.lit(None)).cast(kind).alias(name) for name, kind in wanted.items()
+    ]
+    found = pl.DataFrame(schema=wanted)
+    try:
+        for frame in table.frames(there):
+            found.extend(frame.select(columns))  # copied: the other columns of the batch need not stay
+    except pl.exceptions.PolarsError as error:
+        raise DatasetError(f"{table.path}: columns {', '.join(there)} cannot be read: {error}") from error
+    if found["name"].null_count():
+        raise DatasetError(f"{table.path}: column 'name' is null in a row; it must not be")
+    return found
+
+
+LISTED = 10
+"""Sensors and labels that a note lists."""
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Counts by group."""
+
+    groups: Mapping[str, Mapping[Kind, int]]
+    """{group: {kind: number}}: samples, samples with a sensor, annotations of a label."""
+    without: int = 0
+    """Number of samples without a group."""
+    missed: str | None = None
+    """Shares that were asked for and that came out, where they differ by more than 5 points."""
+
+    @classmethod
+    def of(
+        cls, datasets: Sequence[DatasetPaths], rule: GroupRule | None = None, limits: Limits = DEFAULT_LIMITS
+    ) -> GroupCounts:
+        """Count the groups of finished datasets; those of `rule` are listed first, even empty ones.
+
+        Raises DatasetError where a table cannot be read.
+        """
+        found: dict[str, Counter[Kind]] = {group: Counter() for group in (rule.names if rule is not None else ())}
+        shared: Counter[str | None] = Counter()
+        without = 0
+        for rows in (GroupRows(paths, limits) for paths in datasets):
+            for group, label, number in rows.annotations.group_by("group", "label").len().sort("group", "label").rows():
+                if group is not None and label is not None:
+                    found.setdefault(group, Counter())[Kind("label", label)] += number
+            group_of = rows.annotations.drop_nulls("group").unique(KEY, keep="first").select(*KEY, "group")
+            samples = rows.samples.join(group_of, on=KEY, how="left", nulls_equal=True)
+            for name, group, number in samples.group_by("name", "group").len().rows():
+                if rule is not None and rule.share_of(name):
+                    shared[group] += number
+            sensors = [pl.col(f"{column}_timestamp").count().alias(column) for column in schema.COMPANIONS]
+            for counts in samples.group_by("group").agg(pl.len().alias("samples"), *sensors).sort("group").to_dicts():
+                group = counts.pop("group")
+                if group is None:
+                    without += counts["samples"]
+                    continue
+                tally = found.setdefault(group, Counter())
+                tally[SAMPLES] += counts.pop("samples")
+                tally.update(
+                    {Kind("sensor", streams.of_column(c).key): number for c, number in counts.items() if number}
+                )
+        return cls(found, without, None if rule is None else missed_shares(rule.shares, shared))
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Kinds that are counted: samples, then sensors, then labels, the most frequent first."""
+        totals: Counter[Kind] = Counter()
+        for tally in self.groups.values():
+            totals.update(tally)
+        order = ("samples", "sensor", "label")
+        present = [kind for kind, number in totals.items() if number]
+        return sorted(present, key=lambda kind: (order.index(kind.what), -totals[kind], kind.name))
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes about groups that are empty, or lack a sensor or label that others have."""
+        notes = []
+        for group, tally in self.groups.items():
+            if not tally.get(SAMPLES, 0):
+                notes.append(f"group {group} is empty: it needs more sequences, or a shorter split_block")
+                continue
+            for what in ("sensor", "label"):
+                lacking = [kind.name for kind in self.kinds if kind.what == what and not tally.get(kind, 0)]
+                if lacking:
+                    more = f" and {len(lacking) - LISTED} more" if len(lacking) > LISTED else ""
+                    plural = "s" if len(lacking) > 1 else ""
+                    listed = ", ".join(lacking[:LISTED])
+                    notes.append(f"group {group} lacks the {what}{plural} {listed}{more}, which another group has")
+        return [*notes, self.missed] if self.missed is not None else notes
+
+    @property
+    def plain(self) -> dict[str, dict[str, Any]]:
+        """Counts ready for JSON."""
+        return {
+            group: {
+                "samples": tally.get(SAMPLES, 0),
+                "sensors": {kind.name: tally[kind] for kind in self.kinds if kind.what == "sensor" and tally.get(kind)},
+                "labels": {kind.name: tally[kind] for kind in self.kinds if kind.what == "label" and tally.get(kind)},
+            }
+            for group, tally in self.groups.items()
+        }
+
 
 UNSTAMPED = -1
 """Stands for the stamp of a sample that has none."""
@@ -67,10 +199,10 @@ def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule, *, limits
                 _check_stamps(paths, part, groups)
         for replacement, paths, part in zip(replacements, places, parts, strict=True):
             with replacement.writing() as file:
-                _write(file, paths.arrow, _column(part.annotations, groups), limits)
+                _write(file, paths.arrow, _column(part.annotations, groups, keep=not rule.shares), limits)
         for replacement in replacements:
             replacement.put_in_place()
-    return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule.names, limits))
+    return Regrouped([paths.arrow for paths in places], GroupCounts.of(places, rule, limits))
 
 
 def _checked(path: str | os.PathLike[str]) -> DatasetPaths:
@@ -111,9 +243,10 @@ def _check_stamps(paths: DatasetPaths, part: GroupRows, groups: Groups) -> None:
             )
 
 
-def _column(annotations: pl.DataFrame, groups: Groups) -> list[str | None]:
-    stamps = annotations["timestamp"].fill_null(UNSTAMPED)
-    return [groups.of(name, stamp) for name, stamp in zip(annotations["name"], stamps, strict=True)]
+def _column(annotations: pl.DataFrame, groups: Groups, *, keep: bool) -> list[str | None]:
+    """Return the group of each row; `keep`: without a new one that it has."""
+    rows = annotations.select("name", pl.col("timestamp").fill_null(UNSTAMPED), "group").rows()
+    return [groups.of(name, stamp) or (before if keep else None) for name, stamp, before in rows]
 
 
 def _write(file: BinaryIO, path: Path, column: Sequence[str | None], limits: Limits) -> None:

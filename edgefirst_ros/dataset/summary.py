@@ -312,7 +312,7 @@ def summarize_tables(paths: DatasetPaths, *, grouped: bool = True, limits: Limit
     metadata = frames_metadata(paths.frames, table.metadata) if table is not None else {}
     rows = None
     if grouped:
-        from edgefirst_ros.dataset.group_rows import GroupRows
+        from edgefirst_ros.dataset.regroup import GroupRows
 
         rows = GroupRows(paths, limits).annotations
     return summarize(timeline, metadata, stated_calibrations(metadata), rows=rows)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from edgefirst_ros.dataset import schema as schemas
-from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
 from edgefirst_ros.dataset.pace import CommitPace
 from edgefirst_ros.dataset.publish import (
@@ -27,7 +27,6 @@ from edgefirst_ros.dataset.publish import (
 )
 from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
-from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.rowlog import IN_MEMORY, Row, RowLog
 from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError

@@ -12,11 +12,11 @@ from typing import Any
 import polars as pl
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.grouping import GroupRule, missed_shares
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import remove_partials
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
-from edgefirst_ros.fleet.catalogue import current, write_catalogue
+from edgefirst_ros.fleet.catalogue import Catalogue, current, write_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Result, Task
 from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
 from edgefirst_ros.fleet.plan import Plan, make_plan
@@ -115,10 +115,24 @@ class Conversion:
             if missing:
                 self.tally.verdicts["not done"] = missing
         try:
-            write_catalogue(self.layout, current(self.layout, self._note))
+            states = current(self.layout, self._note)
+            self._note_shares(states)
+            write_catalogue(self.layout, states)
         except ObjectStoreError as refused:
             self._note(f"the catalogue is out of date: {refused}; fleet status rewrites it")
         return self.tally
+
+    def _note_shares(self, states: Catalogue) -> None:
+        """Note shares of the groups that are others than those asked for."""
+        rule = GroupRule.of(self.settings)
+        if rule is None:
+            return
+        samples: Counter[str | None] = Counter()
+        for name, settings, group, number in states.choose(None, "name", "settings", "group", "samples").rows():
+            if settings == self.hash and number and rule.share_of(name):
+                samples[group] += number
+        if (missed := missed_shares(rule.shares, samples)) is not None:
+            self._note(missed)
 
     def _sweep(self) -> None:
         """Remove unfinished files that killed workers and drivers left in DST."""

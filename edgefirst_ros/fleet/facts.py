@@ -7,8 +7,8 @@ from typing import Any
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.group_rows import ANNOTATIONS, KEY, typed_columns
 from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, typed_columns
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations

@@ -34,8 +34,8 @@ from edgefirst_ros.sync.skews import Skews
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from edgefirst_ros.dataset.group_counts import GroupCounts
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+    from edgefirst_ros.dataset.regroup import GroupCounts
 
 
 @dataclass(slots=True)
@@ -352,8 +352,8 @@ def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> 
     rule = GroupRule.of(settings)
     if rule is None:
         return None
-    from edgefirst_ros.dataset.group_counts import GroupCounts  # polars takes a quarter of a second to load
+    from edgefirst_ros.dataset.regroup import GroupCounts  # polars takes a quarter of a second to load
 
-    counts = GroupCounts.of([paths], rule.names)
+    counts = GroupCounts.of([paths], rule)
     notes += counts.notes
     return counts

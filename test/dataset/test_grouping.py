@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.split import SAMPLES
+from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule
 from edgefirst_ros.errors import UsageError
 
 S = 10**9

@@ -9,7 +9,7 @@ from shared_data import SHARED
 
 from edgefirst_ros import convert
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.dataset.split import SAMPLES, Kind
+from edgefirst_ros.dataset.grouping import SAMPLES, Kind
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline import pace
 from edgefirst_ros.pipeline.capture import Capture

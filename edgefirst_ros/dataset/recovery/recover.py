@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import KIND_OF, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.finished_tables import FinishedFrames, FinishedTables, write_annotations
@@ -28,7 +28,6 @@ from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, keys_of
 from edgefirst_ros.dataset.storage.scan import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.groups import with_groups
 from edgefirst_ros.dataset.tables.rowlog import Rows
 from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, counted

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset.split import SAMPLES, Kind, assign, stable_group
+from edgefirst_ros.dataset.grouping import SAMPLES, Kind, assign, stable_group
 
 CUBE, LIDAR, CAR = Kind("sensor", "radar.cube"), Kind("sensor", "lidar.points"), Kind("label", "car")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=9)
@@ -121,7 +121,7 @@ def test_a_stable_group_stays_for_ever(name, group):
 
 def test_groups_are_the_same_in_every_process():
     code = (
-        "from edgefirst_ros.dataset.split import SAMPLES, assign;"
+        "from edgefirst_ros.dataset.grouping import SAMPLES, assign;"
         "print(sorted(assign({f's{n}': {SAMPLES: n % 7 + 1} for n in range(50)}, {'a': 0.7, 'b': 0.3}).items()))"
     )
     outputs = set()
