@@ -250,6 +250,8 @@ def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) ->
     known = schema.columns(version)
     bound = {column.name for column in schema.COLUMNS}
     further = {name: given.columns[name] for name in given.columns if name not in bound}
+    if "timing" in known and "timing" in given.columns:
+        further["timing"] = given.columns["timing"]  # with the fields that no version knows
     columns: dict[str, Column] = {**known, **further}
     target = schema.journal_schema({**schema.WORKING, **further})
     plain = rows.to_arrow(compat_level=pl.CompatLevel.oldest())

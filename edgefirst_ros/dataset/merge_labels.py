@@ -34,6 +34,7 @@ from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path
+from edgefirst_ros.dataset.tables.forms.variants import brought_to
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
@@ -295,7 +296,7 @@ class AnnotationRows:
         self.path = found.path
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         batches = list(found.batches(names))
-        table = pa.Table.from_batches(batches, found.schema_of(names))
+        table = _known_timing(pa.Table.from_batches(batches, found.schema_of(names)), found)
         order = keys_of(
             pl.DataFrame(pl.from_arrow(table.select([n for n in ("name", "frame") if n in names]))), self.path
         )
@@ -366,6 +367,18 @@ class AnnotationRows:
         if max((known[old] for old in np.flatnonzero(np.bincount(classes.ravel(), minlength=256))), default=0) > VOID:
             raise DatasetError(f"{self.path}: a mask of classes can have {VOID} labels, there are more")
         return encode_gray(np.array([new & 255 for new in known], np.uint8)[classes])
+
+
+def _known_timing(table: pa.Table, found: Annotations) -> pa.Table:
+    """Return rows without the fields of `timing` that a writer does not know; these are counted as lost."""
+    place, wanted = table.schema.get_field_index("timing"), schema.TIMING
+    if place < 0 or table.schema.field(place).type == wanted:
+        return table
+    column = table["timing"].combine_chunks()
+    for part, values in zip(column.type, column.flatten(), strict=True):
+        if wanted.get_field_index(part.name) < 0:
+            found.tally.lose(f"timing.{part.name}: no such field", len(values) - values.null_count)
+    return table.set_column(place, "timing", brought_to(column, wanted))
 
 
 def masks_of_classes(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArray[np.bool_]:

@@ -170,6 +170,8 @@ def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
         known.pop("mask" if "polygon" in known and to < RASTER else "", None)
         taken = {*SAMPLE, *ANNOTATION, "annotations"} - schema.WORKING.keys()
         further = {name: c for name, c in further.items() if _has_json(c.type) and name not in taken}
+    if "timing" in known and "timing" in change.columns:
+        known["timing"] = change.columns["timing"]  # with the fields that no version knows
     return {name: column for name, column in known.items() if name in there} | further
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Annotations in every form: nothing gets lost between them, and what other tools write is read."""
 
+import io
 import json
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +12,7 @@ import pytest
 from annotation_tables import COLUMNS, IN_2025, PROPERTY, ROWS, TEXT, rows_of, same, store, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset import schema
@@ -163,13 +166,67 @@ def test_what_json_cannot_hold_is_counted(tmp_path):
     path = store(tmp_path / "a.arrow", pa.table({"name": ["a", "b", "c"], **odd}))
     report = migrate(path, tmp_path / "b.json")
     assert report.lost == {
-        "timing.other: no such field": 1,
         "heat: NaN and infinity, which JSON has not": 2,
         "frame_number: JSON has no place for it": 3,
         "curve: JSON has no place for it": 2,
     }
     assert [row["heat"] for row in rows_of(report.out)] == [1.5, None, None]
     assert [row["timing"] and row["timing"]["load"] for row in rows_of(report.out)] == [1, None, 2]
+    again = migrate(report.out, tmp_path / "c.arrow")
+    assert again.lost["timing.other: no such field"] == 1  # JSON is read by the fields that are known
+
+
+@pytest.mark.parametrize("way", ["arrow", "parquet", "2026.10", "json", "label"])
+def test_fields_of_timing_that_no_version_knows_are_carried(tmp_path, way):
+    """The schema document: fields are extensible, future ones do not break older readers."""
+    times = [{"load": 1, "wait": 7, "queue": "a"}, None, {"decode": 3, "wait": None, "queue": "b"}]
+    given = pa.table({"name": ["a", "a", "a"], "frame": pa.array([1, 1, 2], pa.uint32()), "label": ["car"] * 3})
+    given = given.append_column("timing", pa.array(times)).replace_schema_metadata({"schema_version": "2026.04"})
+    path = store(tmp_path / "a.arrow", given)
+    out = tmp_path / f"b.{way if way in ('parquet', 'json') else 'arrow'}"
+    if way == "label":
+        known = read_annotations(path).frame()
+        assert known["timing"].struct.field("wait").to_list() == [7, None, None]
+        return
+    report = migrate(path, out, way if way == "2026.10" else "2026.04")
+    assert (report.exit_code, report.lost) == (0, {})
+    if way == "json":
+        text = [row["timing"] for sample in json.loads(out.read_text())["samples"] for row in sample["annotations"]]
+        assert [one and (one["wait"], one["queue"]) for one in text] == [(7, "a"), None, (None, "b")]
+        return
+    found = pl.read_parquet(out) if way == "parquet" else pl.read_ipc(out.read_bytes())
+    rows = [None if row is None else (row["load"], row["decode"], row["wait"], row["queue"]) for row in found["timing"]]
+    assert rows == [(1, None, 7, "a"), None, (None, 3, None, "b")]
+
+
+@pytest.mark.parametrize("interpretation", ["binary", "confidence", "sigmoid"])
+@pytest.mark.parametrize(("kind", "values", "lost"), [
+    (np.uint8, (0, 3, 127, 128, 250, 255), True),
+    (np.uint8, (0, 255, 255, 0, 255, 0), False),
+    (np.uint16, (0, 3, 32767, 32768, 65000, 65535), True),
+    (np.uint16, (0, 65535, 65535, 0, 0, 0), False),
+])  # fmt: skip
+def test_masks_of_scores_that_become_outlines_lose_them(tmp_path, kind, values, lost, interpretation):
+    """Object is what is above half of the range, as PIL fills the outline again."""
+    file = io.BytesIO()
+    pixels = np.array([values], kind).repeat(4, axis=0).repeat(4, axis=1)
+    Image.fromarray(pixels).save(file, "PNG")
+    row = {"name": "a", "frame": 1, "label": "car", "box2d": [0.5, 0.5, 1, 1], "mask": file.getvalue()}
+    given = table([row], metadata={"mask_interpretation": interpretation})
+    report = migrate(store(tmp_path / "a.arrow", given), tmp_path / "b.arrow", "2025.10")
+    half = int(np.iinfo(kind).max) // 2
+    reason = f"mask: scores of its pixels, object is above {half}, half of the range"
+    assert {name: number for name, number in report.lost.items() if name.startswith("mask:")} == (
+        {reason: 1} if lost else {}
+    )
+    assert report.exit_code == (3 if report.lost else 0)
+    filled = Image.new("1", pixels.shape[::-1])
+    for ring in (one["polygon"] for one in rows_of(report.out)):
+        for points in ring:
+            corners = [(x * 24, y * 4) for x, y in zip(points[::2], points[1::2], strict=True)]
+            left, right = min(x for x, _ in corners), max(x for x, _ in corners)
+            filled.paste(1, (round(left), 0, round(right), 4))
+    assert np.array_equal(np.asarray(filled), pixels > half)
 
 
 @pytest.mark.parametrize("said", ["2026", "new", "2026.4"])

@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.tables.boxes import converted
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.variants import fixed, numbers_of
-from edgefirst_ros.dataset.tables.outline import outline_of_png
+from edgefirst_ros.dataset.tables.outline import outline_of_png, scored_threshold
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.errors import DatasetError
 
@@ -153,6 +153,8 @@ class Change:
                 self._tally.lose(f"mask: {error}", 1)
                 continue
             self._tally.change(OUTLINED, 1)
+            if (threshold := scored_threshold(masks[row].as_py())) is not None:
+                self._tally.lose(f"mask: scores of its pixels, object is above {threshold}, half of the range", 1)
         outlines = pa.array(found, schema.POLYGON)
         index = np.where(taken, 0, len(masks)) + np.arange(len(masks))
         columns["polygon"] = pa.concat_arrays([polygons, outlines]).take(pa.array(index))

@@ -59,6 +59,7 @@ ANNOTATION = {
 REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
 """Keys of the sample that annotations of the vendor's server repeat."""
 _KNOWN = frozenset(ANNOTATION)
+TIMING = {field.name for field in schema.TIMING}
 _FLAGS = [name for name, kind in ANNOTATION.items() if pa.types.is_boolean(kind)]
 _OLDER = {"mask", "object_reference", *_FLAGS}
 """Keys with another meaning in older files."""
@@ -122,6 +123,10 @@ class Flattener:
             for row, annotation in enumerate(self._rows):
                 self._prepare(annotation, row)
             keys = set().union(*self._rows)
+        if "timing" in keys:
+            for timing in filter(None, (annotation.get("timing") for annotation in self._rows)):
+                for name in timing.keys() - TIMING if isinstance(timing, dict) else ():
+                    self._tally.lose(f"timing.{name}: no such field", timing[name] is not None)
         if not keys <= _KNOWN:
             for row, annotation in enumerate(self._rows):
                 for key in annotation.keys() - _KNOWN:

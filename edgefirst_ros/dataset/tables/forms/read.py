@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -158,7 +159,10 @@ class Annotations:
                 name = "polygon"
             if name in found:
                 raise DatasetError(f"{self.path}: columns {found[name][0]!r} and {field.name!r} both hold {name}")
-            found[name] = (field.name, schema.WORKING.get(name) or _further(field))
+            known = schema.WORKING.get(name)
+            if known is not None and name == "timing" and pa.types.is_struct(field.type):
+                known = replace(known, type=_with_further(known.type, field.type))
+            found[name] = (field.name, known or _further(field))
         if "name" not in found:
             raise DatasetError(f"{self.path}: has no column 'name', so it holds no annotations")
         return found
@@ -191,10 +195,6 @@ class Annotations:
             return array
         if name not in schema.WORKING:
             return brought_to(array, kind) if array.type != kind else array
-        if name == "timing" and pa.types.is_struct(array.type):
-            for field, values in zip(array.type, array.flatten(), strict=True):
-                if kind.get_field_index(field.name) < 0:
-                    self.tally.lose(f"timing.{field.name}: no such field", len(values) - values.null_count)
         array = brought_to(array, kind)
         if name.endswith("_score"):
             fits = pc.fill_null(pc.and_(pc.greater_equal(array, 0), pc.less_equal(array, 1)), False)
@@ -223,6 +223,12 @@ def read_annotations(
 def _check_order(said: str | None, known: Mapping[str, tuple[str, ...]], what: str) -> None:
     if said is not None and said not in known:
         raise UsageError(f"{what} {said!r}: must be one of {', '.join(known)}")
+
+
+def _with_further(known: pa.StructType, found: pa.StructType) -> pa.StructType:
+    """Return the fields of `timing`, and behind them those that no version knows: new ones do not break readers."""
+    fields = {field.name: field.type for field in known}
+    return pa.struct([*known, *(pa.field(f.name, _further(f).type) for f in found if f.name not in fields)])
 
 
 def _further(field: pa.Field) -> schema.Column:
