@@ -11,8 +11,7 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD,
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import workers
-from edgefirst_ros.pipeline.assembly import assemble
-from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts
+from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
 from edgefirst_ros.pipeline.pace import Pace

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
@@ -67,11 +66,6 @@ CODECS: dict[str, Codec] = {
 def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError when a companion's message cannot be stored."""
     CODECS[sensor].check(content, limits)
-
-
-def is_quick(sensor: str, settings: Settings) -> bool:
-    """True if a member is little more than views of its message: a cloud with `DATA binary`."""
-    return streams.of_key(sensor).form == "cloud" and settings.pcd == "binary"
 
 
 def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequence[Any]:

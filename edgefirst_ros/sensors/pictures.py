@@ -22,10 +22,9 @@ from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_size, raw_frame, still_frame
 from edgefirst_ros.sensors.png import check_png
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderReader, Tracker, UnitHeaders, with_sets
-from edgefirst_ros.sensors.video.gops import GopReader
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
-from edgefirst_ros.sensors.video.reader import VideoReader
+from edgefirst_ros.sensors.video.reader import GopReader, VideoReader
 from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, TILED, VIDEO
 
 CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}

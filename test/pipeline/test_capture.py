@@ -326,7 +326,7 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     samples = feed.capture._recorder._current.dataset._output._samples
     feed.until(lambda facts: facts["standstill_s"] > samples._pace._patience + 0.5)  # longer after a slow start
     feed.play(4.0)
-    waiting = list(samples._choosing._items)
+    waiting = list(samples._choosing._items.queue)
     works = [item for item in waiting if isinstance(item, Frame)]
     assert len(works) > 100
     assert sum(bool(work.companions) for work in works) < len(works) / 2

@@ -81,32 +81,3 @@ def test_a_failure_at_the_last_item_is_raised_by_close():
     worker.put(0)
     with pytest.raises(ZeroDivisionError):
         worker.close()
-
-
-def test_who_waited_goes_on_once_half_of_the_items_are_handled():
-    permits, handled, waiting = threading.Semaphore(0), [], []
-
-    def handle(item):
-        permits.acquire()
-        handled.append(item)
-
-    worker = Worker("worker", handle, 8)
-
-    def feed():
-        for item in range(40):
-            full = worker.backlog == 8
-            worker.put(item)
-            if full:
-                waiting.append(worker.backlog)
-
-    feeder = threading.Thread(target=feed)
-    feeder.start()
-    for number in range(40):
-        permits.release()
-        while len(handled) <= number:
-            time.sleep(0.0001)
-    feeder.join()
-    worker.close()
-    assert handled == list(range(40))
-    assert waiting
-    assert max(waiting) <= 5  # half, and the one that was put

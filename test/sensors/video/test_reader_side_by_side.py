@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from streams import KINDS, SIZE, Judge, Numbered, as_picture, encode, plainly, planes, read, sets_of, stream
 from test_reader import damaged
 
-from edgefirst_ros.sensors.video import gops
-from edgefirst_ros.sensors.video.gops import GopReader, size_of
-from edgefirst_ros.sensors.video.reader import VideoReader
+from edgefirst_ros.sensors.video import reader as gops
+from edgefirst_ros.sensors.video.reader import GopReader, VideoReader, size_of
 
 
 @pytest.fixture(autouse=True)
