@@ -37,7 +37,6 @@ def serve(path):
 
     from edgefirst_ros import export  # noqa: F401
     from edgefirst_ros.cli.app import VERBS
-    from edgefirst_ros.dataset import validate  # noqa: F401
     from edgefirst_ros.dataset.recovery import recover  # noqa: F401
     from edgefirst_ros.pipeline import conversion  # noqa: F401
 
