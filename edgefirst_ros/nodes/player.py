@@ -42,7 +42,7 @@ from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.play import FAR, NAP, Lateness, Timeline
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.pipeline.dataset_messages import DatasetRecording, MakeCloud, fields_of, open_playable, times_of
-from edgefirst_ros.sources.definitions import Channel
+from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.streams import CLOUD, TF_MESSAGE
 
 CLOCK_PERIOD = 10_000_000

@@ -19,9 +19,7 @@ from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.completion import Results
 from edgefirst_ros.pipeline.upload import Uploader
-from edgefirst_ros.sources.live import LiveSource, Log, Transport
-from edgefirst_ros.sources.live_tiles import TilingTransport
-from edgefirst_ros.sources.settling import CameraWait
+from edgefirst_ros.sources.live import CameraWait, LiveSource, Log, TilingTransport, Transport
 
 LOOK_EVERY = 0.25
 """s between two calls of `CaptureSession.look`."""

@@ -29,7 +29,7 @@ from edgefirst_ros.pipeline.stopwatch import Stopwatch
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.sources.inputs import recordings_of
-from edgefirst_ros.sync.skews import Skews
+from edgefirst_ros.sync.align import Skews
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -18,9 +18,8 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sources.definitions import Channel
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.source import Damage
+from edgefirst_ros.sources.source import Channel, Damage
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU
 
 POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}

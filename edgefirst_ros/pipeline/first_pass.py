@@ -24,8 +24,7 @@ from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, FIX, IMU
-from edgefirst_ros.sync.clock import Segments, TimeBase, TopicTimes, choose, lower_median
-from edgefirst_ros.sync.cut import Cut
+from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
 
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""

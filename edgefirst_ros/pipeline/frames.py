@@ -24,7 +24,7 @@ from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
-from edgefirst_ros.sync.cut import Cut
+from edgefirst_ros.sync.clock import Cut
 
 BOXES3D = "fusion.boxes3d"
 """Key of 3D boxes, which are aligned with frames besides the companions."""

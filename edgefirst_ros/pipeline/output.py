@@ -25,8 +25,8 @@ from edgefirst_ros.pipeline.samples import SampleBuilder
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.pictures import Parsed
 from edgefirst_ros.sources.topics import Roles
-from edgefirst_ros.sync.cut import Cut
-from edgefirst_ros.sync.skews import Skews
+from edgefirst_ros.sync.align import Skews
+from edgefirst_ros.sync.clock import Cut
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -22,8 +22,7 @@ from edgefirst_ros.pipeline.completion import Completer, Results
 from edgefirst_ros.pipeline.pretrigger import Arrival, Recent, max_skew
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
-from edgefirst_ros.sync.clock import TimeBase
-from edgefirst_ros.sync.live_clock import LiveClock
+from edgefirst_ros.sync.clock import LiveClock, TimeBase
 
 NAMES = 10
 """Names that are tried if others begin datasets in the same folder at the same time."""

@@ -14,9 +14,9 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.sequences import LEFT_OUT
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.pipeline.facts import making
-from edgefirst_ros.sources.container import open_recording
-from edgefirst_ros.sources.digest import sha256
 from edgefirst_ros.sources.inputs import RecordingInput
+from edgefirst_ros.sources.mcap import sha256
+from edgefirst_ros.sources.mcap_walk import open_recording
 
 if TYPE_CHECKING:  # most conversions find nothing: what reads such datasets is loaded where there is one
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset

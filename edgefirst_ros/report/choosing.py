@@ -6,7 +6,7 @@ from __future__ import annotations
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.pipeline.frame import ROWS, Frame, Part
 from edgefirst_ros.streams import companions
-from edgefirst_ros.sync.cut import Cut
+from edgefirst_ros.sync.clock import Cut
 
 PICTURES, LABELS, SKEWS = 16, 6, 4
 """Frames whose pictures are made: spread evenly, for their labels, for their skew."""

@@ -5,17 +5,185 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from edgefirst_ros.config import Settings
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, counted
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, known_name
-from edgefirst_ros.sources.inbox import Deliver, Inbox
-from edgefirst_ros.sources.settling import Settling
-from edgefirst_ros.sources.source import Source
-from edgefirst_ros.sources.topics import INFO, RESULTS, Cameras, Roles, expected_types, late_parts, namespace_of
+from edgefirst_ros.sources.source import Source, in_span, type_wanted
+from edgefirst_ros.sources.tiles import TileJoiner, parts_of, whole_of
+from edgefirst_ros.sources.topics import (
+    INFO,
+    RESULTS,
+    Cameras,
+    Roles,
+    choose_topics,
+    expect_topics,
+    expected_types,
+    late_parts,
+    namespace_of,
+)
+from edgefirst_ros.streams import TILED, VIDEO
+
+
+class Settling:
+    """Decides when roles can be assigned: a node discovers topics one after the other, in any order.
+
+    A camera that is one only by its type must not be taken just because the other one is not known yet; what the
+    network loses of that comes again only after some seconds.
+    """
+
+    QUIET = 1.0
+    """s without a topic that appeared or went."""
+    QUIET_TO_GUESS = 5.0
+    """The same in s if a role would be assigned by the type alone."""
+    LONGEST = 10.0
+    """Total limit in s, if topics never cease to come and go."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, str] | None = None
+        self._began = self._changed = 0.0
+
+    def look(self, topics: dict[str, str], now: float, *, guessed: bool = False) -> bool:
+        """True if the topics have settled; `topics`: all at `now`, s of time.monotonic()."""
+        if self._topics is None:
+            self._began = now
+        if topics != self._topics:
+            self._topics, self._changed = topics, now
+        quiet = self.QUIET_TO_GUESS if guessed else self.QUIET
+        return now - self._changed >= quiet or now - self._began >= self.LONGEST
+
+
+class CameraWait:
+    """Waits until there is a camera, or the reference topic that is asked for, and the topics have settled."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._settling = Settling()
+        self.told = ""
+        """What is waited for, as a line for the log."""
+
+    def look(self, offers: Offers, now: float) -> Roles | None:
+        """Return the roles once they can be assigned, else None; `now` in s of time.monotonic()."""
+        topics = offers.topics
+        try:
+            roles = choose_topics(topics, self._settings, live=True)
+        except EdgeFirstError as error:
+            self._settling = Settling()
+            waits = isinstance(error, RecordingError) or self._settings.reference_topic is not None
+            others = "".join(f"; {topic}: {what}" for topic, what in offers.mixed.items())
+            self.told = f"waiting: {error}{others}" if waits else f"{error}{others}"
+            return None
+        if not self._settling.look(topics, now, guessed=roles.guessed):
+            return None
+        return expect_topics(roles, self._settings)
+
+
+Deliver = Callable[[Message, int, int, int], None]
+"""Called with a message, when it came (time.monotonic_ns()), and how many were lost before it: known, and guessed."""
+HELD = 64 << 20
+"""Most bytes queued for a reader of `Inbox.iter_messages`; further messages are dropped and counted."""
+NAP = 0.1
+"""s between two checks of the clock by a reader without messages."""
+
+
+class Inbox:
+    """Passes each message to a callback that never blocks, and to the queues of readers.
+
+    Owns: `put` is called by the transport's threads, `iter_messages` by any; readers and what they missed are changed
+    under the lock.
+    """
+
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
+        self._readers: list[_Reader] = []
+        self._missed: Counter[str] = Counter()
+        self._changed = threading.Condition()
+        self._closed = False
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of messages that readers did not fetch in time."""
+        with self._changed:
+            missed = sorted(self._missed.items())
+            return [f"{topic}: {counted(n, 'message')} left out, not fetched in time" for topic, n in missed]
+
+    def put(self, message: Message, now: int, lost: int, guessed: int = 0) -> None:
+        """Hand on a message that came at `now`, ns of time.monotonic_ns(); `lost` of its topic were lost before it.
+
+        `guessed`: how many more seem to be, by the stamps.
+        """
+        self._deliver(message, now, lost, guessed)
+        if not self._readers:
+            return
+        with self._changed:
+            for reader in self._readers:
+                if reader.wants(message) and not reader.add(message):
+                    self._missed[message.topic] += 1
+            self._changed.notify_all()
+
+    def iter_messages(
+        self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None
+    ) -> Iterator[Message]:
+        """Yield messages as they come from now on, as `Source.iter_messages` says; until `end` or `close`."""
+        reader = _Reader(topics, start, end)
+        with self._changed:
+            self._readers.append(reader)
+        return self._read(reader)
+
+    def _read(self, reader: _Reader) -> Iterator[Message]:
+        try:
+            while True:
+                with self._changed:
+                    while not reader.waiting and not self._closed and not reader.over():
+                        self._changed.wait(NAP)
+                    if not reader.waiting:
+                        return
+                    message = reader.take()
+                yield message
+        finally:
+            with self._changed:
+                self._readers.remove(reader)
+
+    def close(self) -> None:
+        """Let readers end once they have read all messages."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class _Reader:
+    """Queue of one reader, with the topics and span it wants."""
+
+    def __init__(self, topics: Collection[str] | None, start: int | None, end: int | None) -> None:
+        self._topics = topics
+        self._span = start, end
+        self.waiting: deque[Message] = deque()
+        self._bytes = 0
+
+    def wants(self, message: Message) -> bool:
+        return type_wanted(self._topics, message.topic, message.schema) and in_span(message.log_time, *self._span)
+
+    def over(self) -> bool:
+        """True if no further message can be wanted."""
+        return not in_span(time.time_ns(), None, self._span[1])
+
+    def add(self, message: Message) -> bool:
+        """Enqueue a message; False if the queue is full."""
+        if self.waiting and self._bytes + len(message.data) > HELD:
+            return False
+        self.waiting.append(message)
+        self._bytes += len(message.data)
+        return True
+
+    def take(self) -> Message:
+        message = self.waiting.popleft()
+        self._bytes -= len(message.data)
+        return message
+
 
 USABLE = frozenset(kind for kinds in KNOWN_TOPICS.values() for kind in kinds)
 """Message types of the device's topics."""
@@ -311,3 +479,72 @@ class _LateTopics:
     parts: dict[str, str | None] = field(default_factory=dict)
     """{field of Roles: topic that would get it}."""
     settling: Settling = field(default_factory=Settling)
+
+
+class TilingTransport(Transport):
+    """A transport around another one that presents its tiles as one topic.
+
+    Owns: one thread calls `look`, `listen` and `close`; tiles come in any, and are joined under the lock.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._names: dict[str, str] = {}
+        """Topics of tiles -> their names in the system."""
+        self._parts: dict[str, TopicState] = {}
+        self._joiners: dict[str, TileJoiner] = {}
+        self._lock = threading.Lock()
+
+    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+        """Return the topics that somebody publishes now; those of tiles as one, once its first tile is there."""
+        parts = {
+            part: (schema,)
+            for topic, types in expected.items()
+            if TILED in types
+            for part, schema in parts_of(topic, TILED)
+        }
+        offers = self._transport.look({**expected, **parts})
+        names: dict[str, tuple[str, str]] = {}
+        for topic, (name, schema) in offers.names.items():
+            whole = whole_of(topic, schema)
+            if whole is None:
+                names[topic] = name, schema
+                continue
+            self._names[topic] = name
+            if whole[1] == 0:
+                names[whole[0]] = name, TILED
+        return Offers(names, offers.mixed)
+
+    def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
+        """Subscribe a topic, as `Transport.listen` says; one of tiles by all that are there."""
+        if state.schema != TILED:
+            return self._transport.listen(state, arrive, once=once)
+        whole = whole_of(next(topic for topic, name in self._names.items() if name == state.name), VIDEO)
+        joiner = self._joiners.setdefault(state.name, TileJoiner(state.delivered_as))
+        heard = False
+        for tile, (topic, _) in enumerate(parts_of(whole[0] if whole is not None else "", TILED)):
+            if topic in self._names:
+                part = self._parts.setdefault(topic, TopicState(self._names[topic], topic, VIDEO))
+                heard = self._transport.listen(part, self._take(part, tile, joiner, arrive), once=once) or heard
+                state.fault = part.fault or state.fault
+        state.heard_of(1)
+        return heard
+
+    def _take(self, part: TopicState, tile: int, joiner: TileJoiner, arrive: Arrive) -> Arrive:
+        """Return the callback for messages of a tile."""
+
+        def take(data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
+            with self._lock:
+                way = passage or Passage(time.monotonic_ns(), time.time_ns())
+                number, _ = part.arrived(number, way.now, way.lost)
+                message = Message(part.name, VIDEO, way.received, way.received, number, data)
+                for joined in joiner.add(message, tile, way.guessed):
+                    came = Passage(way.now, joined.message.log_time, joined.lost, joined.guessed)
+                    arrive(joined.message.data, None, came)
+
+        return take
+
+    def close(self) -> None:
+        """Close all subscriptions; new ones may follow."""
+        self._transport.close()
+        self._parts, self._joiners = {}, {}

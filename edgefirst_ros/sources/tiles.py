@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefirst_ros.messages import Message, header_stamp, join_tiles
-from edgefirst_ros.sources.definitions import Channel
-from edgefirst_ros.sources.source import Damage, RecordedFile, Recording
+from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Recording
 from edgefirst_ros.streams import TILED, TILES, VIDEO
 
 LONGEST_WAIT = 2_000_000_000

@@ -17,8 +17,7 @@ from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
 from edgefirst_ros.sources.topics import CAMERA_NAMES, STATICS
-from edgefirst_ros.sources.zenoh_gaps import Gaps
-from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Intake, Lane, sent
+from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, sent
 from edgefirst_ros.sources.zenoh_keys import (
     TILE_NAMES,
     TOKENS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import heapq
 import itertools
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -191,3 +191,40 @@ def _max_skew(stream: Stream) -> int:
     """Return the largest distance from a frame's stamp of messages that decide about its companion, ns."""
     skew = stream.tolerance + abs(stream.offset)
     return skew if stream.reuse else max(skew, 2 * stream.tolerance)  # another frame may be nearer to the message
+
+
+BIN = 100_000
+"""Bin width in ns: resolution of percentiles; the maximum is exact."""
+
+
+class Skews:
+    """Counts |skew| in bins, so that memory depends on the tolerance and not on the number of samples."""
+
+    def __init__(self) -> None:
+        self.largest = 0
+        """ns."""
+        self._bins: Counter[int] = Counter()
+
+    @property
+    def samples(self) -> int:
+        """Number of skews added."""
+        return self._bins.total()
+
+    def add(self, skew: int) -> None:
+        """Add the skew of a sample, ns."""
+        self._bins[abs(skew) // BIN] += 1
+        self.largest = max(self.largest, abs(skew))
+
+    def merge(self, other: Skews) -> None:
+        """Add the skews of another sequence."""
+        self._bins.update(other._bins)
+        self.largest = max(self.largest, other.largest)
+
+    def percentile(self, percent: int) -> int:
+        """Return a percentile of |skew|, ns, rounded down to BIN; 0 without samples."""
+        rank, passed = (self._bins.total() - 1) * percent // 100, 0
+        for place, number in sorted(self._bins.items()):
+            passed += number
+            if passed > rank:
+                return place * BIN
+        return 0

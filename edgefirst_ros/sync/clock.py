@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Protocol
 
-from edgefirst_ros.errors import UsageError
-from edgefirst_ros.messages import Message, header_stamp
+from edgefirst_ros.errors import MessageError, UsageError
+from edgefirst_ros.messages import Message, decode, header_stamp
 
 SECOND = 1_000_000_000
 YEAR_2000 = 946_684_800 * SECOND
@@ -227,3 +230,139 @@ class RunningClock:
         if stamp is not None:
             self._stamp = stamp
         return self.now
+
+
+LISTEN = SECOND
+"""ns of messages by which the clock is chosen, and a late topic's stamps are judged."""
+MANY = 10_000
+"""Most stamps of a topic kept for that."""
+
+
+class Parts(Protocol):
+    """Roles of topics that the clock needs; `aligned` may change."""
+
+    reference: str
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        """Topics besides the reference that are aligned by time."""
+
+
+class LiveClock:
+    """Collects stamps until the clock is chosen, and then those of topics that come later.
+
+    Owns: the capture's thread calls everything here; `base`, once chosen, may be read by any.
+    """
+
+    def __init__(self, roles: Parts) -> None:
+        self._roles = roles
+        self._times: dict[str, TopicTimes] = {}
+        self._began: dict[str, int] = {}  # topics that came later, until they are judged
+        self.heard: int | None = None
+        """Arrival of the first reference message, ns."""
+        self.base: TimeBase | None = None
+
+    def take(self, message: Message, now: int) -> str | None:
+        """Note a message that came at `now`; return what is wrong with its topic's clock, if that is new.
+
+        `now` is in ns of a clock that only runs forward.
+        """
+        topic, reference = message.topic, self._roles.reference
+        if topic != reference and topic not in self._roles.aligned:
+            return None
+        if self.base is None:
+            if topic == reference and self.heard is None:
+                self.heard = now
+            self._add(message)
+            if self.heard is None and len(self._times[topic].publish.distances) >= MANY:
+                del self._times[topic]  # the camera is silent, maybe for ever
+            return None
+        if topic not in self._times:
+            self._began[topic] = now
+        if topic in self._began:
+            self._add(message)
+            if now - self._began[topic] >= LISTEN:
+                return self._judge(topic, self.base)
+        return None
+
+    def _add(self, message: Message) -> None:
+        topic = message.topic
+        if topic not in self._times:
+            log_times = array("q") if topic == self._roles.reference else None
+            self._times[topic] = TopicTimes(topic, log_times=log_times)
+        with contextlib.suppress(MessageError):
+            decode(message)
+            self._times[topic].add(message)
+
+    def _judge(self, topic: str, base: TimeBase) -> str | None:
+        del self._began[topic]
+        times, self._times[topic] = self._times[topic], TopicTimes(topic)
+        fault = fault_of(times, base, self._roles.reference)
+        if fault is not None:
+            base.replaced[topic] = fault
+        return fault
+
+    def due(self, now: int) -> bool:
+        """True if the clock is to be chosen now."""
+        return self.base is None and self.heard is not None and now - self.heard >= LISTEN
+
+    def choose(self, choice: str) -> TimeBase:
+        """Return the clock by the messages so far; raises UsageError if `choice` is impossible, and starts over."""
+        reference = self._roles.reference
+        times = self._times
+        self._times, self.heard = {topic: TopicTimes(topic) for topic in times}, None
+        try:
+            self.base = choose(
+                choice, times[reference], [t for topic, t in sorted(times.items()) if topic != reference]
+            )
+        except BaseException:
+            self._times = {}
+            raise
+        return self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Span of reference stamps from `begin` to before `end`, ns; FRAME stays the number in the recording."""
+
+    begin: int
+    end: int
+    last: int = -1
+    """Number of the last reference message inside, in recorded order; -1 without any."""
+    undecodable: tuple[int, ...] = ()
+    """Sorted numbers of undecodable reference messages."""
+    frames: int = 0
+    """Number of reference messages in the whole recording."""
+    note: str = ""
+    """Note to the user, if nothing lies inside."""
+
+    @classmethod
+    def of(cls, span: tuple[int, int], stamps: Iterable[tuple[int, int]], frames: int) -> Cut:
+        """Return the cut with that `span`; `stamps`: (number, stamp in ns) of every message that can be decoded."""
+        last, readable, ends = -1, set[int](), [1 << 63, -(1 << 63)]
+        for number, stamp in stamps:
+            readable.add(number)
+            last = max(last, number) if span[0] <= stamp < span[1] else last
+            ends = [min(ends[0], stamp), max(ends[1], stamp)]
+        undecodable = tuple(number for number in range(frames) if number not in readable)
+        note = (
+            f"no frame lies between start and end: stamps go from {_utc(ends[0])} to {_utc(ends[1])}, "
+            f"{(ends[1] - ends[0]) / SECOND:.3f} s"
+            if readable and last < 0
+            else ""
+        )
+        return cls(*span, last, undecodable, frames, note)
+
+    def holds(self, stamp: int) -> bool:
+        """True if a stamp in ns lies inside."""
+        return self.begin <= stamp < self.end
+
+    def left(self, frames: int) -> tuple[int, int]:
+        """Return how many decodable and undecodable messages follow the first `frames`."""
+        broken = sum(number >= frames for number in self.undecodable)
+        return max(0, self.frames - frames) - broken, broken
+
+
+def _utc(stamp: int) -> str:
+    seconds, rest = divmod(stamp, SECOND)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03}Z"

@@ -30,7 +30,7 @@ from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline.capture_session import CaptureSession
-from edgefirst_ros.sources.settling import Settling
+from edgefirst_ros.sources.live import Settling
 
 FRAMES, GOP, FPS = 24, 12, 10
 START, STEP = 1_700_000_000_000_000_000, 100_000_000

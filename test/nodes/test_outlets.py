@@ -10,7 +10,7 @@ from domains import Domains  # noqa: E402
 from edgefirst_ros.errors import RecordingError, UsageError  # noqa: E402
 from edgefirst_ros.messages import Message  # noqa: E402
 from edgefirst_ros.nodes.player import Outlets  # noqa: E402
-from edgefirst_ros.sources.definitions import Channel  # noqa: E402
+from edgefirst_ros.sources.source import Channel  # noqa: E402
 from edgefirst_ros.streams import FIX, IMU  # noqa: E402
 
 CLOCK = "rosgraph_msgs/msg/Clock"

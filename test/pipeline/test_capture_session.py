@@ -13,9 +13,9 @@ from edgefirst_ros.errors import DatasetError, RecordingError
 from edgefirst_ros.pipeline import capture_session
 from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.capture_session import CaptureSession, SessionState
+from edgefirst_ros.sources.live import Settling
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.settling import Settling
-from edgefirst_ros.sync import live_clock
+from edgefirst_ros.sync import clock
 
 STILL = {"seconds": 2.0, "size": (160, 96), "codec": "jpeg", "topics": ["camera", "imu"]}
 CAMERA, IMU = "/camera/jpeg", "/imu"
@@ -221,7 +221,7 @@ def test_a_disk_that_is_too_full_is_told_and_the_exit_code_says_that_nothing_is_
 
 def test_what_goes_wrong_at_the_end_is_an_error_in_the_log(recording, tmp_path, monkeypatch):
     """The clock is chosen as it ends, and no dataset begins before."""
-    monkeypatch.setattr(live_clock, "LISTEN", 1 << 62)
+    monkeypatch.setattr(clock, "LISTEN", 1 << 62)
     drive = Drive(recording(**STILL), tmp_path / "out", min_free_bytes=1 << 60)
     drive.begin()
     drive.play()

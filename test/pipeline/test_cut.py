@@ -6,7 +6,7 @@ from written import members, rows
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.sync.cut import Cut
+from edgefirst_ros.sync.clock import Cut
 from edgefirst_ros.synthetic import START
 
 SMALL = {"seconds": 3, "size": (128, 64), "fps": 20.0, "gop": 12, "cube_shape": (1, 8, 2, 8), "lidar_points": 20}

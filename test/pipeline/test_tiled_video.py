@@ -13,8 +13,8 @@ from streams import X264, encode, painted
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.pipeline.capture_session import CaptureSession
+from edgefirst_ros.sources.live import Settling
 from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.settling import Settling
 from edgefirst_ros.synthetic.barcode import read_bar_code
 
 TILES = ("tl", "tr", "bl", "br")

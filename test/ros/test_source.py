@@ -20,9 +20,8 @@ from waiting import LONG  # noqa: E402
 
 from edgefirst_ros.config import Settings  # noqa: E402
 from edgefirst_ros.messages import Message  # noqa: E402
-from edgefirst_ros.sources.live import LiveSource  # noqa: E402
+from edgefirst_ros.sources.live import LiveSource, Settling  # noqa: E402
 from edgefirst_ros.sources.ros import RosTransport  # noqa: E402
-from edgefirst_ros.sources.settling import Settling  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, MASK, MODEL, VIDEO  # noqa: E402
 

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from edgefirst_ros.sources.digest import _BLOCK, _LONG, _WAITING, HashedFile
+from edgefirst_ros.sources.mcap import _BLOCK, _LONG, _WAITING, HashedFile
 
 SIZE = (_WAITING + 3) * _BLOCK + 12_345
 

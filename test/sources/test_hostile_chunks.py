@@ -7,8 +7,8 @@ import zstandard
 from mcap_files import series, write
 
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.sources.container import Chunk, unpack
 from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.mcap_walk import Chunk, unpack
 
 PACK = {"zstd": zstandard.compress, "lz4": lz4.frame.compress, "": bytes}
 SMALLEST = 1 << 20

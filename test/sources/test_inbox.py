@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sources import inbox
-from edgefirst_ros.sources.inbox import Inbox
+from edgefirst_ros.sources import live
+from edgefirst_ros.sources.live import Inbox
 from edgefirst_ros.streams import FIX, IMU
 
 LONG = 60.0
@@ -49,8 +49,8 @@ def test_a_reader_gets_what_it_wants_from_when_it_began_until_the_end(made):
 def test_a_reader_ends_once_the_clock_is_past_its_span(made, monkeypatch):
     """Nothing comes: it looks at the clock now and then."""
     clock = iter([3, 4, 5, 6])
-    monkeypatch.setattr(inbox, "time", SimpleNamespace(time_ns=lambda: next(clock)))
-    monkeypatch.setattr(inbox, "NAP", 0.001)
+    monkeypatch.setattr(live, "time", SimpleNamespace(time_ns=lambda: next(clock)))
+    monkeypatch.setattr(live, "NAP", 0.001)
     assert list(made[0].iter_messages(end=5)) == []
     assert next(clock) == 6
 
@@ -75,7 +75,7 @@ def test_a_reader_waits_for_what_comes(made):
 
 
 def test_what_a_reader_does_not_fetch_in_time_is_counted_by_topic(made, monkeypatch):
-    monkeypatch.setattr(inbox, "HELD", 25)
+    monkeypatch.setattr(live, "HELD", 25)
     one, delivered = made
     reader = one.iter_messages()
     for number in range(4):

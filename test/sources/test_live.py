@@ -6,9 +6,8 @@ from test_messages import transforms
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.messages import decode, known_name
-from edgefirst_ros.sources import inbox, live
-from edgefirst_ros.sources.live import Offers, TopicState
-from edgefirst_ros.sources.settling import CameraWait, Settling
+from edgefirst_ros.sources import live
+from edgefirst_ros.sources.live import CameraWait, Offers, Settling, TopicState
 from edgefirst_ros.streams import CLOUD, CUBE, DETECT, FIX, IMU, MASK, MODEL, TF_MESSAGE, TRANSFORM, VIDEO
 
 CAMERA = "/camera/h264"
@@ -170,7 +169,7 @@ def test_a_reader_of_a_span_that_is_over_ends_by_itself(settings):
 
 
 def test_what_a_slow_reader_does_not_fetch_is_left_out_and_told(settings, monkeypatch):
-    monkeypatch.setattr(inbox, "HELD", 250)
+    monkeypatch.setattr(live, "HELD", 250)
     system = System({CAMERA: VIDEO})
     source = system.source(settings)
     source.refresh(0.0)

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from mcap.reader import NonSeekingReader
 
 from edgefirst_ros.errors import RecordingError
-from edgefirst_ros.sources import container, mcap, mcap_walk
-from edgefirst_ros.sources.digest import sha256
-from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources import mcap, mcap_walk
+from edgefirst_ros.sources.mcap import McapRecording, sha256
 
 BOTH = {"/a", "/b"}
 
@@ -454,32 +453,32 @@ def test_a_summary_larger_than_may_be_read_is_not_read(path):
     data = bytearray(files.write(path, sent, chunk_size=300))
     begin = files.chunks(bytes(data))[-1].end
     with path.open("rb") as file:
-        whole = container.definitions(file, len(data), 1 << 20)
+        whole = mcap_walk.definitions(file, len(data), 1 << 20)
         size = len(data) - begin
         assert [opcode for opcode, _ in whole] == [files.SCHEMA, files.CHANNEL]
-        assert container.definitions(file, len(data), size) == whole
-        assert container.definitions(file, len(data), 10) == []
+        assert mcap_walk.definitions(file, len(data), size) == whole
+        assert mcap_walk.definitions(file, len(data), 10) == []
     foot = len(data) - 8 - 20 - 9
     for start in (0, 8, foot, len(data), 1 << 60):
         struct.pack_into("<Q", data, foot + 9, start)
         path.write_bytes(data)
         with path.open("rb") as file:
-            assert container.definitions(file, len(data), 1 << 20) == []
+            assert mcap_walk.definitions(file, len(data), 1 << 20) == []
 
 
 def test_a_chunk_whose_end_is_gone_since_it_was_walked_is_an_error(path):
     data = files.write(path, files.series("/a", 4), chunk_size=10_000)
     (chunk,) = files.chunks(data)
     begin = chunk.body + 8 + 8 + 8 + 4 + 4 + 8
-    place = container.Chunk(begin, chunk.end - begin, chunk.end - begin, "", True, frozenset())
+    place = mcap_walk.Chunk(begin, chunk.end - begin, chunk.end - begin, "", True, frozenset())
     path.write_bytes(data)
     with path.open("rb") as file:
-        assert len([*container.read_messages(file, place, frozenset({1}), 1 << 20)]) == 4
+        assert len([*mcap_walk.read_messages(file, place, frozenset({1}), 1 << 20)]) == 4
     at = data.rindex(files.series("/a", 4)[-1].data)
     for end in (at - 25, at + 1):  # within the head of the last message, and within its data
         path.write_bytes(data[:end])
         with path.open("rb") as file, pytest.raises(ValueError, match="it ends early"):
-            list(container.read_messages(file, place, frozenset({1}), 1 << 20))
+            list(mcap_walk.read_messages(file, place, frozenset({1}), 1 << 20))
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no /proc here")

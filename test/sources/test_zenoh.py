@@ -27,8 +27,7 @@ from edgefirst_ros.config import LiveSettings, Settings  # noqa: E402
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
 from edgefirst_ros.sources import zenoh as zenoh_transport  # noqa: E402
 from edgefirst_ros.sources import zenoh_intake  # noqa: E402
-from edgefirst_ros.sources.live import LiveSource  # noqa: E402
-from edgefirst_ros.sources.live_tiles import TilingTransport  # noqa: E402
+from edgefirst_ros.sources.live import LiveSource, TilingTransport  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.sources.zenoh import ZenohTransport  # noqa: E402
 from edgefirst_ros.sources.zenoh_session import session  # noqa: E402

@@ -3,7 +3,7 @@
 
 import pytest
 
-from edgefirst_ros.sources.zenoh_gaps import PUBLISHERS, Gaps
+from edgefirst_ros.sources.zenoh_intake import PUBLISHERS, Gaps
 from edgefirst_ros.sources.zenoh_keys import Attached
 
 MS = 1_000_000

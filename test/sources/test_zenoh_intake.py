@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from edgefirst_ros.sources.live import TopicState
-from edgefirst_ros.sources.zenoh_gaps import Gaps
-from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, OTHERS, Intake, Lane, Sent, sent
+from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, OTHERS, Gaps, Intake, Lane, Sent, sent
 from edgefirst_ros.streams import FIX, IMU, VIDEO
 
 MS = 1_000_000

@@ -9,8 +9,8 @@ from edgefirst.schemas import builtin_interfaces, sensor_msgs, std_msgs
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.streams import FIX, IMAGE
-from edgefirst_ros.sync import live_clock
-from edgefirst_ros.sync.live_clock import LISTEN, LiveClock
+from edgefirst_ros.sync import clock as clocks
+from edgefirst_ros.sync.clock import LISTEN, LiveClock
 
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
@@ -53,7 +53,7 @@ def chosen(clock, begin):
 @pytest.mark.parametrize(("wrong", "replaced"), [(6, True), (10, False)])
 def test_stamps_of_long_before_the_camera_are_forgotten(monkeypatch, wrong, replaced):
     """A GPS receiver that had no time of day for `wrong` messages, and then has it; ten are kept."""
-    monkeypatch.setattr(live_clock, "MANY", 10)
+    monkeypatch.setattr(clocks, "MANY", 10)
     clock = LiveClock(Parts())
     for n in range(wrong + 3):
         at = n * SECOND

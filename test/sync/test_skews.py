@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from edgefirst_ros.sync.skews import BIN, Skews
+from edgefirst_ros.sync.align import BIN, Skews
 
 
 def test_percentiles_are_those_of_numpy_to_a_bin():
