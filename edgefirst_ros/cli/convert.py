@@ -96,7 +96,7 @@ def convert(
                 resume=resume,
                 progress=report,
             )
-            if target is not None:
+            if target is not None and outcome.refused is None:
                 _upload(outcome, target, overwrite, report)
     except KeyboardInterrupt:
         print(
@@ -105,7 +105,7 @@ def convert(
         )
         raise typer.Exit(130) from None
     outcome.notes[:0] = notes
-    if with_report:
+    if with_report and outcome.refused is None:
         outcome.notes.append(_report(outcome, overwrite=overwrite))
     if as_json:
         say(json.dumps(_as_json(outcome), indent=1))
@@ -155,19 +155,22 @@ def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report)
 
 
 def _as_json(outcome: Outcome) -> dict[str, Any]:
-    summary = _summarize(outcome)
+    summary = _summarize(outcome) if outcome.refused is None else None
+    tables: dict[str, Any] = {}
+    if summary is not None:
+        tables = {"samples_with": dict(summary.whole.sensors), "skew_ms": summary.whole.skew}
+        tables["by_sequence"] = summary.plain()
     return {
         "dataset": str(outcome.paths.container),
         "annotations": str(outcome.paths.arrow),
         "frames": str(outcome.paths.frames),
+        "finished": outcome.refused is None,
         "samples": outcome.samples,
         "exit_code": outcome.exit_code,
         "loss": outcome.loss,
         "time_bases": outcome.time_bases,
         "counts": outcome.counts.plain(),
-        "samples_with": dict(summary.whole.sensors),
-        "skew_ms": summary.whole.skew,
-        "by_sequence": summary.plain(),
+        **tables,
         "groups": {} if outcome.groups is None else outcome.groups.plain,
         "notes": outcome.notes,
         "duration_s": outcome.duration,
@@ -195,6 +198,11 @@ def print_outcome(outcome: Outcome) -> None:
     """Print the outcome of a conversion."""
     from edgefirst_ros.dataset.summary import APART
 
+    if outcome.refused is not None:
+        say(f"{counted(outcome.samples, 'sample')} in {outcome.paths.members_partial}, unfinished")
+        for note in outcome.notes:
+            say(one_line(f"note: {note}"))
+        return
     summary = _summarize(outcome)
     by_sensor = summary.whole.sensors
     say(f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}")
@@ -228,5 +236,5 @@ def print_outcome(outcome: Outcome) -> None:
         say(f"{steps}; {outcome.cores:.1f} cores busy")
     for note in outcome.notes:
         say(one_line(f"note: {note}"))
-    if outcome.loss:
+    if outcome.loss and outcome.refused is None:
         say("finished with loss: see the notes and the column `not used` above")

@@ -32,6 +32,7 @@ def place(paths: DatasetPaths) -> None:
 
 def _place_files(paths: DatasetPaths) -> None:
     if os.path.lexists(paths.container):  # its tables would be replaced before it
+        sync_folder(paths.out)  # without the names of the new tables, the old ones would pass for them
         os.unlink(paths.container)
         sync_folder(paths.out)
     _place_tables(paths, paths.out)

@@ -184,14 +184,14 @@ class DatasetWriter:
         self._members, self._lock, point = handed.members, handed.lock, handed.point
         with ExitStack() as failing:
             self._give_back_with(failing)
-            if journals.companions != self._companions:
+            if point.end and journals.companions != self._companions:
                 raise DatasetError(
                     f"{paths.row_log}: has columns of {', '.join(journals.companions) or 'no companion'}, now they are "
                     f"of {', '.join(self._companions) or 'none'}; use --overwrite to start over"
                 )
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
-            self._log = RowLog(paths.row_log, self._companions, point)
+            self._log = RowLog(paths.row_log, self._companions, point if point.end else None)
             failing.callback(self._log.close)
             self._earlier = _Earlier(paths, journals, point.samples)
             self._commit(self._members.flush(self._options.fsync))

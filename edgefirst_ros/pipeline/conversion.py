@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
     from edgefirst_ros.dataset.regroup import GroupCounts
 
+_GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)
+"""Errors of a disk that is not there any more."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -61,7 +65,7 @@ class Outcome:
     groups: GroupCounts | None = None
     """Samples, sensors and labels of each group; None without groups."""
     refused: StorageError | None = None
-    """Error of the disk that ended the dataset early; None without one."""
+    """Why the disk takes no more: the dataset is unfinished, and the same command continues it."""
 
     @property
     def seconds(self) -> float:
@@ -287,8 +291,6 @@ class _Run:
                 self._refused = error
             output.finish()
         self._refused = output.refused or self._refused
-        if self._refused is not None and (not writer.samples or writer.samples < writer.committed):
-            raise self._refused
         self._notes += [f"{sequence}: {output.note}"] if output.note else []
         self._notes += [f"{sequence}: {topic}: first {example}" for (topic, _), example in counts.examples.items()]
         for sensor, skews in output.skews.items():
@@ -300,22 +302,27 @@ class _Run:
         if writer is None and self._misused is not None:
             raise self._misused
         if writer is None or not writer.samples:
-            raise RecordingError(self._nothing())
-        if self._refused is not None:
-            self._notes.append(f"ends early: {self._refused}")
+            raise self._refused or RecordingError(self._nothing())
         self._notes += self._facts.notes
         unknown = sorted(self._settings.label_map.keys() - self._labels) if self._labels is not None else []
         if unknown and not self._alone:
             self._notes.append(f"label_map: no recording has a label {unknown[0]!r}")
             self._loss = True
+        groups = None
         with self._watch.step("completing"):
-            paths = writer.finish(
-                self._facts.metadata(), self._facts.labels, self._facts.categories, self._facts.box3d_frame
-            )
-            groups = _count_groups(paths, self._settings, self._notes)
+            if self._refused is None:
+                try:
+                    facts = self._facts
+                    writer.finish(facts.metadata(), facts.labels, facts.categories, facts.box3d_frame)
+                except StorageError as error:
+                    self._refused = error
+            if self._refused is None:
+                groups = _count_groups(self._paths, self._settings, self._notes)
+            else:
+                self._leave(writer, self._refused)
         return Outcome(
-            paths,
-            writer.samples,
+            self._paths,
+            writer.samples if self._refused is None else writer.committed,
             self._facts.counts,
             self._facts.time_bases,
             self._notes,
@@ -326,6 +333,21 @@ class _Run:
             self._watch.cores,
             groups,
             self._refused,
+        )
+
+    def _leave(self, writer: DatasetWriter, refused: StorageError) -> None:
+        """Leave the dataset as the next run can continue it; raises `refused` if nothing is there to continue."""
+        with suppress(StorageError):
+            writer.flush()
+        cause: BaseException | None = refused
+        while cause is not None and not isinstance(cause, OSError):
+            cause = cause.__cause__
+        if not writer.committed or (cause is not None and cause.errno in _GONE):
+            raise refused
+        committed = counted(writer.committed, "sample")
+        self._notes.append(
+            f"unfinished, {committed} committed: {refused}; once that is mended, give the same command again: "
+            "it continues from there"
         )
 
     def _nothing(self) -> str:

@@ -5,8 +5,7 @@ import pytest
 from mcap.reader import make_reader
 from mcap.writer import Writer
 
-from edgefirst_ros import Dataset, convert
-from edgefirst_ros.counts import DISK
+from edgefirst_ros import convert
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import StorageError
 
@@ -30,22 +29,40 @@ def takes(monkeypatch):
                 raise StorageError("members: cannot write: No space left on device")
             write(writer, sample)
 
+        monkeypatch.undo()
         monkeypatch.setattr(DatasetWriter, "write", until_full)
 
     return limit
 
 
-def test_what_was_written_is_kept_and_what_lacks_is_named(recordings, takes, tmp_path):
+def files(out):
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+@pytest.mark.parametrize("number", [1, 3], ids=["one", "several"])
+def test_a_full_disk_leaves_a_conversion_that_is_continued(recordings, takes, tmp_path, number, layout, resume):
+    given, out = recordings[:number], tmp_path / "out"
+    convert(given, tmp_path / "whole", name="drive", layout=layout)
+    for most in (4, 4, 9 if number == 1 else 17):
+        takes(most)
+        outcome = convert(given, out, name="drive", layout=layout, resume=resume)
+        assert (outcome.samples, outcome.exit_code) == (most, 3)
+        assert isinstance(outcome.refused, StorageError)
+        assert any(note.startswith(f"unfinished, {most} samples committed: members: cannot") for note in outcome.notes)
+        assert outcome.paths.unfinished
+        assert not outcome.paths.container.exists()
+    takes(1000)
+    outcome = convert(given, out, name="drive", layout=layout, resume=resume)
+    assert (outcome.samples, outcome.exit_code, outcome.refused) == (10 * number, 0, None)
+    assert files(out) == files(tmp_path / "whole")
+
+
+def test_recordings_that_the_disk_does_not_take_are_named(recordings, takes, tmp_path):
     takes(14)
     outcome = convert(recordings, tmp_path, name="drive")
-    assert (outcome.samples, outcome.exit_code) == (14, 3)
-    assert isinstance(outcome.refused, StorageError)
-    names = [path.stem for path in recordings]
-    assert [sample.name for sample in Dataset(outcome.paths.container).samples()] == [names[0]] * 10 + [names[1]] * 4
     assert f"{recordings[2].name}: not converted, the disk takes no more" in outcome.notes
-    assert "ends early: members: cannot write: No space left on device" in outcome.notes
-    counts = outcome.counts.plain()["/camera/jpeg"]
-    assert (counts["written"], counts["dropped"]) == (14, {DISK: counts["seen"] - 14})
 
 
 def test_without_a_sample_the_disk_is_the_error(recordings, takes, tmp_path):
@@ -74,4 +91,7 @@ def test_of_two_cameras_the_second_is_not_begun(recordings, takes, tmp_path):
     takes(7)
     outcome = convert(path, tmp_path / "full", name="drive", reference_topic=CAMERAS)
     assert (outcome.samples, outcome.exit_code) == (7, 3)
-    assert {sample.name for sample in Dataset(outcome.paths.container).samples()} == {"one-front_2026_01_15_12_00_00"}
+    takes(1000)
+    again = convert(path, tmp_path / "full", name="drive", reference_topic=CAMERAS)
+    assert again.exit_code == 0
+    assert files(tmp_path / "full") == files(tmp_path / "whole")

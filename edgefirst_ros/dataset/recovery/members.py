@@ -189,9 +189,12 @@ class FolderMembers:
                 break
             whole += 1
         point = next(p for p in reversed(journals.points) if p.samples <= whole)
+        kept = set()
         for row in _rows(journals.frames(point.samples)):
-            for member, _, _ in self._present(row):
+            for member, name, _ in self._present(row):
                 self.writer.seen.note(member)
+                kept.add(name)
+        self.remove([name for name, _ in files(self.writer.path) if name not in kept])
         return point
 
     def _present(self, row: dict[str, Any]) -> list[tuple[Member, str, Path]]:

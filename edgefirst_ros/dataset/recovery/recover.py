@@ -123,8 +123,6 @@ class _Recoverer:
                 place(paths)
                 tidy(paths)
             return report
-        if not self._foreign and not report.dry_run:
-            refuse_existing(paths, overwrite=overwrite)
         if self._foreign and not replaces:  # else the tables are those of the finished dataset
             self._finished = FinishedTables(paths, self._limits)
         if self._own is not None:
