@@ -8,7 +8,6 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,6 @@ from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.drive import drives
-from edgefirst_ros.export.ncore.restoring import _checked
 
 HEAD = struct.Struct("<HH")
 """Lengths of the names of a system and of a file, which stand before its bytes."""
@@ -26,9 +24,6 @@ VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 7, 1 << 31, 1 << 63, 1 << 70, 0.5, 1e308, "", "x", "..", "../x", "C:/x", "\ud800", "\x1b[31m",
     "x" * 70_000, [], {}, [[]], [1], {"sequences": [1]}, {"\ud800": 1}, [None] * 9, [1e308] * 9, "nan", [0, 1, 2, 3],
 )  # fmt: skip
-MEMBERS = [[0, "s/s_000.camera.jpeg", 7, 10**18, "blob", "1", 0], [1, "s/s_000.lidar.pcd", 7, 1, "cube", "2", 3]]
-INDEX = {"dataset": "d", "layout": "zip", "tables": {"d.arrow": "0"}, "members": MEMBERS}
-"""What our own store in an NCore sequence has as its index."""
 
 
 def packed(system: str, name: str, data: bytes) -> bytes:
@@ -58,7 +53,6 @@ def stores(container: Path, work: Path) -> Iterator[bytes]:
         for path in sorted(out.rglob("*")) if out.exists() else ():
             if path.suffix in (".json", ".jsonl", ".arrow") or path.name in (".zarray", ".zgroup", ".zattrs"):
                 yield packed(system, path.relative_to(out).as_posix(), path.read_bytes())
-    yield packed("ncore", "index", json.dumps(INDEX).encode())
 
 
 # ---- mutations -----------------------------------------------------------------------------------
@@ -134,13 +128,6 @@ def store_target(folder: Path, given: Path) -> Callable[[bytes], bool]:
 
     def feed(data: bytes) -> bool:
         system, name, content = unpacked(data)
-        if system == "ncore":
-            try:
-                index = json.loads(content)
-            except (ValueError, RecursionError):
-                return False
-            _checked(folder, SimpleNamespace(get_index=lambda: index))
-            return True
         whole, out = folder / "in", folder / "out"
         shutil.copytree(given / "work" / f"store-{system}", whole)
         (whole / name).write_bytes(content)

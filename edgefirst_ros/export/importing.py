@@ -30,6 +30,8 @@ TOLERANCE = 100_000_000
 """Largest time between a picture and what belongs to it, ns."""
 TEXT = 1 << 25
 """Bytes of the largest file of JSON that is read: its values take up to 20 times as much memory."""
+NEAR = 1e-7
+"""Degrees up to which a position in EXIF is that of the frames table."""
 LONGEST_PART, LONGEST_NAME, DEEPEST_NAME = 255, 4096, 64
 """Bytes of a part of a member's name, bytes of the whole, and parts."""
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -122,9 +124,15 @@ def stamp_picture(
         row: its row of the frames table: latitude, longitude, altitude.
     """
     try:
-        if read_exif(data).frame is None:
+        found = read_exif(data)
+        place = [row.get(name) for name in ("latitude", "longitude", "altitude")]
+        there = found.latitude, found.longitude
+        near = all(
+            a == b or (a is not None and b is not None and abs(a - b) < NEAR)
+            for a, b in zip(there, place, strict=False)
+        )
+        if found.frame is None or (near and (found.sequence, found.frame, found.stamp) == (sequence, frame, stamp)):
             return [data]
-        place = (row.get(name) for name in ("latitude", "longitude", "altitude"))
         software = f"edgefirst_ros {edgefirst_ros.__version__}"
         exif = encode_exif(ExifInfo(sequence, frame, stamp, host_of(sequence), software, *place))
         return insert_png(data, exif) if kind.endswith("png") else insert_jpeg(data, exif)

@@ -100,8 +100,6 @@ def test_boxes_come_back_in_the_axes_of_the_vehicle(vehicle, tmp_path, system):
     if system == "ncore":
         late("ncore.data.v4", reason="nvidia-ncore is not installed")
     out = export(vehicle, system, tmp_path / "out").out
-    for store in out.glob("*/*.ncore4-edgefirst.*"):
-        store.unlink()
     restore(out, system, tmp_path / "back")
     (path,) = (path for path in (tmp_path / "back").glob("**/*.arrow") if not path.name.endswith(".frames.arrow"))
     rows = pl.read_ipc(path)["box3d"].drop_nulls().to_list()

@@ -33,11 +33,6 @@ def exports(recording, tmp_path_factory):
     return get
 
 
-def no_sidecar(folder):
-    (store,) = folder.glob("*/*-edgefirst.zarr")
-    shutil.rmtree(store)
-
-
 def linked(path):
     """What is at a path moved elsewhere, with a link in its place."""
     elsewhere = path.parents[3] / "elsewhere"
@@ -48,8 +43,7 @@ def linked(path):
 PLACES = [
     ("ncore", None, f"{NAME}/{NAME}.ncore4.zarr/cameras"),
     ("ncore", None, f"{NAME}/{NAME}.ncore4.zarr"),
-    ("ncore", None, f"{NAME}/{NAME}.ncore4-edgefirst.zarr/ai.edgefirst.dataset/default/index/0"),
-    ("ncore", no_sidecar, f"{NAME}/{NAME}.ncore4.zarr/.zmetadata.cbor.xz"),
+    ("ncore", None, f"{NAME}/{NAME}.ncore4.zarr/.zmetadata.cbor.xz"),
     ("roverd", None, f"{NAME}/lidar_points"),
     ("roverd", None, f"{NAME}/camera/ts"),
     ("roverd", None, f"{NAME}/config.yaml"),

@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 import sys
 
 import numpy as np
@@ -19,13 +18,12 @@ from edgefirst_ros.export.ncore import (
     calibration,
     checks,
     export,
-    foreign,
-    groups,
     labels,
     library,
     points,
+    read_foreign,
     restore,
-    writing,
+    write,
 )
 from edgefirst_ros.export.report import Report
 from edgefirst_ros.limits import DEFAULT_LIMITS
@@ -269,7 +267,7 @@ def test_what_it_needs_is_there(sequence, made):
     assert loader.get_camera_sensor("camera").get_mask_images() == {}
     names = sorted(path.name for path in next(made[1].iterdir()).iterdir())
     form = ".zarr.itar" if names[-1].endswith(".itar") else ".zarr"
-    stores = [f"{NAME}.ncore4{group}{form}" for group in ("", "-edgefirst", "-radar_cube")]
+    stores = [f"{NAME}.ncore4{group}{form}" for group in ("", "-radar_cube")]
     assert names == sorted([f"{NAME}.json", *stores])
     main = v4.SequenceComponentGroupsReader([next(made[1].iterdir()) / stores[0]])
     assert v4.SequenceLoaderV4(main).camera_ids == ["camera"]  # the main store needs none of ours
@@ -335,7 +333,7 @@ def shifted(monkeypatch):
     def late(dataset):
         return [Drive(d.dataset, d.name, d.samples, d.stamps + 33_000_000, d.rows) for d in drives(dataset)]
 
-    monkeypatch.setattr(writing, "drives", late)
+    monkeypatch.setattr(write, "drives", late)
 
 
 def swapped(monkeypatch):
@@ -391,57 +389,13 @@ def back(nc, out):
     return report
 
 
-def assert_same(old, new):
-    """Members and tables byte for byte."""
-    old, new = Dataset(old), Dataset(new)
-    assert new.container.names == old.container.names
-    assert (new.paths.layout, new.paths.name) == (old.paths.layout, old.paths.name)
-    for name in old.container.names:
-        assert new.container.read(name) == old.container.read(name), name
-    for table in ("arrow", "frames"):
-        assert getattr(new.paths, table).read_bytes() == getattr(old.paths, table).read_bytes()
-
-
-def test_there_and_back(made, source, tmp_path):
-    report = back(made[1], tmp_path / "back")
-    assert_same(source, tmp_path / "back" / "drive")
-    assert report.lines[0].number == 240
-
-
-def test_folders_odd_files_and_padding_come_back(source, tmp_path):
-    """A dataset as a folder, NUL bytes behind a picture, other padding, a file that is no member."""
-    shutil.copytree(_unzipped(source, tmp_path / "plain"), tmp_path / "d" / "drive")
-    folder = tmp_path / "d" / "drive" / "drive" / NAME
-    name = sorted(folder.glob("*.camera.jpeg"))[20]
-    name.write_bytes(name.read_bytes() + bytes(3))
-    other = sorted(folder.glob("*.camera.jpeg"))[21]
-    other.rename(other.with_name(other.name.replace("_021.", "_00021.")))
-    (folder / "notes.txt").write_bytes(b"")
-    report = exported(tmp_path / "d" / "drive", tmp_path / "nc")
-    (line,) = (line for line in report.lines if line.what == "camera")
-    assert line.lost.startswith("3 NUL bytes")
-    back(tmp_path / "nc" / NAME / f"{NAME}.json", tmp_path / "back")
-    assert_same(tmp_path / "d" / "drive", tmp_path / "back" / "drive")
-
-
-def _unzipped(source, out):
-    dataset = Dataset(source)
-    for name in dataset.container.names:
-        path = out / "drive" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(dataset.container.read(name))
-    for table in (dataset.paths.arrow, dataset.paths.frames):
-        shutil.copy(table, out)
-    return out
-
-
 def test_folders_with_odd_names(source, tmp_path):
     for store in ("itar", "directory"):
         out = tmp_path / f"a #b %41?é {store}"
         exported(source, out, store=store)
         assert opened(out / NAME)[0].get_camera_sensor("camera").frames_count > 50
         back(out, tmp_path / f"back {store}")
-        assert_same(source, tmp_path / f"back {store}" / "drive")
+        assert len(Dataset(tmp_path / f"back {store}" / NAME)) > 50
 
 
 def test_several_drives(recording, tmp_path):
@@ -455,51 +409,12 @@ def test_several_drives(recording, tmp_path):
         assert loader.sequence_id == folder.name
         assert loader.get_camera_sensor("camera").frames_count > 20
     back(tmp_path / "nc", tmp_path / "back")
-    assert_same(tmp_path / "in" / "both", tmp_path / "back" / "both")
-
-
-def test_what_was_changed_is_not_taken_for_the_original(source, tmp_path):
-    exported(source, tmp_path / "nc", store="directory")
-    (image,) = list((tmp_path / "nc" / NAME).glob(f"{NAME}.ncore4.zarr/cameras/camera/frames/*/image/0"))[:1]
-    data = bytearray(image.read_bytes())
-    data[-10] ^= 1
-    image.write_bytes(data)
-    with pytest.raises(DatasetError, match=r"camera\.jpeg' is not what was exported"):
-        back(tmp_path / "nc", tmp_path / "back")
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        (0, "../x", 0, 0, "blob", "1", 0),
-        (0, "/x", 0, 0, "blob", "1", 0),
-        (0, "x", 0, 0, "blob", "1", 1 << 40),
-        (0, "x", 0, 1 << 70, "blob", "1", 0),
-        (0, "x", "crc", 0, "blob", "1", 0),
-        (0, "x"),
-        (0, "x", 0, 0, "blob", "99", 0),
-        (0, "x", 0, 0, "camera", "12", 0),
-        (0, "x", 1, 0, "blob", "1", 0),
-    ],
-)
-def test_a_hostile_index_is_refused(entry, tmp_path):
-    lib = library.library()
-    writer = v4.SequenceComponentGroupsWriter(
-        lib.UPath(tmp_path / "in"), "x", "x", lib.HalfClosedInterval(1, 2), {}, "itar"
-    )
-    origin = writer.register_component_writer(library.components()[2], "default", "edgefirst")
-    origin.store_bytes("1", b"")
-    origin.store_index({"dataset": "x", "layout": "directory", "tables": {}, "members": [entry]})
-    writer.finalize()
-    with pytest.raises(DatasetError, match=r"cannot be read|is not what was exported"):
-        back(tmp_path / "in", tmp_path / "out")
-    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert len(list((tmp_path / "back").glob("*.zip"))) == 2
 
 
 def test_a_sequence_of_others(source, tmp_path):
-    """Without our own store: what NCore itself holds becomes a dataset."""
+    """What NCore holds becomes a dataset."""
     exported(source, tmp_path / "nc")
-    (tmp_path / "nc" / NAME / f"{NAME}.ncore4-edgefirst.zarr.itar").unlink()
     report = back(tmp_path / "nc", tmp_path / "back")
     old, new = Dataset(source), Dataset(tmp_path / "back" / NAME)
     there = [s for s in old.samples() if s.position and s.row["orientation"]]
@@ -508,7 +423,7 @@ def test_a_sequence_of_others(source, tmp_path):
     kept = {"k", "d", "width", "height", "distortion_model"}
     assert {k: new.metadata["camera_info"][k] for k in kept} == {k: old.metadata["camera_info"][k] for k in kept}
     assert {t["child"] for t in new.metadata["static_transforms"]} == {"camera", "lidar", "radar"}
-    clouds = 0
+    clouds = cubes = 0
     for sample in new.samples():
         before = nearest_frame(old, sample.timestamp // 1000)
         assert sample.read("camera") == before.read("camera")
@@ -523,12 +438,16 @@ def test_a_sequence_of_others(source, tmp_path):
                 for field in said.dtype.names:
                     np.testing.assert_allclose(found[field], said[field], atol=1e-5)
             clouds += 1
+        at, there = (one.row["radar_cube_timestamp"] for one in (sample, before))
+        if at is not None and at == there:
+            assert sample.read("radar.png") == before.read("radar.png")
+            cubes += 1
         told = {r["object_id"]: r for r in before.annotations.to_dicts() if r["box2d"]}
         found = {r["object_id"]: r for r in sample.annotations.to_dicts() if r.get("box2d")}
         assert {k: (r["label"], r["box2d"]) for k, r in found.items()} == {
             k: (r["label"], r["box2d"]) for k, r in told.items()
         }
-    assert clouds > 20
+    assert min(clouds, cubes) > 20
     boxes = {tuple(np.round(row, 4)) for row in old.annotations["box3d"].drop_nulls().to_list()}
     found = [tuple(np.round(row, 4)) for row in new.annotations["box3d"].drop_nulls().to_list()]
     assert len(found) > 40
@@ -556,9 +475,6 @@ def test_depth_and_classes_are_labels(recording, tmp_path):
         (mask,) = nearest_frame(dataset, stamp).annotations["mask"].drop_nulls()
         assert found.get_label(stamp).get_encoded_data() == mask
         assert found.get_label(stamp).generic_meta_data["labels"] == ["background", "car", "person"]
-    back(tmp_path / "nc", tmp_path / "back")
-    assert_same(tmp_path / "in" / "in", tmp_path / "back" / "in")
-    (tmp_path / "nc" / NAME / f"{NAME}.ncore4-edgefirst.zarr.itar").unlink()
     back(tmp_path / "nc", tmp_path / "other")
     again = Dataset(tmp_path / "other" / NAME)
     found = np.asarray(Image.open(io.BytesIO(again.sample(NAME, 15).read("depth"))))
@@ -677,7 +593,7 @@ def test_what_is_missing_is_said(recording, tmp_path, without, says):
 
 def test_the_library_is_asked_for(source, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ncore.data", None)
-    monkeypatch.setattr(writing, "library", library.library.__wrapped__)
+    monkeypatch.setattr(write, "library", library.library.__wrapped__)
     with pytest.raises(EdgeFirstError, match=r"pip install --no-deps 'nvidia-ncore==19\.8\.\*'"):
         exported(source, tmp_path / "nc")
     with pytest.raises(UsageError, match="store 'zip'"):
@@ -766,39 +682,12 @@ def test_points_without_a_direction_are_left_away():
     assert points.rays(cloud[["x", "y"]], {}) is None
 
 
-@pytest.mark.parametrize("compressor", [None, "default"])
-def test_arrays_are_what_zarr_reads(tmp_path, compressor):
-    import zarr
-
-    kept = {
-        "plain": (np.arange(7, dtype="<u8"), (7,)),
-        "cut": (np.arange(35, dtype="<f4").reshape(5, 7), (2, 3)),
-        "turned": (np.arange(6, dtype="<i2").reshape(2, 3).T, None),
-        "empty": (np.zeros((0, 3), "<f4"), (0, 3)),
-        "bytes": (np.asarray(b"abc\0def"), None),
-        "below/it": (np.arange(3, dtype=np.uint8), (2,)),
-    }
-    store = groups.Store(groups.into_folder(str(tmp_path)), lambda: None)
-    root = groups.Group(store)
-    for name, (values, chunks) in kept.items():
-        root.require_group("a/b").create_dataset(name, values, chunks, compressor).attrs["of"] = name
-    root.require_group("a").attrs.put({"x": [1, "é"]})
-    store.close()
-    (tmp_path / ".zgroup").write_text('{"zarr_format": 2}')
-    read = zarr.open(str(tmp_path), mode="r")
-    assert read["a"].attrs["x"] == [1, "é"]
-    for name, (values, _) in kept.items():
-        found = read[f"a/b/{name}"]
-        assert (found.dtype, found.shape, found.attrs["of"]) == (values.dtype, values.shape, name)
-        np.testing.assert_array_equal(found[...], values)
-
-
 def test_turns_of_others():
     turn = turned(np.array([0.1, -0.5, 0.3, 0.8]) / np.linalg.norm([0.1, -0.5, 0.3, 0.8]))
-    np.testing.assert_allclose(turned(foreign.quaternion(turn)), turn, atol=1e-12)
-    np.testing.assert_allclose(foreign.quaternion(np.diag([1.0, -1, -1])), [1, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(turned(read_foreign.quaternion(turn)), turn, atol=1e-12)
+    np.testing.assert_allclose(read_foreign.quaternion(np.diag([1.0, -1, -1])), [1, 0, 0, 0], atol=1e-12)
     # a quarter about x takes y to z; a quarter about z then x to y
-    found = foreign.about_axes([np.pi / 2, 0, np.pi / 2])
+    found = read_foreign.about_axes([np.pi / 2, 0, np.pi / 2])
     np.testing.assert_allclose(found @ np.eye(3), [[0, 0, 1], [1, 0, 0], [0, 1, 0]], atol=1e-12)
 
 
@@ -847,4 +736,5 @@ def test_real_recordings(path, tmp_path):
                 found = sensor.get_frame_point_cloud(n, motion_compensation=False, with_start_points=False).xyz_m_end
                 np.testing.assert_allclose(found, xyz, atol=1e-5, rtol=0)
     back(tmp_path / "nc", tmp_path / "back")
-    assert_same(tmp_path / "in" / "real", tmp_path / "back" / "real")
+    for made in (tmp_path / "back").glob("*.zip"):
+        assert not [f for f in validate(made).findings if f.severity == "error"]

@@ -2,6 +2,7 @@
 """NCore: sequences of others with sensors, labels and pictures that a dataset has no place for, or that are broken."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 from small_camera import small_camera
 
 from edgefirst_ros import Dataset
+from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.ncore import library
@@ -29,11 +31,21 @@ def picture(form):
     return file.getvalue()
 
 
-def sequence(folder, add=lambda new, lib: None, *, poses=True, forms=("png", "png")):
+def sequence(
+    folder,
+    add=lambda new, lib: None,
+    *,
+    poses=True,
+    forms=("png", "png"),
+    name="x",
+    told=None,
+    model=None,
+    frame_told=None,
+):
     """A sequence of two pictures; `add` registers further components."""
     lib = library.library()
     writer = v4.SequenceComponentGroupsWriter(
-        lib.UPath(folder), "x", "x", lib.HalfClosedInterval(US, US + 1_000_001), {}, "directory"
+        lib.UPath(folder), name, name, lib.HalfClosedInterval(US, US + 1_000_001), told or {}, "directory"
     )
     new = writer.register_component_writer
     if poses:
@@ -41,10 +53,10 @@ def sequence(folder, add=lambda new, lib: None, *, poses=True, forms=("png", "pn
         ends = np.array([US, US + 1_000_000], np.uint64)
         way.store_dynamic_pose("rig", "world", np.repeat(np.eye(4)[None], 2, 0), ends)
         way.store_static_pose("left", "rig", np.eye(4))
-    new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", small_camera(lib))
+    new(v4.IntrinsicsComponent.Writer, "default").store_camera_intrinsics("left", model or small_camera(lib))
     camera = new(v4.CameraSensorComponent.Writer, "left")
     for stamp, form in zip(STAMPS, forms, strict=True):
-        camera.store_frame(picture(form), form, np.array([stamp] * 2, np.uint64), {}, {})
+        camera.store_frame(picture(form), form, np.array([stamp] * 2, np.uint64), {}, frame_told or {})
     add(new, lib)
     writer.finalize()
     return folder
@@ -112,6 +124,27 @@ def test_a_box_in_a_frame_that_no_pose_reaches_is_counted(tmp_path):
     assert (lines["cuboids"].number, lines["cuboids without a picture"].number) == (1, 1)
     # In the axes of the camera, as there is neither a lidar nor a radar.
     assert [list(box) for box in dataset.annotations["box3d"].drop_nulls()] == [[5, 0, 0, 4, 2, 1]]
+
+
+def test_what_of_a_camera_has_no_place_is_counted(tmp_path):
+    """Masks of the vehicle itself, a rolling shutter, metadata of the sequence and of frames."""
+
+    def add(new, lib):
+        new(v4.MasksComponent.Writer, "default").store_camera_masks(
+            "left", {"ego": Image.new("L", (8, 6)), "sky": Image.new("L", (8, 6))}
+        )
+
+    rolling = replace(small_camera(library.library()), shutter_type=library.library().ShutterType.ROLLING_TOP_TO_BOTTOM)
+    folder = sequence(
+        tmp_path / "in", add, told={"weather": "rain", "town": "x"}, model=rolling, frame_told={"gain": 3}
+    )
+    dataset, lines = restored(folder, tmp_path / "out")
+    assert {what: lines[what].number for what in ("camera masks", "shutters", "generic metadata")} == {
+        "camera masks": 2,
+        "shutters": 1,
+        "generic metadata": 4,
+    }
+    assert validate(dataset.paths.container).ok
 
 
 def test_a_pinhole_without_distortion_has_five_zeros():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCore V4: a dataset as NCore sequences, written and read by NVIDIA's own library, and back.
+"""NCore V4: a dataset as NCore sequences, written and read by NVIDIA's own library.
 
 Source: NCore documentation, "Data Formats" (V4); nvidia-ncore 19.8.
 """
 
-from edgefirst_ros.export.ncore.restoring import restore
-from edgefirst_ros.export.ncore.writing import export
+from edgefirst_ros.export.ncore.read_foreign import restore
+from edgefirst_ros.export.ncore.write import export
 
 __all__ = ["export", "restore"]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -16,12 +15,11 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
 WITHOUT_TORCH = "without torch: pip install --no-deps 'nvidia-ncore==19.8.*', and the extra ncore-light"
 """Torch takes 5 GB, and only `ncore.sensors` needs it."""
 CUBE = "ai.edgefirst.radar_cube"
-ORIGIN = "ai.edgefirst.dataset"
 VERSION = "v1"
 RIG, WORLD, EARTH = "rig", "world", "world_global"
 """Frames: the vehicle, ENU at its first place, the earth (ECEF)."""
 PIECE = 1 << 26
-"""Bytes of a chunk: longer texts and tables are stored in several."""
+"""Bytes of a chunk: a larger cube is stored in several."""
 
 
 @contextmanager
@@ -58,12 +56,11 @@ def library() -> Any:
 
 
 @cache
-def components() -> tuple[Any, Any, Any, Any]:
-    """(cube writer, cube reader, origin writer, origin reader): our custom components.
+def components() -> tuple[Any, Any]:
+    """Return (cube writer, cube reader): our custom component.
 
     `ai.edgefirst.radar_cube` holds frames by their stamp in µs, each the 16-bit grayscale PNG of the dataset (value =
     int16 + 32768, rows sequence x range, columns antenna x doppler x (re, im)) with what its text says as attributes.
-    `ai.edgefirst.dataset` holds what NCore would change or has no home for: members and tables as bytes, and an index.
     """
     writer, reader = library().ComponentWriter, library().ComponentReader
 
@@ -98,31 +95,7 @@ def components() -> tuple[Any, Any, Any, Any]:
 
             return decode_cube(self.get_png(timestamp_us))
 
-    class OriginWriter(_named(writer, ORIGIN)):  # type: ignore[misc]
-        """Bytes by key, and an index."""
-
-        def store_bytes(self, key: str, data: bytes) -> None:
-            """Put something as it is."""
-            _bytes_into(self._group, f"blobs/{key}", data)
-
-        def store_index(self, index: Mapping[str, Any]) -> None:
-            """Put what tells where everything is."""
-            _bytes_into(self._group, "index", json.dumps(index, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-
-    class OriginReader(_named(reader, ORIGIN)):  # type: ignore[misc]
-        """The same, read."""
-
-        def get_bytes(self, key: str) -> bytes:
-            """What was put under a key. Raises KeyError."""
-            return bytes(np.array(_there(self._group[f"blobs/{key}"])))
-
-        def get_index(self) -> dict[str, Any]:
-            """What tells where everything is."""
-            text = bytes(np.array(_there(self._group["index"])))
-            found: dict[str, Any] = json.loads(text.decode("utf-8", "surrogatepass"))
-            return found
-
-    return CubeWriter, CubeReader, OriginWriter, OriginReader
+    return CubeWriter, CubeReader
 
 
 def _named(base: Any, name: str) -> Any:

@@ -8,11 +8,10 @@ from collections import Counter
 from edgefirst_ros import streams
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import counted
-from edgefirst_ros.export.ncore.library import CUBE, ORIGIN
+from edgefirst_ros.export.ncore.library import CUBE
 from edgefirst_ros.export.ncore.preparing import COMPANIONS
 from edgefirst_ros.export.report import Report
 
-BESIDE = f"{ORIGIN} (as stored, for the way back)"
 ANNOTATIONS = {
     "name": ("sequence_id", ""),
     "frame": ("cameras/camera: metadata of the frame", ""),
@@ -63,12 +62,11 @@ def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
         report.add("static_transforms", "poses/default, of each sensor to rig", "those of other frames have no home")
     for name in dataset.annotation_columns:
         where, lost = ANNOTATIONS.get(name, ("", "has no home in NCore"))
-        report.add(f"annotations: {name}", where or BESIDE, lost)
+        report.add(f"annotations: {name}", where, lost)
     for name in dataset.frames.columns if dataset.frames is not None else ():
         if name not in ("name", "frame"):
             where, lost = FRAMES.get(name, ("", "has no home in NCore"))
-            report.add(f"frames: {name}", where or BESIDE, lost)
-    report.add("tables and members as stored", BESIDE)
+            report.add(f"frames: {name}", where, lost)
 
 
 def _sensors(report: Report, tally: Counter[str]) -> None:
@@ -76,7 +74,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
     if tally["samples without a pose"]:
         report.add(
             "samples before the first and after the last position",
-            BESIDE,
+            "",
             "NCore needs poses to both ends: they are not in the sensors",
             tally["samples without a pose"],
         )
@@ -95,21 +93,20 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
         _companion(report, tally, kind, where)
     for kind in streams.kinds("picture", "cube", "cloud"):
         if kind not in COMPANIONS and tally[kind]:
-            report.add(kind, BESIDE, "has no home in NCore", tally[kind])
+            report.add(kind, "", "has no home in NCore", tally[kind])
     for what, where, lost in (
         ("depth", "camera_labels depth.z", "taken to be mm along z"),
-        ("depth without a place", BESIDE, "no 16-bit grayscale"),
+        ("depth without a place", "", "no 16-bit grayscale"),
         ("instances", "camera_labels segmentation.instance", ""),
         ("masks of classes", "camera_labels segmentation.semantic", ""),
         (
             "masks without a place",
-            BESIDE,
+            "",
             "of another size than the picture, no grayscale PNG, or more than 65,535",
         ),
         ("boxes", "cuboids/default", ""),
-        ("boxes outside", BESIDE, "before the first or after the last position"),
-        ("boxes not finite", BESIDE, "not finite"),
-        ("other files", BESIDE, "no members of samples"),
+        ("boxes outside", "", "before the first or after the last position"),
+        ("boxes not finite", "", "not finite"),
     ):
         if tally[what]:
             report.add(what, where, lost, tally[what])
@@ -128,4 +125,4 @@ def _companion(report: Report, tally: Counter[str], kind: str, where: str) -> No
         ("without a place", "has no x, y and z"),
     ):
         if tally[f"{kind} {what}"]:
-            report.add(f"{kind} {what}", BESIDE, why, tally[f"{kind} {what}"])
+            report.add(f"{kind} {what}", "", why, tally[f"{kind} {what}"])

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zlib_ng import zlib_ng
-
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export.drive import Drive, measured
@@ -49,7 +47,6 @@ class Member:
     kind: str
     name: str
     data: bytes
-    crc: int
     made: Any
     """Rays of a cloud, or None; what a cube says of itself; metres of a depth picture, or None."""
 
@@ -109,7 +106,7 @@ class Preparation:
                     made = depth(data)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
-            members.append(Member(kind, name, data, zlib_ng.crc32(data), made))
+            members.append(Member(kind, name, data, made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
         return Ready(rows, members, marks)
 

@@ -13,13 +13,17 @@ import lzma
 import math
 import os
 import struct
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.export.ncore.library import CUBE, ORIGIN
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.export.importing import NOT_FOLLOWED, refuse_deep
+from edgefirst_ros.export.ncore.library import CUBE, library
+from edgefirst_ros.export.report import Report
 
 METADATA = ".zmetadata.cbor.xz"
 BLOCK = 512
@@ -93,7 +97,7 @@ def _check_array(key: str, said: Mapping[str, Any], chunks: Mapping[str, bytes])
     if not all(type(side) is int and side >= 0 for side in (*sides, *pieces)):
         raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r}")
     # What is read piece by piece is as large as its pieces, which must be there.
-    own = key.startswith((f"{CUBE}/", f"{ORIGIN}/")) and codec is None
+    own = key.startswith(f"{CUBE}/") and codec is None
     whole = 0 if own else math.prod(sides) * dtype.itemsize
     if max(math.prod(pieces) * dtype.itemsize, whole) > MOST:
         raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r} of {dtype} are more than {MOST} bytes")
@@ -138,3 +142,79 @@ class _Chunks(MutableMapping[str, bytes]):
 
     def __delitem__(self, key: str) -> None:
         raise TypeError("only for reading")
+
+
+# ---- sequences -----------------------------------------------------------------------------------
+ENDINGS = (".zarr.itar", ".zarr")
+OPEN = 8
+"""Most sequences that are open at a time."""
+
+
+def find_sequences(source: Path, report: Report) -> list[list[Path]]:
+    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
+
+    Links to folders on the way are not followed, which is said in the report.
+    """
+    if _is_store(source):
+        base = source.name.partition(".ncore4")[0]
+        found = [p for p in sorted(source.parent.iterdir()) if _is_store(p) and p.name.partition(".ncore4")[0] == base]
+        return [found]
+    folder = source.parent if source.suffix == ".json" else source
+    if not folder.is_dir():
+        raise DatasetError(f"{source}: no NCore sequence here")
+    grouped: dict[tuple[Path, str], list[Path]] = {}
+    for place, folders, files in os.walk(folder):
+        refuse_deep(Path(place), folder)
+        stores = [Path(place, name) for name in (*folders, *files) if _is_store(Path(place, name))]
+        folders[:] = sorted(name for name in folders if Path(place, name) not in stores)
+        for path in (path for name in folders if (path := Path(place, name)).is_symlink()):
+            report.add(str(path.relative_to(folder)), "", NOT_FOLLOWED)
+        for path in sorted(stores):
+            base = path.name.partition(".ncore4")[0]
+            if source.suffix != ".json" or base == source.stem:
+                grouped.setdefault((path.parent, base), []).append(path)
+    if not grouped:
+        raise DatasetError(f"{source}: no NCore sequence here; looked for stores named *.ncore4*.zarr.itar and *.zarr")
+    return list(grouped.values())
+
+
+def _is_store(path: Path) -> bool:
+    return ".ncore4" in path.name and path.name.endswith(ENDINGS) and path.exists()
+
+
+class Sequences:
+    """Readers of sequences by number, open while they are in use: those used last stay so."""
+
+    def __init__(self, found: list[list[Path]]) -> None:
+        self._found = found
+        self._open: OrderedDict[int, tuple[Any, list[Any]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, number: int) -> Any:
+        """Return the reader of a sequence, which is open until `OPEN` others were asked for. Raises DatasetError."""
+        if number in self._open:
+            self._open.move_to_end(number)
+            return self._open[number][0]
+        while len(self._open) >= OPEN:
+            self._close(self._open.popitem(last=False)[1])
+        stores, lib = self._found[number], library()
+        try:
+            for store in stores:
+                check_size(store)
+            reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
+            self._open[number] = reader, guard(reader)
+        except Exception as error:  # whatever zarr and the library raise on broken stores
+            raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
+        return reader
+
+    def close(self) -> None:
+        """Close those that are open."""
+        while self._open:
+            self._close(self._open.popitem()[1])
+
+    @staticmethod
+    def _close(opened: tuple[Any, list[Any]]) -> None:
+        for store in opened[1]:
+            store.close()

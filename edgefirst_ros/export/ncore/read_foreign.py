@@ -1,51 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NCore sequences of others as datasets, as far as they map: one dataset for each camera of each sequence."""
+"""Reads NCore sequences as datasets, as far as they map: one dataset for each camera of each sequence."""
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import edgefirst_ros
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
 from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.importing import clean_text
+from edgefirst_ros.export import importing
+from edgefirst_ros.export.importing import (
+    clean_text,
+    find_nearest,
+    make_counts,
+    make_metadata,
+    refuse_links,
+    stamp_picture,
+)
 from edgefirst_ros.export.ncore.calibration import camera_info
-from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, library, reading
-from edgefirst_ros.export.ncore.pictures import Pictures
+from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, components, library, reading
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
+from edgefirst_ros.export.ncore.stores import Sequences, find_sequences
 from edgefirst_ros.export.report import Report
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import judge
+from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.geodesy import geodetic, world_to_ecef
+from edgefirst_ros.sensors.png import encode_gray
 from edgefirst_ros.sensors.transforms import BASE, move_boxes, pose, rotation
 
-TOLERANCE = 100_000
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+TOLERANCE = importing.TOLERANCE // 1000
 """Largest skew of a companion against a picture, µs."""
+OWN = frozenset({"frame", "timestamp_ns", "annotations"})
+"""Metadata of a frame that `export` writes, and that are read."""
 EARTH_RADIUS = (6.3e6, 6.5e6)
 """Between these (m) a place in world_global is one on the earth, so that it is ECEF; NCore does not say."""
 KINDS = {"jpeg": "camera.jpeg", "jpg": "camera.jpeg", "png": "camera.png"}
 FIELDS = {new: old for old, new in RADAR_NAMES.items()}
+MILLIMETRES = 1000
+LARGEST_NUMBER = 3e38
+"""Largest number in a column of boxes (float32)."""
+COLUMNS = ("label", "label_index", "box2d", "box2d_score")
+"""Columns that `export` puts into the metadata of a frame for each object_id."""
 
 
-def bring(readers: Iterable[Any], out: Path, budget: Budget, report: Report, progress: Progress) -> None:
-    """Write a dataset for each camera of each sequence into `out`. Raises DatasetError where there is no camera."""
+def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
+    """Write a dataset for each camera of each NCore sequence in `source`, as far as it has a place for what they hold.
+
+    Args:
+        source: a folder that holds stores at any depth, or one store, or the summary of a sequence.
+        out: an empty folder.
+        limits: limits of what is written.
+        report: gets the losses.
+        progress: is called with each picture.
+
+    Raises:
+        DatasetError: there is no camera, something cannot be read, or a store holds a link.
+        UsageError: the library is not there.
+    """
+    found = find_sequences(source, report)
+    stores = [store for stores in found for store in stores]
+    size = sum(refuse_links(store.resolve() if store == source else store) for store in stores)
+    budget = Budget.of_import(source, size, limits)
+    with closing(Sequences(found)) as sequences:
+        _read_all((sequences[number] for number in range(len(sequences))), out, budget, report, progress)
+
+
+def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: Report, progress: Progress) -> None:
     tally: Counter[str] = Counter()
     for reader in readers:
         with reading(f"NCore sequence {reader.sequence_id!r}"):
-            loader = _loader(reader)
+            loader = _load(reader)
+            tally["generic metadata"] += len(loader.generic_meta_data)
         for camera in loader.camera_ids:
             name = loader.sequence_id if len(loader.camera_ids) == 1 else f"{loader.sequence_id}-{camera}"
             with reading(name):
-                taken = _Import(loader, camera, safe_name(name), tally)
+                taken = _Import(loader, reader, camera, safe_name(name), tally)
             taken.write(out, budget, progress)
         for ids in (loader.lidar_ids[1:], loader.radar_ids[1:]):
             for sensor in ids:
@@ -66,6 +109,7 @@ _LINES = (
     ("without a position", "frames", "world_global is not there, or is not ECEF: neither position nor attitude"),
     ("lidar", "lidar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
     ("radar", "radar.pcd", "of several returns the first; the nearest within 100 ms of a picture"),
+    ("cubes", "radar.png", "the nearest within 100 ms of a picture"),
     ("cuboids", "box3d", "those turned by over 10 degrees against the vehicle become the hull around them"),
     ("cuboids again", "", "a picture has one box of a track, the nearest in time"),
     ("cuboids without a picture", "", "no picture within 100 ms, or no pose"),
@@ -74,11 +118,14 @@ _LINES = (
     ("depth", "depth.png", "whole mm up to 65.535 m"),
     ("labels", "", "camera labels of other kinds, or with values over 255"),
     ("broken labels", "", "they cannot be read"),
+    ("camera masks", "", "a dataset has no masks of the camera itself, such as of its own vehicle"),
+    ("shutters", "", "camera_info has no shutter: a picture has the stamp of its end"),
+    ("generic metadata", "", "entries of a sequence or of a frame's metadata that have no place"),
     ("camera models", "", "f-theta and windshields are unknown to ROS: no camera_info"),
 )
 
 
-def _loader(reader: Any) -> Any:
+def _load(reader: Any) -> Any:
     lib = library()
     named = {}
     for argument, component in (
@@ -98,7 +145,7 @@ def _loader(reader: Any) -> Any:
 class _Import:
     """One camera of one sequence."""
 
-    def __init__(self, loader: Any, camera: str, name: str, tally: Counter[str]) -> None:
+    def __init__(self, loader: Any, reader: Any, camera: str, name: str, tally: Counter[str]) -> None:
         self._loader, self._camera, self._name, self._tally = loader, camera, name, tally
         self._sensor = loader.get_camera_sensor(camera)
         self._stamps: NDArray[np.int64] = self._sensor.frames_timestamps_us[:, 1].astype(np.int64)
@@ -109,6 +156,8 @@ class _Import:
         ):
             if ids and len(stamps := (sensor := get(ids[0])).frames_timestamps_us[:, 1].astype(np.int64)):
                 self._companions[kind] = sensor, stamps
+        self._cubes = reader.open_component_readers(components()[1]).get("radar")
+        self._cube_stamps = self._cubes.timestamps_us.astype(np.int64) if self._cubes is not None else np.zeros(0, int)
         self._clouds: dict[str, tuple[int, bytes]] = {}
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
@@ -116,7 +165,7 @@ class _Import:
         with reading(self._name):
             rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
             pictures = Pictures(self._loader, self._camera, self._name, budget, self._tally)
-        with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points")) as writer:
+        with DatasetWriter(out, self._name, companions=("radar_targets", "lidar_points", "radar_cube")) as writer:
             for n in range(len(self._stamps)):
                 with reading(f"{self._name}: picture {n}"):
                     sample = self._sample(n, numbers[n], rows[n], boxes.get(n, {}), pictures)
@@ -136,6 +185,7 @@ class _Import:
     ) -> Sample | None:
         """Return the sample of a picture; None if it is not a picture."""
         stamp, told = int(self._stamps[n]), self._sensor.get_frame_generic_meta_data(n)
+        self._tally["generic metadata"] += len(told.keys() - OWN)
         time = exact(told, stamp)
         data = self._sensor.get_frame_handle(n).get_data()
         kind = KINDS.get(data.get_encoded_image_format())
@@ -145,9 +195,10 @@ class _Import:
         size = pictures.size(data)
         if size is None:
             return None
-        members: list[tuple[str, list[bytes]]] = [(kind, [bytes(data.get_encoded_image_data())])]
+        members: list[tuple[str, Sequence[Buffer]]] = []
         frame_row: dict[str, Any] = {**row, "keyframe": True, "segment": 0, "size": size}
         self._nearest(stamp, time, members, frame_row)
+        self._cube(stamp, time, members, frame_row)
         depth = pictures.depth(stamp)
         if depth is not None:
             members.append(("depth.png", [depth]))
@@ -157,6 +208,8 @@ class _Import:
         common: dict[str, object] = {"size": size}
         if frame_row.get("latitude") is not None:
             common["location"] = (frame_row["latitude"], frame_row["longitude"])
+        picture = bytes(data.get_encoded_image_data())
+        members.insert(0, (kind, stamp_picture(kind, picture, self._name, number, time, frame_row)))
         return Sample(self._name, number, time, members, frame_row, [*annotations.values()], common)
 
     def _numbers(self) -> list[int]:
@@ -203,39 +256,31 @@ class _Import:
                         "rotation": list(quaternion(pose[0, :3, :3])),
                     }
                 )
-        count = len(self._stamps)
-        dropped = {"neither JPEG nor PNG, or broken": count - written} if count > written else {}
-        info = camera_info(self._sensor.model_parameters, self._camera)
+        model = self._sensor.model_parameters
+        info = camera_info(model, self._camera)
         self._tally["camera models"] += info is None
-        sources = [{"file": path.name} for path in self._loader.sequence_paths]
-        known = {
-            "time_base": {"base": "header", "topics": {}},
+        self._tally["shutters"] += model.shutter_type != library().ShutterType.GLOBAL
+        self._tally["camera masks"] += len(self._sensor.get_mask_images())
+        files = [path.name for path in self._loader.sequence_paths]
+        facts = {
+            "sources": list(range(len(files))),
             "camera_info": info,
             "static_transforms": transforms,
-            "counts": {self._camera: {"seen": count, "written": written, "dropped": dropped}},
-        }
-        own = {
-            "sources": list(range(len(sources))),
             "calibration": judge(info, transforms, self._companions),
             "topics": {"reference": self._camera},
+            "counts": make_counts(self._camera, len(self._stamps), written, "neither JPEG nor PNG, or broken"),
         }
-        return {
-            "sources": sources,
-            "configuration": {},
-            "software": {"name": "edgefirst-ros", "version": edgefirst_ros.__version__},
-            **known,
-            "sequences": {self._name: {**known, **own}},
-        }
+        return make_metadata(files, {self._name: facts})
 
     # ---- companions ----------------------------------------------------------------------------
-    def _nearest(self, stamp: int, time: int, members: list[tuple[str, list[bytes]]], row: dict[str, Any]) -> None:
+    def _nearest(self, stamp: int, time: int, members: list[tuple[str, Sequence[Buffer]]], row: dict[str, Any]) -> None:
         """Add the clouds nearest to a picture, and their stamps."""
         for kind, column in (("lidar", "lidar_points"), ("radar", "radar_targets")):
             if kind not in self._companions:
                 continue
             sensor, stamps = self._companions[kind]
-            n = int(np.argmin(np.abs(stamps - stamp)))
-            if abs(stamps[n] - stamp) > TOLERANCE:
+            n = find_nearest(stamps, stamp, TOLERANCE)
+            if n is None:
                 continue
             if self._clouds.get(kind, (-1, b""))[0] != n:
                 self._clouds[kind] = n, self._cloud(sensor, n, radar=kind == "radar")
@@ -243,6 +288,18 @@ class _Import:
             members.append((f"{kind}.pcd", [self._clouds[kind][1]]))
             row[f"{column}_timestamp"] = exact(sensor.get_frame_generic_meta_data(n), int(stamps[n]))
             row[f"{column}_skew"] = row[f"{column}_timestamp"] - time
+
+    def _cube(self, stamp: int, time: int, members: list[tuple[str, Sequence[Buffer]]], row: dict[str, Any]) -> None:
+        """Add the radar cube of an export nearest to a picture, and its stamp, which its picture has in ns."""
+        n = find_nearest(self._cube_stamps, stamp, TOLERANCE)
+        if n is None:
+            return
+        png = self._cubes.get_png(int(self._cube_stamps[n]))
+        measured = decode_cube(png).timestamp
+        row["radar_cube_timestamp"] = measured if measured is not None else int(self._cube_stamps[n]) * 1000
+        row["radar_cube_skew"] = row["radar_cube_timestamp"] - time
+        members.append(("radar.png", [png]))
+        self._tally["cubes"] += 1
 
     def _cloud(self, sensor: Any, n: int, *, radar: bool) -> bytes:
         points = sensor.get_frame_point_cloud(n, motion_compensation=False, with_start_points=False).xyz_m_end
@@ -324,3 +381,111 @@ def identity(sequence: str, track: str) -> str:
         return str(uuid.UUID(track))
     except ValueError:
         return str(uuid.uuid5(uuid.NAMESPACE_URL, clean_text(f"{sequence}/{track}")))
+
+
+# ---- labels --------------------------------------------------------------------------------------
+class Pictures:
+    """Labels and metadata of the pictures of one camera."""
+
+    def __init__(self, loader: Any, camera: str, name: str, budget: Budget, tally: Counter[str]) -> None:
+        lib = library()
+        self._name, self._budget, self._tally = name, budget, tally
+        self.labels: list[str] | None = None
+        """Names of classes, where masks of classes told them."""
+        self._by_kind: dict[str, Any] = {}
+        for source in loader.query_camera_labels(camera):
+            kind = source.label_descriptor.label_type
+            if kind.category == lib.LabelCategory.SEGMENTATION and kind.qualifier in ("semantic", "instance"):
+                self._by_kind.setdefault(kind.qualifier, source)
+            elif kind == lib.LabelType.DEPTH_Z_M:
+                self._by_kind.setdefault("depth", source)
+            else:
+                tally["labels"] += source.labels_count
+
+    def size(self, data: Any) -> tuple[int, int] | None:
+        """Width and height of a picture; None where it is none."""
+        try:
+            width, height = data.get_decoded_image().size
+        except Exception:  # noqa: BLE001  # Pillow's own kinds of OSError, SyntaxError, ValueError and more
+            self._tally["broken pictures"] += 1
+            return None
+        return int(width), int(height)
+
+    def _label(self, kind: str, stamp: int) -> Any:
+        source = self._by_kind.get(kind)
+        return source.get_label(stamp) if source is not None and stamp in source.label_timestamps_us else None
+
+    def _values(self, label: Any) -> NDArray[Any] | None:
+        """Return the values of a label; None without one, or if it cannot be read."""
+        try:
+            return None if label is None else np.asarray(label.get_data())
+        except Exception:  # noqa: BLE001  # as above, and what zarr raises on broken chunks
+            self._tally["broken labels"] += 1
+            return None
+
+    def depth(self, stamp: int) -> bytes | None:
+        """16-bit PNG in mm, 0 where unknown; None without one."""
+        values = self._values(self._label("depth", stamp))
+        if values is None:
+            return None
+        metres = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        self._tally["depth"] += 1
+        return encode_gray(np.clip(np.rint(metres * MILLIMETRES), 0, 65535).astype(np.uint16), smooth=True)
+
+    def rows(self, stamp: int, told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Annotation rows by object_id (the mask of classes by an empty one)."""
+        rows: dict[str, dict[str, Any]] = {}
+        noted = told.get("annotations")
+        for row in noted if isinstance(noted, list) else ():
+            if isinstance(row, dict) and isinstance(row.get("object_id"), str):
+                thing = clean_text(row["object_id"])
+                rows[thing] = {"object_id": thing, **_sound(row, COLUMNS)}
+        classes = self._label("semantic", stamp)
+        values = self._values(classes)
+        if values is not None:
+            if values.ndim == 2 and values.min(initial=0) >= 0 and values.max(initial=0) <= 255:
+                rows[""] = {"mask": encode_gray(values.astype(np.uint8))}
+                self._tally["classes"] += 1
+                names = classes.generic_meta_data.get("labels")
+                self.labels = self.labels or ([clean_text(str(n)) for n in names] if isinstance(names, list) else None)
+            else:
+                self._tally["labels"] += 1
+        instances = self._label("instance", stamp)
+        values = self._values(instances)
+        if values is not None:
+            self._instances(stamp, instances, values, rows)
+        return rows
+
+    def _instances(self, stamp: int, label: Any, values: NDArray[Any], rows: dict[str, dict[str, Any]]) -> None:
+        said = label.generic_meta_data.get("instances")
+        known = {one["value"]: one for one in said if "value" in one} if isinstance(said, list) else {}
+        for value in map(int, np.unique(values)):
+            if value == 0:
+                continue
+            one = known.get(value, {})
+            identity = clean_text(str(one.get("object_id") or "")) or str(
+                uuid.uuid5(uuid.NAMESPACE_URL, f"{self._name}/{stamp}/{value}")
+            )
+            row = rows.setdefault(identity, {"object_id": identity})
+            row |= _sound(one, ("label", "label_index"))
+            self._budget.take(unpacked=values.size)
+            row["mask"] = encode_gray(values == value)
+            self._tally["instances"] += 1
+
+
+def _sound(row: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Return the columns with a value of the right type; foreign metadata may hold anything."""
+    kept = {name: row[name] for name in columns if name in row and _FITS[name](row[name])}
+    return {name: clean_text(value) if name == "label" else value for name, value in kept.items()}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST_NUMBER
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "label": lambda value: isinstance(value, str),
+    "label_index": lambda value: type(value) is int and 0 <= value < 1 << 64,
+    "box2d": lambda value: isinstance(value, list) and len(value) == 4 and all(map(_is_number, value)),
+    "box2d_score": lambda value: _is_number(value) and 0 <= value <= 1,
+}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from contextlib import ExitStack, closing
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
@@ -20,9 +18,8 @@ from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives
 from edgefirst_ros.export.ncore import checks
 from edgefirst_ros.export.ncore.calibration import camera_model
-from edgefirst_ros.export.ncore.groups import groups_writer
 from edgefirst_ros.export.ncore.labels import Cuboids, Labels, plain
-from edgefirst_ros.export.ncore.library import EARTH, PIECE, RIG, WORLD, components, library
+from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, components, library
 from edgefirst_ros.export.ncore.losses import losses
 from edgefirst_ros.export.ncore.points import Rays
 from edgefirst_ros.export.ncore.preparing import COMPANIONS, MICROSECOND, Member, Preparation, Ready, Task
@@ -45,25 +42,25 @@ def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, s
     library()
     tally: Counter[str] = Counter()
     done = 0
-    for number, drive in enumerate(drives(dataset)):
+    for drive in drives(dataset):
         folder = out / safe_name(drive.name)
         if folder.exists():
             raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
         with ExitStack() as leaving:
-            sequence = _Sequence(drive, folder, store, tally, leaving)
+            sequence = _Sequence(drive, folder, store, tally)
             preparation = sequence.preparation
             for task, ready in leaving.enter_context(closing(ahead(preparation.tasks(), preparation.make))):
                 sequence.add(task, ready)
                 done += 1
                 progress("exporting to NCore", done, len(dataset))
-            sequence.finish(whole=number == 0)
+            sequence.finish()
     losses(dataset, report, tally)
 
 
 class _Sequence:
     """One drive on its way."""
 
-    def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str], leaving: ExitStack) -> None:
+    def __init__(self, drive: Drive, folder: Path, store: Store, tally: Counter[str]) -> None:
         lib = library()
         known = np.flatnonzero(drive.located)
         if len(known) < 2:
@@ -72,29 +69,21 @@ class _Sequence:
                 "NCore needs two at least, which come from GPS and IMU messages of the recording"
             )
         self._drive, self._folder, self._tally = drive, folder, tally
-        self._container = drive.dataset.container
-        self._positions = {name: n for n, name in enumerate(self._container.names)}
         self._stamps = drive.stamps // MICROSECOND
         checks.rising(f"{drive.name!r}: samples", self._stamps)
         checks.inside(f"{drive.name!r}: samples", int(self._stamps[0]), 0, int(self._stamps[-1]) + 1)
         self._start, self._stop = int(self._stamps[known[0]]), int(self._stamps[known[-1]]) + 1
         tally["samples without a pose between others"] += int((~drive.located[known[0] : known[-1]]).sum())
         described = {"source": "EdgeFirst dataset", "dataset": drive.dataset.paths.name, "sequence": drive.name}
-        self._groups = groups_writer()(
-            lib.UPath(folder),
-            safe_name(drive.name),
-            drive.name,
-            lib.HalfClosedInterval(self._start, self._stop),
-            described,
-            store,
+        interval = lib.HalfClosedInterval(self._start, self._stop)
+        self._groups = lib.SequenceComponentGroupsWriter(
+            lib.UPath(folder), safe_name(drive.name), drive.name, interval, described, store
         )
-        leaving.callback(self._groups.abandon)
         self._tree = checks.Tree()
         self._poses = self._register(lib.PosesComponent.Writer, "default")
         self._store_poses(known)
         self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
         self._masks = self._register(lib.MasksComponent.Writer, "default")
-        self._origin = self._register(components()[2], "default", "edgefirst")
         self._cuboids = Cuboids(drive, tally)
         metadata = drive.dataset.metadata
         labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
@@ -103,10 +92,8 @@ class _Sequence:
         )
         self.preparation = Preparation(drive, self._labels, self._start, self._stop)
         self._sensors: dict[str, Any] = {}
-        self._last: dict[tuple[str, bool], tuple[int, bytes, tuple[str, str]]] = {}
+        self._last: dict[tuple[str, bool], tuple[int, bytes]] = {}
         self._cubes: list[int] = []
-        self._members: list[tuple[Any, ...]] = []
-        self._blobs = 0
 
     # ---- what holds for the whole drive ------------------------------------------------------
     def _register(self, kind: Any, instance: str, group: str | None = None, **more: Any) -> Any:
@@ -170,35 +157,22 @@ class _Sequence:
         self._tally["samples without a pose"] += not reached
         for member in ready.members:
             kind, data = member.kind, member.data
-            home, key, rest = "", "", 0
             if kind.startswith("camera."):
                 rest = len(data) - len(data.rstrip(b"\0"))
-                if reached and rest < len(data) and rest <= PIECE:
+                if reached and rest < len(data):
                     self._camera(n, kind, data[: len(data) - rest], ready.rows)
                     self._tally["bytes of NUL"] += rest
-                    home, key = "camera", str(stamp)
             elif kind in COMPANIONS:
-                home, key = self._companion(task, member)
+                self._companion(task, member)
             elif kind == "depth.png" and reached:
                 self._labels.add_depth(member.made, stamp)
             else:
                 self._tally[kind] += 1
-            if not home:
-                home, key, rest = "blob", self._blob(data), 0
-            self._note(member.name, member.crc, int(self._drive.stamps[n]), home, key, rest)
         if reached:
             size = task.size or self.preparation.size
             if size:
                 self._labels.add(ready.marks or self._labels.prepared(ready.rows, size), stamp)
         self._boxes(n, ready.rows)
-
-    def _note(self, name: str, crc: int, stamp: int, home: str, key: str, rest: int = 0) -> None:
-        self._members.append((self._positions[name], name, crc, stamp, home, key, rest))
-
-    def _blob(self, data: bytes) -> str:
-        self._blobs += 1
-        self._origin.store_bytes(str(self._blobs), data)
-        return str(self._blobs)
 
     def _camera(self, n: int, kind: str, picture: bytes, rows: list[dict[str, Any]]) -> None:
         """Store a picture, without the NUL bytes at its end, which NCore would cut off."""
@@ -227,14 +201,14 @@ class _Sequence:
         self._sensor("camera").store_frame(picture, form, both, {}, meta)
         self._tally["camera"] += 1
 
-    def _companion(self, task: Task, member: Member) -> tuple[str, str]:
-        """Store what a companion measured, once for all samples that have it; returns where its bytes are."""
+    def _companion(self, task: Task, member: Member) -> None:
+        """Store what a companion measured, once for all samples that have it."""
         kind, data = member.kind, member.data
         at, fits = task.stamps[kind], kind in task.fits
         for last in (self._last.get((kind, True)), self._last.get((kind, False))):
-            if last is not None and last[0] == at and _equal(last[1], data):
-                return last[2]
-        where = ("", "")
+            if last is not None and last[0] == at and last[1] == data:
+                return
+        self._last[kind, fits] = at, data
         if not fits:
             self._tally[f"{kind} outside"] += 1
         elif kind == "radar.png":
@@ -242,14 +216,10 @@ class _Sequence:
             self._sensor(kind).store_cube(data, stamp, member.made)
             self._cubes.append(stamp)
             self._tally[kind] += 1
-            where = "cube", str(stamp)
         elif member.made is None:
             self._tally[f"{kind} without a place"] += 1
         else:
             self._points(kind, member.made, at)
-        where = where if where[0] else ("blob", self._blob(data))
-        self._last[kind, fits] = (at, data, where)
-        return where
 
     def _points(self, kind: str, found: Rays, at: int) -> None:
         """Store the rays of a cloud."""
@@ -275,8 +245,8 @@ class _Sequence:
             self._tally["boxes outside"] += sum(row.get("box3d") is not None for row in rows)
 
     # ---- the end -----------------------------------------------------------------------------
-    def finish(self, *, whole: bool) -> None:
-        """Complete the stores; `whole`: with the tables and all that belongs to no sample."""
+    def finish(self) -> None:
+        """Complete the stores, and write the library's summary beside them."""
         lib, drive = library(), self._drive
         writer = self._register(lib.CuboidsComponent.Writer, "default")
         writer.store_observations(self._cuboids.observations)
@@ -284,60 +254,6 @@ class _Sequence:
         self._tally["boxes"] += len(self._cuboids.observations)
         if "radar.png" in self._sensors:
             self._sensors["radar.png"].store_timestamps(self._cubes)
-        paths = drive.dataset.paths
-        index: dict[str, Any] = {"dataset": paths.name, "layout": paths.layout, "sequence": drive.name}
-        if whole:
-            index["tables"] = self._tables()
-            there = {name for key in _keys(drive.dataset) for name in drive.dataset.members(key).values()}
-            for name in dict.fromkeys(self._container.names):
-                if name not in there:
-                    data = self._container.read(name)
-                    self._note(name, zlib_ng.crc32(data), int(drive.stamps[0]), "blob", self._blob(data))
-                    self._tally["other files"] += 1
-        index["members"] = self._members
-        self._origin.store_index(index)
+        summary = lib.SequenceComponentGroupsReader(self._groups.finalize()).get_sequence_meta().to_dict()
         path = self._folder / f"{safe_name(drive.name)}.json"
-        summary = _summary(self._groups.finished(_told))
         path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
-
-    def _tables(self) -> dict[str, str]:
-        tables = self._drive.dataset.table_files
-        return {file.path.name: self._blob(file.content()) for file in tables if file is not None}
-
-
-def _equal(one: bytes, other: bytes) -> bool:
-    """True for the same bytes; numpy lets other threads go on while it compares."""
-    return len(one) == len(other) and np.array_equal(np.frombuffer(one, np.uint8), np.frombuffer(other, np.uint8))
-
-
-def _told(store: Any, md5: str | None) -> dict[str, Any]:
-    """Return the library's summary of a complete store, with its checksum, which the library reads where it is None."""
-    reader = library().SequenceComponentGroupsReader([store])
-    if md5 is None:
-        return dict(reader.get_sequence_meta().to_dict())
-    reader._component_stores = {name: (group, _Known(path)) for name, (group, path) in reader._component_stores.items()}
-    found: dict[str, Any] = reader.get_sequence_meta().to_dict()
-    found["component_stores"][0]["md5"] = md5
-    return found
-
-
-class _Known:
-    """The path of a file that need not be read for its checksum: an empty file of the same name."""
-
-    def __init__(self, path: Any) -> None:
-        self.name = path.name
-
-    def is_file(self) -> bool:
-        return True
-
-    def open(self, _mode: str) -> io.BytesIO:
-        return io.BytesIO()
-
-
-def _summary(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the library's summary of a sequence, from those of its stores."""
-    return found[0] | {"component_stores": [store for one in found for store in one["component_stores"]]}
-
-
-def _keys(dataset: Dataset) -> list[Any]:
-    return [sample.key for sample in dataset.samples()]
