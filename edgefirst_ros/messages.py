@@ -150,18 +150,9 @@ def join_tiles(stamp: int, tiles: Sequence[bytes | None]) -> bytes:
     return b"".join(parts)
 
 
-class Tiles(list[Any]):
-    """The decoded messages of all tiles of a picture."""
-
-    @property
-    def frame_id(self) -> str:
-        """The camera's frame, as the first tile has it."""
-        return str(self[0].frame_id)
-
-
-def _tiles(message: Message) -> Tiles:
+def _tiles(message: Message) -> list[Any]:
     """Return the decoded messages of all tiles of one; raises MessageError where one is missing or undecodable."""
-    found, at = Tiles(), _HEAD + 8
+    found, at = [], _HEAD + 8
     for name in TILES:
         (size,) = struct.unpack_from("<i", message.data, at)
         if size < 0:

@@ -198,10 +198,13 @@ def result_of(stamp):
     return edgefirst_msgs.Model(head, zero, zero, zero, zero, [box], [mask]).to_bytes()
 
 
-def sent(name, prefix="/", *, frame_id="camera", resize=False, cut=(), missing=(), focal=50.0, results=True):
+def sent(
+    name, prefix="/", *, frame_id="camera", resize=False, cut=(), missing=(), focal=50.0, results=True, infos=None
+):
     """[(topic, type, log_time, sequence, data)] of a source, its camera/info and model/output.
 
     `cut`: numbers of messages that lose their second half, `missing`: those that are not recorded; of the last tile.
+    `infos`: another prefix of camera/info.
     """
     source, found = SOURCES[name], []
     for tile, (topic, units) in enumerate(zip(source.topics, streams(name, resize), strict=True)):
@@ -218,7 +221,7 @@ def sent(name, prefix="/", *, frame_id="camera", resize=False, cut=(), missing=(
             )
     for n in range(FRAMES):
         stamp = START + n * STEP
-        found.append((f"{prefix}camera/info", "sensor_msgs/msg/CameraInfo", stamp + 5000, n,
+        found.append((f"{infos or prefix}camera/info", "sensor_msgs/msg/CameraInfo", stamp + 5000, n,
                       info_of(stamp, frame_id, focal)))  # fmt: skip
         if results and n % MODEL_EVERY == 0:
             data = result_of(stamp)
@@ -465,9 +468,10 @@ def test_info_says_codec_and_size(drive, name, capsys):
 
 
 @every_source
-def test_intrinsics_are_those_of_its_own_camera(tmp_path, name):
-    rear = sent("jpeg", "/rear/", frame_id="rear", focal=77.0, results=False)
-    front = sent(name, "/front/", frame_id="front", focal=50.0, results=False)
+@pytest.mark.parametrize("infos", [("/front/", "/rear/"), ("/one/", "/two/")], ids=["by prefix", "by frame_id"])
+def test_intrinsics_are_those_of_its_own_camera(tmp_path, name, infos):
+    rear = sent("jpeg", "/rear/", frame_id="rear", focal=77.0, results=False, infos=infos[1])
+    front = sent(name, "/front/", frame_id="front", focal=50.0, results=False, infos=infos[0])
     path = write(tmp_path / "drive.mcap", sorted([*rear, *front], key=lambda one: one[2]))
     topics = [f"/front/{SOURCES[name].topics[0]}", "/rear/camera/jpeg"]
     outcome = convert(path, tmp_path / "out", reference_topic=topics, max_width=32)
