@@ -69,11 +69,13 @@ def convert(
     summary says what).
     """
     from edgefirst_ros.config_file import load
+    from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
     from edgefirst_ros.pipeline.conversion import convert as run
     from edgefirst_ros.pipeline.memory import keep_buffers
     from edgefirst_ros.sensors.picture_hook import prepare_hook
 
     keep_buffers()
+    refuse_buckets("convert", [out], "write to a folder, and add --upload")
     if with_report:
         need("--report", "report", "jinja2", "plotly")
     notes: list[str] = []
@@ -84,9 +86,9 @@ def convert(
     target = None if upload is None else _target(upload, settings.layout)
     prepare_hook(settings.picture_hook, config)
     try:
-        with progress(quiet=as_json) as report:
+        with on_disk(recordings or []) as found, progress(quiet=as_json) as report:
             outcome = run(
-                recordings or [],
+                found,
                 out,
                 name=name,
                 settings=settings,

@@ -80,15 +80,17 @@ def export(
     Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
     """
     from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.dataset.objects.places import one_place, refuse_buckets
     from edgefirst_ros.export import export as run
     from edgefirst_ros.pipeline.memory import keep_buffers
 
     keep_buffers()
     limits = limits_of(context, assignments)
     labels = None if label_map is None else _labels(label_map)
+    refuse_buckets("export", [out], "export to a folder, or use fleet export")
     with explained(dataset), progress(quiet=as_json) as tell:
         done = run(
-            Dataset(dataset, limits=limits),
+            Dataset(one_place(dataset), limits=limits),
             to,
             out,
             labels=labels,

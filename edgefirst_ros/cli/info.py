@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,15 +46,26 @@ def info(
     Exit codes: 0 read, 1 cannot be read, 2 wrong usage.
     """
     from edgefirst_ros.cli.info_recording import print_recording, recording_facts
+    from edgefirst_ros.dataset.objects.places import fetched, locate
     from edgefirst_ros.sources.inputs import is_rosbag2
 
     limits = limits_of(context, assignments)
-    if path.suffix == ".mcap" or is_recording(path) or is_rosbag2(path):
-        facts = recording_facts(path, quiet=as_json)
-        say(json.dumps(facts, indent=1)) if as_json else print_recording(facts)
-    else:
-        with explained(path):
-            say(json.dumps(dataset_facts(path, limits), indent=1)) if as_json else print_dataset(path, limits)
+    found = []
+    for place in locate([path]):
+        there = place.in_place  # of a dataset in a bucket directory and tables are enough
+        with nullcontext([there]) if there is not None else fetched([place]) as (one,):
+            plain = not place.objects or there is None
+            if plain and (one.suffix == ".mcap" or is_recording(one) or is_rosbag2(one)):
+                facts = recording_facts(one, quiet=as_json)
+                found.append(facts) if as_json else print_recording(facts)
+            else:
+                with explained(one):
+                    if as_json:
+                        found.append(dataset_facts(one, limits))
+                    else:
+                        print_dataset(one, limits)
+    if as_json:
+        say(json.dumps(found[0] if len(found) == 1 else found, indent=1))
 
 
 # ---- datasets ----------------------------------------------------------------------------------

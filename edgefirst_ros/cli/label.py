@@ -51,12 +51,14 @@ def label(
     Exit codes: 0 all there, 1 nothing changed, 2 wrong usage, 3 done, but labels were lost.
     """
     from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets
     from edgefirst_ros.export.labels.labelling import label as run
 
     limits = limits_of(context, assignments)
-    with explained(dataset), progress(quiet=as_json) as tell:
+    refuse_buckets("label", [dataset, labels], FETCH)
+    with explained(dataset), one_on_disk(dataset) as found, progress(quiet=as_json) as tell:
         done = run(
-            Dataset(dataset, limits=limits),
+            Dataset(found, limits=limits),
             form,
             labels,
             replace=replace,

@@ -50,11 +50,13 @@ def merge(
     numbered differently without --renumber), 3 something could not be merged (the notes say what).
     """
     from edgefirst_ros.dataset.merge import merge as run
+    from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
 
     rule, limits = rule_of(context, assignments), limits_of(context, assignments)
-    with explained(*datasets), progress(quiet=as_json) as report:
+    refuse_buckets("merge", [out], "merge to a folder, or use fleet merge")
+    with explained(*datasets), on_disk(datasets) as found, progress(quiet=as_json) as report:
         merged = run(
-            datasets,
+            found,
             out,
             name=name,
             rename=rename,

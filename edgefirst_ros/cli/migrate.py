@@ -58,22 +58,25 @@ def migrate(
     Exit codes: 0 all is kept, 1 nothing was written, 2 wrong usage, 3 something could not be kept (it says what).
     """
     from edgefirst_ros.dataset.migrate import migrate as run
+    from edgefirst_ros.dataset.objects.places import one_on_disk, refuse_buckets
 
     if pixels and normalised:
         raise UsageError("--pixels and --normalised exclude each other")
-    _refuse_others(source, target)
-    report = run(
-        source,
-        target,
-        to,
-        box2d=box2d,
-        normalised=normalised or (False if pixels else None),
-        location_order=location_order,
-        pose_order=pose_order,
-        box3d_axes=box3d_axes,
-        overwrite=overwrite,
-        limits=limits_of(context, assignments),
-    )
+    refuse_buckets("migrate", [target], "write to a folder, then upload the table")
+    with one_on_disk(source) as found:
+        _refuse_others(found, target)
+        report = run(
+            found,
+            target,
+            to,
+            box2d=box2d,
+            normalised=normalised or (False if pixels else None),
+            location_order=location_order,
+            pose_order=pose_order,
+            box3d_axes=box3d_axes,
+            overwrite=overwrite,
+            limits=limits_of(context, assignments),
+        )
     if as_json:
         say(json.dumps(_as_json(report), indent=1))
     else:

@@ -35,11 +35,13 @@ def recover(
 
     Exit codes: 0 all there, 1 nothing could be recovered, 2 wrong usage, 3 something was lost (the report says what).
     """
+    from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets
     from edgefirst_ros.dataset.recovery.recover import recover as run
 
     limits = limits_of(context, assignments)
-    with explained(dataset):
-        report = run(dataset, verify=verify, dry_run=dry_run, overwrite=overwrite, limits=limits)
+    refuse_buckets("recover", [dataset], FETCH)
+    with explained(dataset), one_on_disk(dataset) as found:
+        report = run(found, verify=verify, dry_run=dry_run, overwrite=overwrite, limits=limits)
     if as_json:
         say(json.dumps(_as_json(report), indent=1))
     else:

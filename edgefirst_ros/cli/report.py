@@ -49,11 +49,15 @@ def report(
 
     Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 something in a folder could not be read.
     """
+    from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
     from edgefirst_ros.report.run import report as run
 
-    with progress(quiet=as_json) as tell:
+    refuse_buckets("report", [] if out is None else [out], "write the report to a folder")
+    if out is None:
+        refuse_buckets("report", paths, "-o X.html says where the report is written")
+    with on_disk(paths) as found, progress(quiet=as_json) as tell:
         done = run(
-            paths,
+            found,
             out,
             samples=samples,
             title=title,

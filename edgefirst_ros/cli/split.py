@@ -32,13 +32,15 @@ def split(
 
     Exit codes: 0 done, 1 nothing changed, 2 wrong usage.
     """
+    from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.regroup import split as run
 
     rule = rule_of(context, assignments)
     if rule is None:
         raise UsageError("expected --split or --group, such as --split train=0.8,val=0.2")
-    with explained(*datasets):
-        done = run(datasets, rule, limits=limits_of(context, assignments))
+    refuse_buckets("split", datasets, FETCH)
+    with explained(*datasets), on_disk(datasets) as found:
+        done = run(found, rule, limits=limits_of(context, assignments))
     if as_json:
         tables = [str(path) for path in done.tables]
         facts = {"tables": tables, "groups": done.counts.plain, "without_group": done.counts.without}

@@ -36,21 +36,32 @@ def validate(
     Exit codes: 0 no errors (with --strict no warnings either), 1 otherwise, 2 wrong usage. With --fix they say what
     is left.
     """
+    from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.validate import validate as run
     from edgefirst_ros.dataset.validate.fix import fix
 
     limits = limits_of(context, assignments)
-    with explained(dataset):
-        done = fix(dataset, limits=limits) if repair else None
-    report = run(dataset, strict=strict, limits=limits)
+    if repair:
+        refuse_buckets("validate --fix", [dataset], FETCH)
+    found, good = [], True
+    with on_disk([dataset]) as paths:
+        for path in paths:
+            with explained(path):
+                done = fix(path, limits=limits) if repair else None
+            report = run(path, strict=strict, limits=limits)
+            good = good and report.ok
+            if as_json:
+                found.append(_with_fix(report.to_json(), done))
+                continue
+            if len(paths) > 1:
+                say(f"{path.name}:")
+            _print(done)
+            say(report.to_text())
+            if not report.ok and (hint := instead(path)):
+                print(printable(hint), file=sys.stderr)
     if as_json:
-        say(_with_fix(report.to_json(), done))
-    else:
-        _print(done)
-        say(report.to_text())
-        if not report.ok and (hint := instead(dataset)):
-            print(printable(hint), file=sys.stderr)
-    raise typer.Exit(0 if report.ok else 1)
+        say(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+    raise typer.Exit(0 if good else 1)
 
 
 def _with_fix(report: str, done: Fix | None) -> str:

@@ -41,12 +41,13 @@ def view(
 
     Exit codes: 0 shown or saved, 1 cannot be shown, 2 wrong usage.
     """
+    from edgefirst_ros.dataset.objects.places import on_disk
     from edgefirst_ros.report.view.run import view as run
 
     names = [name.strip() for name in only.split(",") if name.strip()] if only is not None else []
-    with explained(*paths), progress(quiet=False) as tell:
+    with explained(*paths), on_disk(paths) as found, progress(quiet=False) as tell:
         done = run(
-            paths,
+            found,
             frame=frame,
             save=save,
             web=web,

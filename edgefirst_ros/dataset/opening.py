@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple, cast
 
 from edgefirst_ros.dataset.names import DatasetPaths, find
-from edgefirst_ros.dataset.objects.location import Location, is_remote
+from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
+from edgefirst_ros.dataset.objects.places import one_place
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.dataset.storage.access import Archive, Container, open_container
 from edgefirst_ros.dataset.storage.remote_archive import RemoteArchive
@@ -31,18 +32,11 @@ class DatasetFiles(NamedTuple):
     frames: TableFile | None
 
 
-class ObjectPath(PurePosixPath):
-    """A path in a bucket; its text is the URI."""
-
-    def __str__(self) -> str:
-        return super().__str__().replace(":/", "://", 1)
-
-    def __fspath__(self) -> str:
-        return str(self)
-
-
 def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) -> DatasetFiles:
     """Open the dataset that a user names, by a path or as s3://BUCKET/NAME.zip. Raises DatasetError."""
+    text = os.fspath(path)
+    if "*" in text or text.startswith("file:"):
+        path = one_place(path)
     if is_remote(path):
         return _open_objects(Location.of(path), limits)
     paths = find(path)

@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_remote
+from edgefirst_ros.dataset.objects.places import read_list, split_glob
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import UsageError, counted
 from edgefirst_ros.sources.inputs import METADATA
 
 SUFFIX, MAGIC = ".mcap", b"\x89MCAP"
-LARGEST_LIST = 1 << 28
-"""Largest list of recordings, bytes."""
 LISTED, DIGITS = 5, 32
-_GLOB = re.compile(r"[*?\[]")
-_TOKEN = re.compile(r"\[(!?)([^]]+)\]|.", re.DOTALL)
-_ESCAPED_DASH = re.escape("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Sour
     """
     found: dict[str, Source] = {}
     for text in given:
-        for one in _listed(text) if _is_list(text) else [text]:
+        for one in read_list(text) if _is_list(text) else [text]:
             for source in _sources(one, note):
                 if source.uri != source.uri.encode("utf-8", "replace").decode():
                     note(f"{source.uri!a}: left out: its name is no UTF-8")
@@ -75,18 +71,6 @@ def _is_list(text: str) -> bool:
         return file.read(len(MAGIC)) != MAGIC
 
 
-def _listed(path: str) -> Iterator[str]:
-    try:
-        if os.path.getsize(path) > LARGEST_LIST:
-            raise UsageError(f"{path}: a list of recordings has at most {LARGEST_LIST} bytes")
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                if (entry := line.strip()) and not entry.startswith("#"):
-                    yield entry
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: neither a recording nor a list of recordings: {error}") from error
-
-
 def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
     place = Location.of(text)
     store = open_store(place)
@@ -96,10 +80,8 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
             return
         place = place.parent
     match: re.Pattern[str] | None = None
-    if _GLOB.search(place.key):
-        parts = place.key.split("/")
-        fixed = next(n for n, part in enumerate(parts) if _GLOB.search(part))
-        place, match = Location(place.root, "/".join(parts[:fixed])), _pattern(parts)
+    if (split := split_glob(place)) is not None:
+        place, match = split
     elif place.local and not place.path.is_dir():
         raise UsageError(f"{text}: there is no such file or folder{_near(place)}")
     files: list[StoredObject] = []
@@ -142,25 +124,6 @@ def _around(folder: str, folders: Container[str]) -> str | None:
     """Return the outermost of some folders that a folder is, or is in."""
     parts = folder.split("/")
     return next((one for n in range(len(parts)) if (one := "/".join(parts[: n + 1])) in folders), None)
-
-
-def _pattern(parts: Sequence[str]) -> re.Pattern[str]:
-    """Return the expression of a glob: * and ? stay within a part of the key, ** is any number of parts."""
-    found = []
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
-        if part == "**":
-            found.append(".*" if last else "(?:[^/]+/)*")
-            continue
-        translated = _TOKEN.sub(_translated, part)
-        found.append(translated if last else translated + "/")
-    return re.compile("".join(found), re.DOTALL)
-
-
-def _translated(match: re.Match[str]) -> str:
-    if match[2]:
-        return f"[{'^' if match[1] else ''}{re.escape(match[2]).replace(_ESCAPED_DASH, '-')}]"
-    return {"*": "[^/]*", "?": "[^/]"}.get(match[0], re.escape(match[0]))
 
 
 def _near(place: Location) -> str:

@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 
 from edgefirst_ros import __version__
+from edgefirst_ros.dataset.objects import places
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import ObjectStoreError, UsageError
-from edgefirst_ros.fleet import catalogue, sources
+from edgefirst_ros.fleet import catalogue
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.plan import make_plan
 from edgefirst_ros.fleet.sources import Source, find_sources
@@ -113,10 +114,10 @@ def test_a_list_has_a_largest_size(tmp_path, monkeypatch):
     touch(tmp_path, "a.mcap")
     (tmp_path / "list").write_text(f"{tmp_path}/a.mcap\n")
     size = (tmp_path / "list").stat().st_size
-    monkeypatch.setattr(sources, "LARGEST_LIST", size)
+    monkeypatch.setattr(places, "LARGEST_LIST", size)
     assert found(tmp_path / "list")[0] == [str(tmp_path / "a.mcap")]
-    monkeypatch.setattr(sources, "LARGEST_LIST", size - 1)
-    with pytest.raises(UsageError, match=f"a list of recordings has at most {size - 1} bytes"):
+    monkeypatch.setattr(places, "LARGEST_LIST", size - 1)
+    with pytest.raises(UsageError, match=f"a list has at most {size - 1}"):
         found(tmp_path / "list")
 
 

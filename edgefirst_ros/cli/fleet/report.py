@@ -36,8 +36,7 @@ def report(
     from functools import partial
     from typing import cast
 
-    from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.dataset.opening import ObjectPath
+    from edgefirst_ros.dataset.objects.location import Location, ObjectPath
     from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
     from edgefirst_ros.fleet.layout import Layout
     from edgefirst_ros.report.run import report_all

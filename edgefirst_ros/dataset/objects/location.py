@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from edgefirst_ros.errors import ObjectStoreError, UsageError, printable
 
@@ -14,6 +14,7 @@ LOCAL = "file://"
 SCHEMES = ("s3", "gs", "az", "file")
 _SQUEEZED = re.compile(r"^(s3|gs|az):/{1,2}")
 """The URI of a bucket, also as `Path` writes it."""
+_FILE = re.compile(r"^file:/(?!/)")
 PATIENCE = 60.0
 """Storage is given up when it has given nothing for so long, s."""
 BLOCK = 1 << 20
@@ -48,7 +49,7 @@ class Location:
     @classmethod
     def of(cls, text: str | os.PathLike[str]) -> Location:
         """Return what a user names. Raises UsageError for another scheme, credentials in it, or a key that is none."""
-        given = _SQUEEZED.sub(r"\1://", os.fspath(text))
+        given = _FILE.sub("file:///", _SQUEEZED.sub(r"\1://", os.fspath(text)))
         scheme, separator, rest = given.partition("://")
         if not separator:
             return cls(LOCAL, os.path.abspath(os.path.expanduser(given)).strip("/"))
@@ -91,6 +92,16 @@ class Location:
     def parent(self) -> Location:
         """The parent prefix or folder."""
         return Location(self.root, self.key.rpartition("/")[0])
+
+
+class ObjectPath(PurePosixPath):
+    """A path in a bucket; its text is the URI."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace(":/", "://", 1)
+
+    def __fspath__(self) -> str:
+        return str(self)
 
 
 def is_remote(text: str | os.PathLike[str]) -> bool:

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resolves what users name: paths, file://, s3://, prefixes, globs, lists, fleets; as files of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredObject, is_remote
+from edgefirst_ros.dataset.objects.store import Store, open_store
+from edgefirst_ros.dataset.objects.transfer import download
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
+
+CONTAINER, TABLES = ".zip", (".arrow", ".frames.arrow", ".parquet", ".json")
+RECORDING, BAG = ".mcap", "metadata.yaml"
+LIST = ".txt"
+FETCH = "fetch the dataset, change it on this machine, and upload it"
+STATES = "_state"
+"""Folder of the states of a fleet, which shows that a folder is one."""
+LARGEST_LIST = 1 << 28
+"""Largest list, bytes."""
+_SQUEEZED = re.compile(r"^(?!file:)([a-z][a-z0-9+]*):/(?!/)")
+"""A URI as `Path` writes it."""
+_GLOB = re.compile(r"[*?\[]")
+_TOKEN = re.compile(r"\[(!?)([^]]+)\]|.", re.DOTALL)
+_ESCAPED_DASH = re.escape("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One dataset or recording: a path of this machine, or the objects that are fetched for it."""
+
+    uri: str
+    path: Path
+    """Where it is, or in a folder of its own once it is fetched."""
+    objects: tuple[StoredObject, ...] = ()
+
+    @property
+    def in_place(self) -> Path | None:
+        """Path of what can be opened without a copy: on this machine, or a dataset of a bucket; else None."""
+        if not self.objects:
+            return self.path
+        return cast("Path", ObjectPath(self.uri)) if self.uri.endswith(CONTAINER) else None
+
+
+def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
+    """Return the datasets and recordings that are named.
+
+    A path stands for itself. A list (*.txt) has a name a line; a glob, a prefix of a bucket and a fleet's folder stand
+    for the datasets (*.zip) and recordings (*.mcap, rosbag2 folders) in them.
+
+    Raises:
+        UsageError: Nothing is there, or the name is invalid.
+        ObjectStoreError: Storage refuses.
+    """
+    found: list[Place] = []
+    for one in given:
+        text = os.fspath(one)
+        if not os.path.lexists(text):
+            text = _SQUEEZED.sub(r"\1://", text)
+        if text.endswith(LIST) and not is_remote(text) and os.path.isfile(text):
+            found += locate(list(read_list(text)))
+            continue
+        place = Location.of(text)
+        if _GLOB.search(place.key) and not (place.local and os.path.lexists(place.path)):
+            found += _matching(text, place)
+        elif not place.local:
+            found += _stored(text, place)
+        elif os.path.isdir(place.path / STATES):
+            found += _inside(text, open_store(place), place)
+        else:
+            found.append(Place(text, place.path if text.startswith("file:") else Path(text)))
+    return found
+
+
+@contextmanager
+def on_disk(given: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
+    """Give what is named as paths of this machine, as `fetched`. Raises as `locate`."""
+    with fetched(locate(given)) as paths:
+        yield paths
+
+
+def one_place(given: str | os.PathLike[str]) -> Path:
+    """Return the path of one dataset that is opened where it is. Raises UsageError where several are named, or none."""
+    places = locate([given])
+    found = [path for place in places if (path := place.in_place) is not None]
+    if len(found) != 1 or len(places) != 1:
+        raise UsageError(f"{given}: stands for {len(places)} datasets or recordings; expected one dataset")
+    return found[0]
+
+
+@contextmanager
+def fetched(places: Sequence[Place]) -> Iterator[list[Path]]:
+    """Give places as paths of this machine; objects are fetched to a temporary folder and removed at the end.
+
+    Errors name the object, not the copy.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgefirst-ros-") as folder:
+        paths = []
+        for number, place in enumerate(places):
+            paths.append(Path(folder, str(number), place.path) if place.objects else place.path)
+        try:
+            for place, path in zip(places, paths, strict=True):
+                _fetch(place, path)
+            yield paths
+        except EdgeFirstError as error:
+            text = str(error)
+            for place, path in zip(places, paths, strict=True):
+                text = text.replace(str(path), place.uri) if place.objects else text
+            if text == str(error):
+                raise
+            raise type(error)(text) from error
+
+
+@contextmanager
+def one_on_disk(given: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the one dataset or recording that is named, as `on_disk`. Raises UsageError where these are several."""
+    with on_disk([given]) as paths:
+        if len(paths) != 1:
+            raise UsageError(f"{given}: stands for {len(paths)} datasets or recordings; expected one, name one of them")
+        yield paths[0]
+
+
+def refuse_buckets(verb: str, given: Sequence[str | os.PathLike[str]], instead: str) -> None:
+    """Raise UsageError for an object or a bucket, where a verb writes in place or to a folder of this machine."""
+    for text in given:
+        if is_remote(text):
+            raise UsageError(f"{Location.of(text)}: {verb} does not write to a bucket; {instead}")
+
+
+def read_list(path: str) -> Iterator[str]:
+    """Yield the entries of a list, without comments. Raises UsageError for what is no text."""
+    try:
+        if os.path.getsize(path) > LARGEST_LIST:
+            raise UsageError(f"{path}: has {os.path.getsize(path)} bytes, a list has at most {LARGEST_LIST}")
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if (entry := line.strip()) and not entry.startswith("#"):
+                    yield entry
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: neither a recording nor a list of recordings: {error}") from error
+
+
+def split_glob(place: Location) -> tuple[Location, re.Pattern[str]] | None:
+    """Return the part of a glob before its first wildcard, and the expression of all; None if it is none.
+
+    * and ? stay within a part of the key, ** is any number of parts.
+    """
+    if not _GLOB.search(place.key):
+        return None
+    parts = place.key.split("/")
+    fixed = next(n for n, part in enumerate(parts) if _GLOB.search(part))
+    found = []
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        if part == "**":
+            found.append(".*" if last else "(?:[^/]+/)*")
+            continue
+        translated = _TOKEN.sub(_translated, part)
+        found.append(translated if last else translated + "/")
+    return Location(place.root, "/".join(parts[:fixed])), re.compile("".join(found), re.DOTALL)
+
+
+def _translated(match: re.Match[str]) -> str:
+    if match[2]:
+        return f"[{'^' if match[1] else ''}{re.escape(match[2]).replace(_ESCAPED_DASH, '-')}]"
+    return {"*": "[^/]*", "?": "[^/]"}.get(match[0], re.escape(match[0]))
+
+
+def _matching(text: str, place: Location) -> list[Place]:
+    split = split_glob(place)
+    assert split is not None  # noqa: S101
+    return _inside(text, open_store(place), split[0], split[1])
+
+
+def _stored(text: str, place: Location) -> list[Place]:
+    """Return an object with what belongs to it, or all below a prefix."""
+    store, name = open_store(place), place.name
+    endings = (CONTAINER, ".frames.arrow", ".arrow", ".parquet", ".json")
+    stem = name.removesuffix(next((end for end in endings if name.endswith(end)), ""))
+    container = place.parent / f"{stem}{CONTAINER}"
+    if name and not name.endswith(RECORDING) and store.stat(container.key) is not None:
+        made = _dataset(store, container)
+        return [replace(made, path=Path(name)) if name != stem else made]
+    if name and (found := store.stat(place.key)) is not None:
+        return [Place(str(place), Path(name), (found,))]
+    return _inside(text, store, place)
+
+
+def _dataset(store: Store, container: Location) -> Place:
+    """Return a dataset of a bucket with its tables, which are listed after the container."""
+    stem = container.name.removesuffix(CONTAINER)
+    names = (container.name, *(f"{stem}{end}" for end in TABLES))
+    found = tuple(one for name in names if (one := store.stat((container.parent / name).key)) is not None)
+    return Place(str(container), Path(container.name), found)
+
+
+def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | None = None) -> list[Place]:
+    """Return the datasets and recordings below a prefix, or those that match an expression, by key."""
+    files: list[StoredObject] = []
+    bags: dict[str, list[StoredObject]] = {}
+    for one in store.objects(place.key):
+        parts = one.key[len(place.key) :].strip("/").split("/")
+        folder, _, name = one.key.rpartition("/")
+        if any(part.startswith(".") or part == STATES for part in parts):
+            continue
+        if name == BAG and (match is None or match.fullmatch(folder)):
+            bags[folder] = [one]
+        elif name.endswith((CONTAINER, RECORDING)) and (match is None or match.fullmatch(one.key)):
+            files.append(one)
+    for folder, listed in bags.items():
+        listed += [one for one in store.objects(folder) if one.key.endswith(RECORDING)]
+    alone = [one for one in files if not any(one.key.startswith(f"{folder}/") for folder in bags)]
+    found = [_found(store, Location(place.root, one.key), one) for one in alone]
+    for folder, listed in bags.items():
+        bag = Location(place.root, folder)
+        found.append(Place(str(bag), bag.path) if bag.local else Place(str(bag), Path(bag.name), tuple(listed)))
+    if not found:
+        raise UsageError(
+            f"{printable(text)}: nothing is there; expected datasets (*{CONTAINER}) or recordings (*{RECORDING})"
+        )
+    return sorted(found, key=lambda one: one.uri)
+
+
+def _found(store: Store, place: Location, one: StoredObject) -> Place:
+    if place.local:
+        return Place(str(place), place.path)
+    return _dataset(store, place) if place.name.endswith(CONTAINER) else Place(str(place), Path(place.name), (one,))
+
+
+def _fetch(place: Place, path: Path) -> None:
+    """Bring the objects of a place: one or a dataset beside the path, a rosbag2 folder into it."""
+    if not place.objects:
+        return
+    store = open_store(Location.of(place.uri))
+    key = Location.of(place.uri).key
+    for one in place.objects:
+        inside = one.key[len(key) :].strip("/") if one.key.startswith(f"{key}/") else ""
+        if ".." in inside.split("/"):
+            raise DatasetError(f"{place.uri}: {one.key} is no path of a file below it")
+        target = path / inside if inside else path.with_name(one.key.rpartition("/")[2])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        download(store, one, target)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of location with every verb and with Dataset: the result of the plain path, or a refusal by name."""
+
+import json
+import shutil
+
+import pytest
+from object_server import S3
+from typer.testing import CliRunner
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.cli.app import app
+from edgefirst_ros.dataset.objects.transfer import upload_dataset
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.synthetic import Recipe, write_recording
+
+SMALL = Recipe(seconds=1.0, size=(160, 96), codec="jpeg", fps=5.0, topics={"camera", "gps", "model/output"})
+BUCKET = {"s3 zip", "s3 name", "s3 table", "s3 glob", "s3 prefix"}
+DATASETS = {"zip", "name", "table", "directory", "file uri", "glob", "list", "fleet", *BUCKET}
+RECORDINGS = {"file", "file uri", "folder", "glob", "list", "s3 file", "s3 prefix", "s3 glob"}
+READING = {
+    "info": (),
+    "validate": (),
+    "report": ("-o", "out.html", "--samples", "1"),
+    "merge": ("-o", "out", "--name", "all"),
+    "view": ("--save", "out.rrd"),
+}
+WRITING = {"split": ("--split", "train=1"), "label": ("labels", "--from", "coco"), "recover": ()}
+EXPORTS = ("coco", "yolo", "ncore", "l5kit", "roverd")
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """The same dataset and recording at every kind of location; `places` and `recordings` name them."""
+    pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    pytest.importorskip("obstore")
+    folder = tmp_path_factory.mktemp("given")
+    (folder / "drives").mkdir()
+    recording = folder / "drives" / "drive.mcap"
+    write_recording(recording, SMALL)
+    made = convert(recording, folder / "sets", name="drive", split={"train": 0.5, "val": 0.5})
+    convert(recording, folder / "plain", name="drive", layout="directory", split={"train": 0.5, "val": 0.5})
+    (folder / "sets.txt").write_text(f"# datasets\n{made.paths.container}\n")
+    (folder / "drives.txt").write_text(f"{recording}\n")
+    fleet = folder / "fleet" / "0123456789abcdef" / "drive"
+    shutil.copytree(folder / "sets", fleet)
+    (folder / "fleet" / "_state").mkdir()
+    with pytest.MonkeyPatch.context() as patch, S3(patch) as server:
+        upload_dataset(made.paths, "s3://drives/sets")
+        server.put_file("drives/drive.mcap", recording)
+        yield {
+            "recordings": {
+                "file": recording,
+                "file uri": f"file://{recording}",
+                "folder": folder / "drives",
+                "glob": folder / "drives" / "*.mcap",
+                "list": folder / "drives.txt",
+                "s3 file": "s3://drives/drives/drive.mcap",
+                "s3 prefix": "s3://drives/drives",
+                "s3 glob": "s3://drives/drives/*.mcap",
+            },
+            "places": {
+                "zip": made.paths.container,
+                "name": folder / "sets" / "drive",
+                "table": made.paths.arrow,
+                "directory": folder / "plain" / "drive",
+                "file uri": f"file://{made.paths.container}",
+                "glob": folder / "sets" / "*.zip",
+                "list": folder / "sets.txt",
+                "fleet": folder / "fleet",
+                "s3 zip": "s3://drives/sets/drive.zip",
+                "s3 name": "s3://drives/sets/drive",
+                "s3 table": "s3://drives/sets/drive.arrow",
+                "s3 glob": "s3://drives/sets/*.zip",
+                "s3 prefix": "s3://drives/sets",
+            },
+        }
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("edgefirst_ros.pipeline.memory.keep_buffers", lambda: None)
+    return lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def facts(verb, done, folder):
+    """What a verb made of a dataset, without the place at which it was."""
+    if verb == "merge":
+        return files(folder / "out")
+    if verb == "view":
+        return (folder / "out.rrd").is_file()
+    told = json.loads(done.stdout)
+    for key in ("dataset", "path", "page", "container"):
+        told.pop(key, None)
+    return told
+
+
+@pytest.mark.parametrize("verb", READING)
+@pytest.mark.parametrize("kind", sorted(DATASETS - {"zip"}))
+def test_a_verb_that_reads_makes_the_same_of_a_dataset_anywhere(given, run, tmp_path, verb, kind):
+    if verb == "view":
+        pytest.importorskip("rerun")
+    if verb == "report":
+        pytest.importorskip("plotly")
+    shown = () if verb in ("merge", "view") else ("--json",)
+    found = []
+    for one in ("zip", kind):
+        done = run(
+            verb, given["places"][one], *READING[verb], *shown, *(("--overwrite",) * (verb not in ("info", "validate")))
+        )
+        assert done.exit_code == 0, (done.output, done.exception)
+        found.append(facts(verb, done, tmp_path))
+    if kind == "directory" and verb != "view":  # members are files there, so some facts differ
+        return
+    assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("to", EXPORTS)
+@pytest.mark.parametrize("kind", sorted(DATASETS - {"zip", "directory"}))
+def test_an_export_is_that_of_the_plain_path(given, run, tmp_path, to, kind):
+    for one in ("zip", kind):
+        done = run("export", given["places"][one], "--to", to, "-o", tmp_path / one)
+        if done.exit_code:  # some systems need more than this drive has: wherever it is
+            said = str(done.exception)
+            assert "s3:" not in said or kind in BUCKET, said
+            assert not (tmp_path / "zip").exists()
+            return
+    assert files(tmp_path / kind) == files(tmp_path / "zip")
+
+
+@pytest.mark.parametrize("verb", WRITING)
+@pytest.mark.parametrize("kind", sorted(DATASETS))
+def test_a_verb_that_writes_in_place_refuses_a_bucket_by_name(given, run, tmp_path, verb, kind):
+    place = given["places"][kind]
+    before = files(given["places"]["zip"].parent)
+    done = run(verb, place, *WRITING[verb]) if kind in BUCKET else None
+    if done is not None:
+        assert isinstance(done.exception, UsageError)
+        said = str(done.exception)
+        assert said.startswith("s3://drives/sets")
+        assert said.endswith(
+            f"{verb} does not write to a bucket; fetch the dataset, change it on this machine, and upload it"
+        )
+    assert files(given["places"]["zip"].parent) == before
+
+
+@pytest.mark.parametrize("verb", ["convert", "merge", "export", "migrate", "report"])
+def test_an_output_in_a_bucket_is_refused_by_name(given, run, tmp_path, verb):
+    place = given["recordings"]["file"] if verb == "convert" else given["places"]["table"]
+    end = {"export": ("--to", "coco"), "report": ()}.get(verb, ())
+    done = run(verb, place, "-o", "s3://drives/new", *end)
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception).startswith(f"s3://drives/new: {verb} does not write to a bucket; ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", sorted(RECORDINGS))
+def test_a_recording_is_converted_from_anywhere_to_the_same_files(given, run, tmp_path, kind):
+    place = given["recordings"][kind]
+    done = run("convert", place, "-o", tmp_path / "made", "--name", "drive", "--split", "train=0.5,val=0.5")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert files(tmp_path / "made") == files(given["places"]["zip"].parent)
+
+
+@pytest.mark.parametrize("kind", sorted(RECORDINGS - {"folder"}))
+def test_info_of_a_recording_is_the_same_anywhere(given, run, kind):
+    told = [json.loads(run("info", given["recordings"][one], "--json").stdout) for one in ("file", kind)]
+    for one in told:
+        one.pop("recording", None)
+    assert told[0].keys() == told[1].keys()
+    assert told[0].get("topics") == told[1].get("topics")
+
+
+@pytest.mark.parametrize("kind", ["table", "s3 table", "s3 glob"])
+def test_migrate_reads_a_table_from_anywhere(given, run, tmp_path, kind):
+    place = given["places"][kind] if kind != "s3 glob" else "s3://drives/sets/drive.*.arrow"
+    done = run("migrate", place, "-o", tmp_path / "new.parquet")
+    if kind == "s3 glob":  # a glob names datasets, and a table is none
+        assert isinstance(done.exception, UsageError)
+        return
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert (tmp_path / "new.parquet").stat().st_size > 100
+
+
+@pytest.mark.parametrize("kind", sorted(DATASETS - {"list", "fleet", "s3 prefix"}))
+def test_a_dataset_opens_anywhere(given, kind):
+    dataset, plain = Dataset(given["places"][kind]), Dataset(given["places"]["zip"])
+    assert [sample.key for sample in dataset] == [sample.key for sample in plain]
+    assert dataset.annotations.equals(plain.annotations)
+    assert dataset[0].read("camera") == plain[0].read("camera")
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("s3://drives/none", "nothing is there; expected datasets"),
+        ("s3://drives/none/*.zip", "nothing is there; expected datasets"),
+        ("ftp://drives/x", "a scheme that is not known"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["info", "validate", "report", "merge"])
+def test_a_place_with_nothing_is_said_by_its_name(given, run, verb, place, says):
+    done = run(verb, place, *READING[verb])
+    assert isinstance(done.exception, (UsageError, DatasetError)), done.output
+    assert says in str(done.exception)
