@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts of a report as plain values: what the page says in words and what `--json` gives."""
+"""Content of a page: the facts as plain values, which `--json` prints too, figures and pictures, section by section."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,11 +14,24 @@ import numpy as np
 
 from edgefirst_ros.dataset.inputs import INPUT_OF, member_of
 from edgefirst_ros.dataset.summary import lacking
-from edgefirst_ros.dataset.verdict import MODEL, THRESHOLDS, Check, Level, Pace, Timeline, paces, tolerance, worst
+from edgefirst_ros.dataset.verdict import (
+    MODEL,
+    THRESHOLDS,
+    Check,
+    Interval,
+    Level,
+    Pace,
+    Timeline,
+    paces,
+    tolerance,
+    worst,
+)
 from edgefirst_ros.errors import counted
-from edgefirst_ros.report.subject import Floats, Subject
-from edgefirst_ros.report.tables import Told
-from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
+from edgefirst_ros.report import figures
+from edgefirst_ros.report.figures import Figure
+from edgefirst_ros.report.look import Track, Unreadable, alignment, boxes, exposure, labels, lidar, radar, tracks
+from edgefirst_ros.report.sheet import Shown, sheet
+from edgefirst_ros.report.subject import Subject, Told
 
 MOST_NAMED = 4
 """Checks that the sentence of the verdict names, of each level."""
@@ -122,45 +135,6 @@ def skew(timeline: Timeline, metadata: Mapping[str, Any]) -> dict[str, dict[str,
     return found
 
 
-@dataclass(frozen=True)
-class Track:
-    """The way that one sequence went."""
-
-    metres: Floats
-    """(N, 2) m east and north of its first position."""
-    seconds: Floats
-    """s of drive of each position."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Number of positions, length and extent."""
-        steps = np.hypot(*np.diff(self.metres, axis=0).T)
-        extent = [round(float(length), 1) for length in np.ptp(self.metres, axis=0)]
-        return {"positions": len(self.metres), "length_m": round(float(steps.sum()), 1), "extent_m": extent}
-
-
-def tracks(subject: Subject) -> dict[str, Track]:
-    """Return the way of each sequence that has positions."""
-    frames = subject.dataset.frames
-    if frames is None or not {"latitude", "longitude"} <= set(frames.columns) or not len(subject.timeline):
-        return {}
-    if not all(frames.schema[name].is_numeric() for name in ("latitude", "longitude")):
-        return {}
-    rows = subject.timeline.rows
-    degrees = np.column_stack([frames[name].to_numpy().astype(float)[rows] for name in ("latitude", "longitude")])
-    known = np.isfinite(degrees).all(1) & (np.abs(degrees) <= (90, 360)).all(1)
-    found = {}
-    for number, name in enumerate(subject.timeline.names):
-        own = known & (subject.timeline.sequence == number)
-        if own.any():
-            places = degrees[own]
-            metres = ecef(places[:, 0], places[:, 1], np.zeros(len(places)))
-            local = world_to_ecef(places[0, 0], places[0, 1], 0.0)
-            flat = ((metres - local[:3, 3]) @ local[:3, :3])[:, :2]
-            found[name] = Track(flat, subject.timeline.seconds[own])
-    return found
-
-
 def track(found: Mapping[str, Track]) -> dict[str, Any]:
     """Return the facts of the positions: in sum, and by sequence."""
     its = {name: one.facts for name, one in found.items()}
@@ -231,3 +205,113 @@ def _start(subject: Told) -> str | None:
         return None
     first = int(subject.timeline.stamps.min()) // 10**9  # of 64 bits in ns: of the years 1677 to 2262
     return f"{datetime.fromtimestamp(first, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass
+class Gathered:
+    """Content of a page."""
+
+    facts: dict[str, Any]
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
+    """{section: figures}."""
+    sheet: list[Shown] = field(default_factory=list)
+    gaps: list[tuple[str, Interval]] = field(default_factory=list)
+    """The longest gaps with their names."""
+
+
+def gather(subject: Subject, samples: int) -> Gathered:
+    """Look at everything; raises DatasetError where the tables cannot be read."""
+    unreadable = Unreadable()
+    found = quick(subject)
+    bright, fits = exposure(subject, unreadable), alignment(subject, unreadable)
+    seen, ranges = radar(subject, unreadable), lidar(subject, unreadable)
+    shown = sheet(subject, samples, unreadable)
+    checks = subject.summary.checks
+    if found["verdict"]["level"] != "red" and not len(subject.timeline):
+        checks = checks[1:]
+    ways = tracks(subject)
+    checks += [*bright.checks, *fits.checks, *delay_checks(subject), *position_checks(subject, ways)]
+    found["verdict"] = verdict(checks)
+    whole = subject.summary.whole
+    found["sensors"], found["groups"] = dict(whole.sensors), dict(whole.groups)
+    found["track"] = track(ways)
+    for name, one in found["sequences"].items():
+        one["verdict"] = worst([check for check in checks if check.sequence in (name, "")]).word
+    said = labels(subject)
+    found["pictures"] = {**bright.facts, **said, "alignment": fits.facts, "shown": len(shown)}
+    found["radar"] = {
+        "cubes_looked_at": sum(len(one.seconds) for one in seen.cubes),
+        "clouds_looked_at": seen.clouds,
+        "targets": len(seen.targets),
+        "lidar_clouds_looked_at": sum(number for _, number in ranges.values()),
+    }
+    found["bytes"] = sizes(subject)
+    found["notes"] = [*subject.notes, *(f"{what}: {why}" for what, why in unreadable.notes.items())]
+    tolerances = {name: one["tolerance_ms"] for name, one in found["skew"].items()}
+    kinds = {kind: round(one["bytes"] / 1e6, 3) for kind, one in found["bytes"]["kinds"].items()}
+    drawn = {
+        "time": _some([figures.rates(subject), figures.intervals(subject), figures.delays(subject)]),
+        "skew": figures.skew_lines(subject, tolerances),
+        "track": figures.tracks(ways),
+        "pictures": [
+            *_some(
+                [
+                    figures.brightness(bright),
+                    figures.bars(
+                        "labels",
+                        "Annotations by label",
+                        _said(said["labels"]),
+                        {one.name: one.labels for one in subject.summary.sequences},
+                        "annotations",
+                    ),
+                ]
+            ),
+            *figures.box_places(boxes(subject)),
+        ],
+        "radar": [*figures.radar(seen), *_some([figures.lidar(ranges)])],
+        "bytes": _some(
+            [figures.bars("kinds", "Bytes by kind", f"Bars of the bytes of {', '.join(kinds)}", {"": kinds}, "MB")]
+        ),
+    }
+    for one in (figure for several in drawn.values() for figure in several):
+        figures.mark_sequences(one, subject.timeline)
+    return Gathered(found, drawn, shown, figures.gap_rows(subject))
+
+
+def _some(found: Iterable[Figure | None]) -> list[Figure]:
+    return [one for one in found if one is not None]
+
+
+def _said(counted: dict[str, int]) -> str:
+    return f"Bars of the annotations of {len(counted)} labels"
+
+
+STRETCH = 1.0
+"""s of drive over which the median is taken: one late message is no late sensor."""
+
+
+def delay_checks(subject: Subject) -> list[Check]:
+    """Compare the delay of every second with the usual one, by topic."""
+    found: list[Check] = []
+    threshold = THRESHOLDS["delay"]
+    worst = 0.0
+    for topic, one in sorted((subject.recorded or {}).items()):
+        known = np.isfinite(one.delays)
+        times, delays = one.times[known], one.delays[known]
+        if len(delays) < 5:
+            continue
+        usual = float(np.median(delays))
+        stretch = ((times - times[0]) // STRETCH).astype(int)
+        edges = np.flatnonzero(np.diff(stretch)) + 1
+        parts = np.split(delays, edges)
+        off = np.array([np.median(part) - usual for part in parts])
+        far = float(np.abs(off).max())
+        worst = max(worst, far)
+        if level := threshold.level(far):
+            late = np.flatnonzero(np.abs(off) >= (threshold.amber or 0))
+            begins = times[np.concatenate([[0], edges])[late[0]]]
+            text = f"{off[np.abs(off).argmax()] * 1e3:+.0f} ms from the usual for {len(late)} s, from {begins:.0f} s on"
+            found.append(Check("delay", level, text, topic))
+    if subject.recorded is not None and not found:
+        found.append(Check("delay", threshold.level(0), f"within {worst * 1e3:.0f} ms of the usual"))
+    return found

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads members for a report: a bounded number of pictures, cubes and clouds, however long a drive is."""
+"""Reads members for a report: a bounded number of pictures, cubes and clouds; statistics of annotations."""
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
+import polars as pl
 from PIL import Image
 
 from edgefirst_ros.dataset.pictures import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.verdict import DARK, GLARING, THRESHOLDS, Check
+from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
-from edgefirst_ros.report.projection import xyz
-from edgefirst_ros.report.series import spread
-from edgefirst_ros.report.subject import Floats, Place, Subject
+from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz
+from edgefirst_ros.report.subject import Floats, Place, Subject, spread
 from edgefirst_ros.sensors.cube import Cube
+from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
 
 PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 """Most members of each kind that are read."""
@@ -245,3 +246,208 @@ def lidar(subject: Subject, unreadable: Unreadable) -> dict[str, tuple[Floats, i
 def evenly(places: list[Place], most: int) -> list[Place]:
     """Up to `most` of some samples."""
     return [places[n] for n in spread(len(places), most)]
+
+
+BOXED_SAMPLES, ALIGNED_CLOUDS = 120, 20
+"""Most samples looked at for boxes, and for points."""
+FEWEST = 20
+"""Boxes from which on their share says something."""
+MARGIN = 0.15
+"""Fraction of its size by which a box is widened on each side: a target is a point somewhere on an object."""
+LEAST = 0.002
+"""Share of a cloud in the picture under which it counts as not in it."""
+
+
+@dataclass
+class Alignment:
+    """Counts of boxes with targets, and of clouds in the picture, of one sequence or in sum."""
+
+    boxes: int = 0
+    """Boxes in samples that also have radar targets."""
+    met: int = 0
+    """Boxes with a target inside."""
+    clouds: int = 0
+    empty: int = 0
+    """Clouds with next to no point in the picture."""
+    shares: list[float] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Sensor -> why it is not projected."""
+    parts: dict[str, Alignment] = field(default_factory=dict)
+    """{sequence: its own}, of several."""
+
+    def add(self, name: str, part: Alignment) -> None:
+        """Add the counts of a sequence."""
+        self.parts[name] = part
+        self.boxes, self.met = self.boxes + part.boxes, self.met + part.met
+        self.clouds, self.empty = self.clouds + part.clouds, self.empty + part.empty
+        self.shares += part.shares
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Numbers of it."""
+        return {
+            "boxes": self.boxes,
+            "boxes_with_target": self.met,
+            "clouds": self.clouds,
+            "points_in_picture": round(float(np.mean(self.shares)), 4) if self.shares else None,
+            "not_projected": self.refused,
+        }
+
+    @property
+    def checks(self) -> list[Check]:
+        """Return the checks of the verdict, by sequence."""
+        if len(self.parts) > 1:
+            return [replace(one, sequence=name) for name, part in self.parts.items() for one in part.checks]
+        threshold, found = THRESHOLDS["alignment"], []
+        if self.boxes >= FEWEST:
+            missed = 1 - self.met / self.boxes
+            text = f"{self.met} of {self.boxes} boxes have a target in them"
+            found.append(Check("alignment", threshold.level(missed), text, "radar"))
+        if self.clouds:
+            share = float(np.mean(self.shares))
+            text = f"{share:.1%} of the points of {counted(self.clouds, 'cloud')} are in the picture"
+            found.append(Check("alignment", threshold.level(self.empty / self.clouds), text, "lidar"))
+        return found
+
+
+def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
+    """Project what the sensors say into the picture and compare it with the boxes."""
+    found, ways = Alignment(), projectors(subject)
+    found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
+    annotated = subject.dataset.annotation_rows[1]
+    parts = {name: Alignment() for name in subject.by_sequence}
+    both = [place for place in subject.places if "radar.pcd" in place.sample.inputs and place.sample.key in annotated]
+    for place in evenly(both, BOXED_SAMPLES):
+        way, part = ways.get((place.sample.name, "radar")), parts[place.sample.name]
+        if isinstance(way, Projector):
+            boxes = boxes_of(place.sample.annotations, subject.metadata)
+            if len(boxes):
+                try:
+                    seen = way.project(place.sample.radar())
+                except (EdgeFirstError, ValueError) as error:
+                    unreadable.add("radar points", DatasetError(str(error)))
+                    continue
+                inside = seen.pixels[seen.mask] / way.size if all(way.size) else np.zeros((0, 2))
+                near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
+                part.boxes += len(boxes)
+                part.met += int(np.any(np.all(near, 2), 1).sum())
+    for place in subject.with_input("lidar.pcd", ALIGNED_CLOUDS):
+        way, part = ways.get((place.sample.name, "lidar")), parts[place.sample.name]
+        if isinstance(way, Projector):
+            try:
+                mask = way.project(place.sample.lidar()).mask
+            except (EdgeFirstError, ValueError) as error:
+                unreadable.add("lidar points", DatasetError(str(error)))
+                continue
+            if len(mask):
+                part.clouds += 1
+                part.shares.append(float(mask.mean()))
+                part.empty += part.shares[-1] < LEAST
+    for name, part in parts.items():
+        found.add(name, part)
+    return found
+
+
+def projectors(subject: Subject) -> dict[tuple[str, str], Projector | str]:
+    """Return by sequence and sensor (`radar`, `lidar`) the way into the picture, or why there is none."""
+    found: dict[tuple[str, str], Projector | str] = {}
+    seen = {name for place in subject.places[:1000] for name in place.sample.inputs}
+    sensors = [sensor for sensor in ("radar", "lidar") if f"{sensor}.pcd" in seen]
+    for name, calibration in subject.calibrations.items():
+        for sensor in sensors:
+            try:
+                found[name, sensor] = projector(sensor, calibration, assume_forward=subject.assume_forward)
+            except NotProjectableError as error:
+                found[name, sensor] = str(error)
+    return found
+
+
+COLUMNS, ROWS = 32, 18
+"""Cells of the map of where boxes lie."""
+MOST_LABELS = 40
+"""Labels that are drawn; the others are counted together."""
+
+
+def labels(subject: Subject) -> dict[str, Any]:
+    """Annotations by label, what the model looked at, and how degraded pictures are."""
+    rows, timeline = subject.annotations, subject.timeline
+    found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": subject.samples}}
+    if "label" in rows.columns:
+        counted = rows["label"].drop_nulls().cast(str, strict=False).value_counts(sort=True)
+        found["labels"] = dict(counted.iter_rows())
+    if MODEL in timeline.companions:
+        found["model"]["looked_at"] = int(timeline.companions[MODEL].has.sum())
+    if "degradation" in rows.columns and {"name", "frame"} <= set(rows.columns):
+        one = rows.select("name", "frame", pl.col("degradation").cast(str, strict=False)).unique()
+        found["degradation"] = dict(one["degradation"].drop_nulls().value_counts(sort=True).iter_rows())
+    return found
+
+
+def boxes(subject: Subject) -> Floats:
+    """(N, 4) centre x, y, width, height of all boxes that are given in parts of the picture."""
+    return boxes_of(subject.annotations, subject.metadata)
+
+
+def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> Floats:
+    """(N, 4) centre and size of boxes in parts of the picture; rows without one, or in pixels, are left out."""
+    if "box2d" not in rows.columns or str(metadata.get("box2d_normalized", "true")) == "false":
+        return np.zeros((0, 4))
+    kind = rows.schema["box2d"]
+    if not isinstance(kind, pl.Array | pl.List):
+        return np.zeros((0, 4))
+    values = rows["box2d"].drop_nulls()
+    if isinstance(kind, pl.List):
+        values = values.filter(values.list.len() == 4).cast(pl.Array(pl.Float64, 4), strict=False)
+    found: Floats = np.array(values.to_list(), float).reshape(-1, 4)
+    found = found[np.isfinite(found).all(1)]
+    form = metadata.get("box2d_format", "cxcywh")
+    if form == "xyxy":
+        found = np.column_stack([(found[:, :2] + found[:, 2:]) / 2, found[:, 2:] - found[:, :2]])
+    elif form == "ltwh":
+        found = np.column_stack([found[:, :2] + found[:, 2:] / 2, found[:, 2:]])
+    return found
+
+
+def box_cells(found: Floats) -> Floats:
+    """(ROWS, COLUMNS) how many boxes have their centre in each cell of the picture, the upper ones first."""
+    cells, _, _ = np.histogram2d(found[:, 1], found[:, 0], (ROWS, COLUMNS), ((0, 1), (0, 1)))
+    return cells
+
+
+@dataclass(frozen=True)
+class Track:
+    """The way that one sequence went."""
+
+    metres: Floats
+    """(N, 2) m east and north of its first position."""
+    seconds: Floats
+    """s of drive of each position."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Number of positions, length and extent."""
+        steps = np.hypot(*np.diff(self.metres, axis=0).T)
+        extent = [round(float(length), 1) for length in np.ptp(self.metres, axis=0)]
+        return {"positions": len(self.metres), "length_m": round(float(steps.sum()), 1), "extent_m": extent}
+
+
+def tracks(subject: Subject) -> dict[str, Track]:
+    """Return the way of each sequence that has positions."""
+    frames = subject.dataset.frames
+    if frames is None or not {"latitude", "longitude"} <= set(frames.columns) or not len(subject.timeline):
+        return {}
+    if not all(frames.schema[name].is_numeric() for name in ("latitude", "longitude")):
+        return {}
+    rows = subject.timeline.rows
+    degrees = np.column_stack([frames[name].to_numpy().astype(float)[rows] for name in ("latitude", "longitude")])
+    known = np.isfinite(degrees).all(1) & (np.abs(degrees) <= (90, 360)).all(1)
+    found = {}
+    for number, name in enumerate(subject.timeline.names):
+        own = known & (subject.timeline.sequence == number)
+        if own.any():
+            places = degrees[own]
+            metres = ecef(places[:, 0], places[:, 1], np.zeros(len(places)))
+            local = world_to_ecef(places[0, 0], places[0, 1], 0.0)
+            flat = ((metres - local[:3, 3]) @ local[:3, :3])[:, :2]
+            found[name] = Track(flat, subject.timeline.seconds[own])
+    return found

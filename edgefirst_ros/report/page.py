@@ -26,8 +26,8 @@ from edgefirst_ros.errors import printable
 from edgefirst_ros.sensors.calibration import WORDS
 
 if TYPE_CHECKING:
+    from edgefirst_ros.report.facts import Gathered
     from edgefirst_ros.report.figures import Figure
-    from edgefirst_ros.report.gather import Gathered
 
 TEMPLATES = Path(__file__).with_name("templates")
 SECTIONS = {

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports: one page a dataset or recording, and a table over several. Nothing is written before all can be."""
+"""Reports: resolves paths, and writes a page a dataset or recording, and a table over several.
+
+Nothing is written before all can be.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
-from edgefirst_ros.dataset.names import check_path, find
-from edgefirst_ros.errors import EdgeFirstError, UsageError, need
+from edgefirst_ros.dataset.names import check_path, find, locate
+from edgefirst_ros.dataset.publish import refuse_irreplaceable
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, need
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.page import page, table
-from edgefirst_ros.report.places import beside_table, refuse, write
-from edgefirst_ros.report.tables import check_container, tables_of
-from edgefirst_ros.report.wanted import Wanted, refuse_settings, wanted_of
+from edgefirst_ros.report.subject import check_container, tables_of
+from edgefirst_ros.sources.inputs import SUFFIX, RecordingInput, is_rosbag2, recordings_of
 
 if TYPE_CHECKING:
     from edgefirst_ros.report.subject import Subject
@@ -54,7 +57,7 @@ class _Pages:
 
     def write(self, one: Wanted, place: Path, title: str, back: str | None, tell: Progress) -> dict[str, Any]:
         """Write a page; returns its facts."""
-        from edgefirst_ros.report.gather import gather
+        from edgefirst_ros.report.facts import gather
 
         with self._opened(one, tell, members=True) as subject:
             found = gather(subject, self.samples)
@@ -179,3 +182,156 @@ def _checked(samples: int) -> int:
     if samples < 0:
         raise UsageError(f"--samples: expected a number from 0 on, got {samples}")
     return samples
+
+
+MAGIC = b"\x89MCAP"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One thing to be looked at."""
+
+    path: Path
+    name: str
+    recording: RecordingInput | None = None
+    """Its files; None: it is a dataset."""
+    fetch: Callable[[], AbstractContextManager[Path]] | None = None
+    """Gives a dataset as files of this machine while it is looked at; None: it lies at `path`."""
+
+    def files(self) -> AbstractContextManager[Path]:
+        """Give the path at which a dataset lies while it is looked at."""
+        return nullcontext(self.path) if self.fetch is None else self.fetch()
+
+    @property
+    def page(self) -> Path:
+        """NAME.html beside it."""
+        if self.recording is not None:
+            return Path(os.path.abspath(self.path)).parent / f"{self.name}.html"
+        return find(self.path).out / f"{self.name}.html"
+
+
+def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted], bool]:
+    """Return all datasets and recordings that paths name, and whether these can be several.
+
+    `join`: all are parts of one recording. Raises DatasetError for what is neither, RecordingError for a recording
+    that is broken from outside.
+    """
+    if join:
+        (joined,) = recordings_of(paths, join=True)
+        return [Wanted(joined.path, joined.name, joined)], False
+    found: list[Wanted] = []
+    several = len(paths) > 1
+    for path in paths:
+        if is_recording(path):
+            found += _recordings(path)
+        elif not os.path.isdir(path) or _is_dataset(path):
+            try:
+                found.append(Wanted(path, find(path).name))
+            except DatasetError as error:
+                what = "neither a dataset nor a recording" if os.path.lexists(path) else "not there"
+                raise DatasetError(f"{path}: {what}: {error}") from error
+        else:
+            inside = sorted(_inside(path), key=lambda one: str(one.path))
+            if not inside:
+                raise DatasetError(f"{path}: neither a dataset nor a recording, and a folder with none of them in it")
+            found += inside
+            several = True
+    return found, several
+
+
+def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
+    """Raise UsageError for settings of a conversion where there is no recording."""
+    if any(one.recording is not None for one in wanted):
+        return
+    usual = Settings()
+    for name in Settings.model_fields:
+        if name != "limits" and getattr(settings, name) != getattr(usual, name):
+            raise UsageError(f"{name} is for recordings; {wanted[0].path} is a dataset, of which all samples are shown")
+
+
+def is_recording(path: Path) -> bool:
+    """True if it is a rosbag2 folder, or a file that begins as MCAP does or says so by its name."""
+    with suppress(OSError):
+        if is_rosbag2(path):
+            return True
+        if os.path.isfile(path):
+            if path.suffix == SUFFIX:  # also one that may not be read: it is refused as a recording then
+                return True
+            with path.open("rb") as file:
+                return file.read(len(MAGIC)) == MAGIC
+    return False
+
+
+def _recordings(path: Path) -> list[Wanted]:
+    return [Wanted(one.path, one.name, one) for one in recordings_of([path])]
+
+
+def _is_dataset(path: Path) -> bool:
+    with suppress(DatasetError):
+        return os.path.isdir(locate(path).members) or os.path.isfile(locate(path).members)
+    return False
+
+
+def _inside(folder: Path) -> Iterator[Wanted]:
+    """Datasets and recordings in a folder, and in those below it that are neither."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise DatasetError(f"{folder}: cannot be listed: {error.strerror}") from error
+    for name in names:
+        path = folder / name
+        if os.path.islink(path) or name.endswith(".partial"):
+            continue
+        if os.path.isdir(path):
+            if os.path.isdir(path / name):
+                yield Wanted(path, name)
+            elif is_rosbag2(path):
+                yield from _recordings(path)
+            else:
+                yield from _inside(path)
+        elif path.suffix == ".zip":
+            yield Wanted(path, path.stem)
+        elif path.suffix == SUFFIX:
+            yield from _recordings(path)
+
+
+def beside_table(table: Path, names: Sequence[str]) -> list[Path]:
+    """Return a page for each name, of a URI its last part, beside the table; equal names get numbers."""
+    taken = {table.name.casefold()}
+    found = []
+    for plain in (name.rpartition("/")[2] for name in names):
+        name, number = f"{plain}.html", 2
+        while name.casefold() in taken:
+            name, number = f"{plain}-{number}.html", number + 1
+        taken.add(name.casefold())
+        found.append(table.parent / name)
+    return found
+
+
+def refuse(place: Path, *, overwrite: bool) -> None:
+    """Raise DatasetError where a page cannot be put."""
+    if os.path.lexists(place):
+        if not overwrite:
+            raise DatasetError(f"{place}: exists already; --overwrite replaces it, -o names another place")
+        if not os.path.isfile(place) or os.path.islink(place):
+            raise DatasetError(f"{place}: is not a regular file; -o names another place")
+        refuse_irreplaceable(place)
+    folder = next(one for one in place.absolute().parents if os.path.lexists(one))
+    if not os.path.isdir(folder):
+        raise DatasetError(f"{folder}: is not a folder; -o names another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DatasetError(f"{folder}: cannot be written to: Permission denied; -o names another place")
+
+
+def write(place: Path, content: bytes) -> None:
+    """Put a page in its place, whole or not at all; raises DatasetError."""
+    partial = place.with_name(f".{place.name[:150]}.{os.getpid()}.partial")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("xb") as file:
+            file.write(content)
+        partial.replace(place)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise DatasetError(f"{place}: cannot be written: {error.strerror or error}") from error

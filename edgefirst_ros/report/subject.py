@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subject of a report: a dataset, or a recording as the pipeline sees it, opened once."""
+"""Subject of a report: a dataset, or a recording as the pipeline sees it, opened once; or its tables only."""
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -16,11 +18,15 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.inputs import Key
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.opening import open_tables
 from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.sequences import SequenceCalibration
-from edgefirst_ros.dataset.summary import DatasetSummary, summarize_dataset
+from edgefirst_ros.dataset.sequences import SequenceCalibration, frames_metadata
+from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.summary import DatasetSummary, stated_calibrations, summarize, summarize_dataset
 from edgefirst_ros.dataset.verdict import MODEL, Timeline
-from edgefirst_ros.report.series import spread
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 Floats = NDArray[np.float64]
 
@@ -156,3 +162,88 @@ class Subject:
             by_sequence.setdefault(place.sample.name, []).append(place)
         shares = {key: max(1, most * len(its) // len(found)) for key, its in by_sequence.items()}
         return [its[n] for key, its in by_sequence.items() for n in spread(len(its), shares[key])]
+
+
+class Told(Protocol):
+    """Facts of a dataset or recording for a row of the table."""
+
+    name: str
+    path: Path
+    notes: list[str]
+
+    @property
+    def kind(self) -> str:
+        """`dataset` or `recording`."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """Its times."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """File metadata, of the frames table at least."""
+
+    @property
+    def summary(self) -> DatasetSummary:
+        """What is counted and judged by the tables, by sequence."""
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+
+    @property
+    def messages(self) -> Mapping[str, int]:
+        """{topic: number of messages} of a recording; empty for a dataset."""
+
+
+@dataclass
+class Tables:
+    """A dataset of which only the tables are read."""
+
+    name: str
+    path: Path
+    timeline: Timeline
+    metadata: Mapping[str, Any]
+    summary: DatasetSummary
+    kind: str = "dataset"
+    notes: list[str] = field(default_factory=list)
+    messages: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """Rows of the frames."""
+        return len(self.timeline)
+
+
+def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAULT_LIMITS) -> Tables | None:
+    """Read the tables of a dataset; None where they do not tell enough, so that its members must be looked at.
+
+    Raises DatasetError where a table cannot be read.
+    """
+    _, frames = open_tables(paths, limits)
+    if frames is None:
+        return None
+    metadata, timeline = frames_metadata(paths.frames, frames.metadata), Timeline.of_file(frames)
+    told = {name: word for name, word in stated_calibrations(metadata).items() if name in timeline.names}
+    if not told or len(told) < len(timeline.names):
+        return None
+    return Tables(name, path, timeline, metadata, summarize(timeline, metadata, told))
+
+
+def check_container(paths: DatasetPaths) -> None:
+    """Raise DatasetError where a dataset has no container, or a ZIP that ends early; its members are not looked at."""
+    if not os.path.lexists(paths.members):
+        raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
+    if paths.layout == "zip":
+        with os.fdopen(open_file(paths.members), "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise DatasetError(f"{paths.members}: not a readable ZIP archive: it has no directory at its end")
+
+
+def spread(number: int, most: int) -> NDArray[np.int64]:
+    """Places spread evenly over `number` things, at most `most` of them, the first and the last among them."""
+    return (
+        np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(np.int64))
+        if number
+        else np.zeros(0, np.int64)
+    )

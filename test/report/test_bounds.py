@@ -3,7 +3,8 @@
 
 import numpy as np
 
-from edgefirst_ros.report.series import POINTS, least_span, rate_cells, spread, thinned, with_breaks
+from edgefirst_ros.report.figures import POINTS, least_span, rate_cells, thinned, with_breaks
+from edgefirst_ros.report.subject import spread
 
 MIDDLES = (np.arange(240) + 0.5) * 0.125
 """Of 240 cells over 30 s."""

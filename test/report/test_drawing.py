@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.report.drawing import (
+from edgefirst_ros.report.projection import Projected
+from edgefirst_ros.report.sheet import (
     LABELS,
     LONGEST_TEXT,
     PAPER,
@@ -17,7 +18,6 @@ from edgefirst_ros.report.drawing import (
     draw_lidar,
     jpeg,
 )
-from edgefirst_ros.report.projection import Projected
 
 SIZE = (64, 48)
 BOX = np.array([0.5, 0.5, 0.25, 0.25])  # x 24 to 40, y 18 to 30

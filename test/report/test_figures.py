@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 
 from edgefirst_ros.dataset import Dataset
-from edgefirst_ros.report.figures import brightness, delays, gap_rows, intervals, rates, skew_lines, text, tracks
+from edgefirst_ros.report.figures import (
+    POINTS,
+    brightness,
+    delays,
+    gap_rows,
+    intervals,
+    rates,
+    skew_lines,
+    text,
+    thinned,
+    tracks,
+)
 from edgefirst_ros.report.look import Exposure
-from edgefirst_ros.report.series import POINTS, thinned
 from edgefirst_ros.report.subject import Subject, TopicTimes
 
 

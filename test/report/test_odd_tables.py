@@ -11,7 +11,7 @@ import pytest
 from edgefirst_ros.dataset.names import find
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.report.run import report
-from edgefirst_ros.report.tables import tables_of
+from edgefirst_ros.report.subject import tables_of
 
 
 def facts_of(folder, parts, **options):

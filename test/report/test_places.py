@@ -8,9 +8,7 @@ import handmade_dataset as made
 import pytest
 
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.report.places import beside_table, refuse, write
-from edgefirst_ros.report.run import report
-from edgefirst_ros.report.wanted import wanted_of
+from edgefirst_ros.report.run import beside_table, refuse, report, wanted_of, write
 
 
 @pytest.fixture

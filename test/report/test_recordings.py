@@ -14,7 +14,7 @@ from edgefirst_ros import convert
 from edgefirst_ros.dataset.names import find
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.run import report
-from edgefirst_ros.report.tables import tables_of
+from edgefirst_ros.report.subject import tables_of
 from edgefirst_ros.synthetic import START, Recipe, write_recording
 
 SMALL = {"seconds": 4, "codec": "jpeg", "size": (320, 192), "lidar_points": 100, "topics": {"camera", "lidar/points"}}

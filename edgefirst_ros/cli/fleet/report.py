@@ -39,8 +39,7 @@ def report(
     from edgefirst_ros.dataset.objects.location import Location, ObjectPath
     from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
     from edgefirst_ros.fleet.layout import Layout
-    from edgefirst_ros.report.run import report_all
-    from edgefirst_ros.report.wanted import Wanted
+    from edgefirst_ros.report.run import Wanted, report_all
 
     layout = Layout(Location.of(place))
     failed = failed_recordings(layout, where)

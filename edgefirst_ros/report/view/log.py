@@ -14,11 +14,9 @@ import numpy as np
 
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import EdgeFirstError, text_of
-from edgefirst_ros.report.drawing import LABELS, distance_colours, speed_colours
-from edgefirst_ros.report.labels import boxes_of
-from edgefirst_ros.report.look import speeds
+from edgefirst_ros.report.look import boxes_of, speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, xyz
-from edgefirst_ros.report.sheet import BASE
+from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, speed_colours
 from edgefirst_ros.report.subject import Subject
 from edgefirst_ros.sensors.calibration import IDENTITY
 from edgefirst_ros.sensors.transforms import frames_from
@@ -267,3 +265,34 @@ def _transform(pose: Any) -> Any:
     import rerun as rr
 
     return rr.Transform3D(translation=pose[:3, 3], mat3x3=pose[:3, :3])
+
+
+def blueprint(entities: Collection[str]) -> Any:
+    """Return the layout for the entities that there are: `camera`, `lidar`, `radar`, `cube`, `map`, `skew`."""
+    import rerun.blueprint as rrb
+
+    left: list[Any] = []
+    right: list[Any] = []
+    below: list[Any] = []
+    if "camera" in entities:
+        left.append(rrb.Spatial2DView(origin="camera", contents="camera/**", name="Camera"))
+    if "skew" in entities:
+        left.append(rrb.TimeSeriesView(origin="skew", name="Skew, ms"))
+    if {"lidar", "radar", "camera"} & set(entities):
+        right.append(
+            rrb.Spatial3DView(
+                origin="/", contents=["/lidar/**", "/radar/**", "/camera"], background=PAPER, name="In space"
+            )
+        )
+    if "cube" in entities:
+        below.append(rrb.TensorView(origin="cube", name="Radar cube"))
+    if "map" in entities:
+        below.append(rrb.MapView(origin="map", name="Map"))
+    if below:
+        right.append(rrb.Horizontal(*below))
+    columns = [rrb.Vertical(*column, row_shares=_shares(column)) for column in (left, right) if column]
+    return rrb.Blueprint(rrb.Horizontal(*columns), rrb.SelectionPanel(state="collapsed"))
+
+
+def _shares(column: list[Any]) -> list[int]:
+    return [2, *[1] * (len(column) - 1)]

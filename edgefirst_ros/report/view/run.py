@@ -24,11 +24,10 @@ from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.recording import recorded
+from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.report.subject import Subject
-from edgefirst_ros.report.view.blueprint import blueprint
-from edgefirst_ros.report.view.log import INPUTS, Logger, Packet
+from edgefirst_ros.report.view.log import INPUTS, Logger, Packet, blueprint
 from edgefirst_ros.report.view.viewer import show
-from edgefirst_ros.report.wanted import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.sensors.pictures import VideoParser, codec_of
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
 from edgefirst_ros.streams import VIDEO
