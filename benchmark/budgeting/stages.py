@@ -17,8 +17,7 @@ from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.first_pass import walk
 from edgefirst_ros.pipeline.frames import FrameBuilder
-from edgefirst_ros.pipeline.outside import OutsideTolerance
-from edgefirst_ros.pipeline.usage import Usage
+from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
 from edgefirst_ros.sensors.degradation import degradation_of

@@ -47,8 +47,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
     """Return topics with type, number, rate and longest gap, the clocks, and damage, ready for JSON."""
     from edgefirst_ros.config import Settings
     from edgefirst_ros.messages import known_name
-    from edgefirst_ros.pipeline.camera_facts import CameraFacts
-    from edgefirst_ros.pipeline.first_pass import walk
+    from edgefirst_ros.pipeline.first_pass import CameraFacts, walk
     from edgefirst_ros.sensors.calibration import frames_of, judge
     from edgefirst_ros.sources.inputs import recordings_of
     from edgefirst_ros.streams import CAMERA, CAMERA_TYPES

@@ -16,8 +16,7 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
-from edgefirst_ros.pipeline.capture import Capture
-from edgefirst_ros.pipeline.completion import Results
+from edgefirst_ros.pipeline.recorder import Capture, Results
 from edgefirst_ros.pipeline.upload import Uploader
 from edgefirst_ros.sources.live import CameraWait, LiveSource, Log, TilingTransport, Transport
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.names import DatasetPaths, check_name, check_path
+from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
@@ -25,11 +26,9 @@ from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
-from edgefirst_ros.pipeline.sequence_names import cameras_of, default_name, drive_names, sequence_name
-from edgefirst_ros.pipeline.stopwatch import Stopwatch
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.picture_hook import prepare_hook
-from edgefirst_ros.sources.inputs import recordings_of
+from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
 from edgefirst_ros.sync.align import Skews
 
 if TYPE_CHECKING:
@@ -40,6 +39,62 @@ if TYPE_CHECKING:
 
 _GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)
 """Errors of a disk that is not there any more."""
+
+
+class Stopwatch:
+    """Adds up the wall time of named consecutive steps, s, and their common processor time."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, float] = {}
+        """s on the clock by step, in the order in which they began first."""
+        self._began = time.process_time()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Add the wall time of the block to a step."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - began
+
+    @property
+    def cores(self) -> float:
+        """Return the average number of busy cores since the beginning."""
+        seconds = sum(self.steps.values())
+        return (time.process_time() - self._began) / seconds if seconds else 0.0
+
+
+def cameras_of(settings: Settings) -> Mapping[str | None, str]:
+    """Return {reference topic: what its camera adds to sequence names}; a single camera adds nothing."""
+    topics = [topic for topic in settings.references if topic is not None]
+    return {settings.references[0]: ""} if len(topics) < 2 else camera_names(topics)  # type: ignore[return-value]
+
+
+def sequence_name(drive: str, camera: str) -> str:
+    """Return the name of the sequence of a camera of a drive."""
+    return with_camera(drive, camera) if camera else drive
+
+
+def drive_names(inputs: Sequence[RecordingInput], cameras: Mapping[str | None, str]) -> list[str]:
+    """Return the name of each recording; raises UsageError if two of them would give the same sequence."""
+    if not inputs:
+        raise UsageError("no recording is given")
+    drives = [safe_name(recording.name) for recording in inputs]
+    known: dict[str, Path] = {}
+    for recording, drive in zip(inputs, drives, strict=True):
+        for sequence in (sequence_name(drive, camera) for camera in cameras.values()):
+            folded = sequence.casefold()  # not every disk tells large letters from small ones
+            if folded in known:
+                other = f"{known[folded]} and {recording.path} would both become the sequence {sequence}"
+                raise UsageError(f"{other}: name one of them with --sequence NAME={recording.path}")
+            known[folded] = recording.path
+    return drives
+
+
+def default_name(drives: Sequence[str], out: Path) -> str:
+    """Return the name of a dataset that was given none: that of the only drive, else that of the folder."""
+    return drives[0] if len(drives) == 1 else safe_name(Path(os.path.abspath(out)).name)
 
 
 @dataclass(slots=True)

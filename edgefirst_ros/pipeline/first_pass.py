@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,13 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.messages import Message, decode, header_stamp, known_name
-from edgefirst_ros.pipeline.camera_facts import CameraFacts
 from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder
+from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
@@ -25,6 +29,54 @@ from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, FIX, IMU
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
+
+MOST_TRIED = 1000
+"""Messages that are tried at most."""
+
+
+class CameraFacts:
+    """Decodes messages of one topic until one gives a picture. Owned by the thread of the first pass."""
+
+    def __init__(self, topic: str, schema: str, limits: Limits) -> None:
+        self.topic = topic
+        self.codec = ""
+        self.size: tuple[int, int] | None = None
+        """Width and height, pixels; None while no picture was found."""
+        self._schema = schema
+        self._parse = open_parser(schema)
+        self._number = 0
+        options = PictureOptions(PictureEncoder("jpeg", 90), keyframes_only=True, limits=limits)
+        self._pictures = open_pictures(schema, options)
+
+    @property
+    def is_done(self) -> bool:
+        """True if a picture was found, or enough messages were tried."""
+        return self.size is not None or self._number >= MOST_TRIED
+
+    def offer(self, message: Message) -> None:
+        """Try the next message, unless a picture was found."""
+        if self.is_done or message.schema != self._schema:
+            return
+        self._number += 1
+        try:
+            parsed = self._parse(message)
+        except MessageError:
+            return
+        unit = AccessUnit(self._number, parsed)
+        self._pictures.push(unit)
+        if not unit.keyframe:
+            self._pictures.skip(unit)
+            return
+        found = self._pictures.take(unit, last=True)
+        if isinstance(found, Picture):
+            self.size, self.codec = found.size, parsed.form
+            self._pictures.close()
+
+    def plain(self) -> dict[str, Any]:
+        """{"topic", "codec", "width", "height"}; null where no picture was found."""
+        width, height = self.size or (None, None)
+        return {"topic": self.topic, "codec": self.codec or None, "width": width, "height": height}
+
 
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,8 +15,6 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
-from edgefirst_ros.pipeline.results import Joint, ModelResults
-from edgefirst_ros.pipeline.timeline import Timeline
 from edgefirst_ros.pipeline.tracks import Navigation
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.calibration import frame_id_of
@@ -24,7 +22,164 @@ from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
-from edgefirst_ros.sync.clock import Cut
+from edgefirst_ros.sync.clock import Cut, RunningClock, Segments, lower_median
+
+USUAL = 31
+"""Latest steps of the reference's stamps whose median is its usual interval."""
+
+
+class Timeline:
+    """Numbers the messages of the reference topic, and separates segments where its clock was set.
+
+    `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
+    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `preceded`: as
+    `Segments.preceded` gives it. `numbered`: a step other than 1 in the reference topic's sequence numbers means a
+    loss.
+    """
+
+    def __init__(
+        self,
+        overlapping: Collection[int] | None,
+        preceded: Mapping[int, int] = MappingProxyType({}),
+        *,
+        numbered: bool,
+    ) -> None:
+        self._overlapping = overlapping
+        self._preceded = {n: end for n, end in preceded.items() if overlapping is not None and n not in overlapping}
+        self._numbered = numbered
+        self._clock = RunningClock()
+        self._segments = Segments()
+        self.frames = 0
+        """Reference messages so far."""
+        self._last: tuple[int, int, int] | None = None
+        """File, sequence number and stamp of the last one."""
+        self._steps: deque[int] = deque(maxlen=USUAL)
+        """Latest steps of the stamps, ns."""
+
+    def tick(self, message: Message, stamp: int | None = None) -> int:
+        """Return the running time of the recording at a message, ns; `stamp`: of one of the reference topic."""
+        return self._clock.tick(message.log_time, stamp)
+
+    def next_frame(self, message: Message, stamp: int) -> tuple[int, bool]:
+        """Return the frame number of the next reference message, and whether a message before it is missing.
+
+        Its `stamp` in ns tells so where its publisher was started again; numbers of different files are not compared.
+        """
+        number, last = self.frames, self._last
+        self.frames, self._last = number + 1, (message.file, message.sequence, stamp)
+        if last is None:
+            return number, False
+        step, pause = message.sequence - last[1], stamp - last[2]
+        lost = self._numbered and message.file == last[0] and step != 1
+        if lost and step < 1:
+            lost = bool(self._steps) and 2 * pause > 3 * lower_median(self._steps)
+        self._steps.append(pause)
+        return number, lost
+
+    def segment(self, stamp: int) -> int:
+        """Return the segment of the next reference message that can be decoded; its stamp in ns."""
+        return self._segments.add(stamp)
+
+    def may_need_later(self, segment: int, stamp: int) -> bool:
+        """True if the position at a stamp of a segment may depend on a fix recorded in a later one."""
+        return segment in self._preceded and stamp <= self._preceded[segment]
+
+    @property
+    def epoch(self) -> int:
+        """The alignment epoch: where segments overlap in time, messages join only those recorded in the same one."""
+        if self._overlapping is None:
+            return self._segments.set_back
+        current = self._segments.current
+        return current if current in self._overlapping else -1
+
+
+MASK = "model.mask"
+REMEMBERED = 2048
+"""Frames that are remembered: those that came, and those handed on, for which a result would be late."""
+
+Joint = tuple[int, int]
+"""Epoch of a frame and the stamp that results join it by: behind a clock set back the same stamps come again."""
+
+
+@dataclass(slots=True)
+class _Result:
+    """A result and when it came; `complete` once the mask that belongs to it is known, or none can come."""
+
+    arrived: int
+    message: SensorMessage
+    complete: bool
+
+
+class ModelResults:
+    """Model results by the frame that they join. Owned by the thread that pushes messages."""
+
+    def __init__(self, tolerance: int, lookahead: int) -> None:
+        """`tolerance`: largest distance of a mask's stamp from that of its boxes; both in ns."""
+        self._lookahead = lookahead
+        self._results: OrderedDict[Joint, _Result] = OrderedDict()
+        self._masks: Aligner[_Result, SensorMessage] = Aligner({MASK: Stream(tolerance, reuse=False)}, lookahead)
+        self._boxes = 0
+        self._taken: OrderedDict[Joint, None] = OrderedDict()
+        self._came: OrderedDict[int, int] = OrderedDict()
+        """Epoch of the last frame that came, by the stamp that results join it by."""
+
+    def expect(self, stamp: int, epoch: int) -> Joint:
+        """Note a frame that came; return the key by which its result is looked up."""
+        self._came[stamp] = epoch
+        self._came.move_to_end(stamp)
+        if len(self._came) > REMEMBERED:
+            self._came.popitem(last=False)
+        return epoch, stamp
+
+    def joint(self, stamp: int, epoch: int) -> Joint:
+        """Return which frame a result of this stamp joins that comes in `epoch`.
+
+        The last one that came with the stamp: the first results behind a clock set back are still of frames before it.
+        Where that one has its result, or none came, one that is still to come.
+        """
+        last = self._came.get(stamp, epoch), stamp
+        return (epoch, stamp) if last in self._results else last
+
+    def add(self, join: Joint, message: SensorMessage, now: int, *, mask_stamp: int | None, epoch: int) -> None:
+        """Take a result; `mask_stamp`: the stamp by which a mask without a header finds it, None: there are none."""
+        result = _Result(now, message, complete=mask_stamp is None)
+        self._results.setdefault(join, result)
+        if mask_stamp is not None:
+            self._boxes += 1
+            self._masks.add_frame(mask_stamp, self._boxes, now, result, epoch=epoch)
+
+    def add_mask(self, stamp: int, message: SensorMessage, now: int, epoch: int) -> None:
+        """Add a mask without a header."""
+        self._masks.add(MASK, stamp, now, message, epoch)
+
+    def advance(self, now: int | None) -> None:
+        """Join masks to the results whose masks must have come by `now`, ns; None: all."""
+        for boxes in self._masks.release(now):
+            near = boxes.nearest[MASK]
+            boxes.item.message.mask, boxes.item.complete = near.item if near is not None else None, True
+
+    def is_late(self, join: Joint) -> bool:
+        """True if the frame of a result was handed on already."""
+        return join in self._taken
+
+    def is_complete(self, join: Joint) -> bool:
+        """True if no further message can belong to the model result of a frame."""
+        result = self._results.get(join)
+        return result is None or result.complete
+
+    def take(self, join: Joint) -> SensorMessage | None:
+        """Remove and return the model result of a frame that is handed on; None without one."""
+        self._taken[join] = None
+        if len(self._taken) > REMEMBERED:
+            self._taken.popitem(last=False)
+        result = self._results.get(join)
+        return result.message if result is not None else None
+
+    def forget(self, oldest: int) -> None:
+        """Drop results older than any waiting frame; `oldest`: arrival of the first one that waits."""
+        while self._results and next(iter(self._results.values())).arrived < oldest - 2 * self._lookahead:
+            self._results.popitem(last=False)
+
 
 BOXES3D = "fusion.boxes3d"
 """Key of 3D boxes, which are aligned with frames besides the companions."""
@@ -209,8 +364,6 @@ class FrameBuilder:
         """True if all fixes, attitudes and masks have come that could change the frame."""
         if not self._results.is_complete(aligned.item.join):
             return False
-        if aligned.arrived + self._lookahead > now:
-            return False  # whatever the tracks have
         if self._timeline.may_need_later(aligned.item.segment, aligned.stamp):
             wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or what waits would have no bound
             return aligned.arrived + wait + self._lookahead <= now

@@ -20,9 +20,8 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Chosen
 from edgefirst_ros.pipeline.frames import FrameBuilder
-from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.pipeline.samples import SampleBuilder
-from edgefirst_ros.pipeline.usage import Usage
+from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.pictures import Parsed
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.align import Skews

@@ -3,12 +3,118 @@
 
 from __future__ import annotations
 
+import threading
+from array import array
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefirst_ros.config import SECOND, Settings, nanoseconds
 from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, Counts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
-from edgefirst_ros.pipeline.outside import OutsideTolerance
 from edgefirst_ros.sources.topics import Roles
+
+AGE = 120 * SECOND
+"""ns before the newest sample up to which the nearest messages are final."""
+HELD = 4096
+"""Stamps of samples between two calls of `settle`."""
+MOST = 1 << 20
+"""Most stamps of messages that are held while there is no sample."""
+
+
+def _array() -> array[int]:
+    return array("q")
+
+
+@dataclass(slots=True)
+class _Track:
+    """Stamps, ns, of one sensor in one epoch; 8 bytes each."""
+
+    offered: array[int] = field(default_factory=_array)
+    used: array[int] = field(default_factory=_array)
+    lacking: array[int] = field(default_factory=_array)
+    far: set[int] = field(default_factory=set)
+    """Messages nearest to a sample and too far, which another sample may still use."""
+    count: int = 0
+    """Number of settled messages outside the tolerance."""
+
+    def settle(self, before: int, tolerance: int, lookahead: int) -> None:
+        """Decide about the samples stamped before `before`, ns, and drop what no later sample can need."""
+        lacking, offered = _sorted(self.lacking), _sorted(self.offered)
+        found = lacking[lacking < before]
+        if len(offered) and len(found):
+            after = np.searchsorted(offered, found)
+            left, right = offered[np.maximum(after - 1, 0)], offered[np.minimum(after, len(offered) - 1)]
+            nearest = np.where(np.abs(found - left) <= np.abs(right - found), left, right)
+            distance = np.abs(nearest - found)
+            self.far |= set(nearest[(distance > tolerance) & (distance <= lookahead)].tolist())
+        edge = before - lookahead
+        settled = {stamp for stamp in self.far if stamp < edge}
+        self.count += len(settled - set(self.used))
+        self.far -= settled
+        self.lacking = array("q", lacking[lacking >= before].tobytes())
+        self.offered = array("q", offered[offered >= edge].tobytes())
+        self.used = array("q", [stamp for stamp in self.used if stamp >= edge])
+
+
+class OutsideTolerance:
+    """Keeps stamps of messages and samples for as long as they matter to find messages outside the tolerance.
+
+    Owns: `offer` belongs to the thread that pushes messages, `observe` to the one that chooses frames; both change the
+    tracks under the lock. `count` comes once both are through.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lookahead = nanoseconds(settings.lookahead)
+        self._lock = threading.Lock()
+        self._tracks: dict[tuple[str, int], _Track] = {}
+
+    def offer(self, sensor: str, stamp: int, epoch: int) -> None:
+        """Note a message that reached the alignment in time; `stamp` in ns with the sensor's offset."""
+        with self._lock:
+            offered = self._track(sensor, epoch).offered
+            offered.append(stamp)
+            if len(offered) > MOST:
+                del offered[: MOST // 2]
+
+    def observe(self, frame: Frame, sensors: Collection[str]) -> None:
+        """Note the companions that a sample has, and those that it lacks."""
+        with self._lock:
+            for sensor in sensors:
+                track, near = self._track(sensor, frame.epoch), frame.companions.get(sensor)
+                if near is None:
+                    track.lacking.append(frame.stamp)
+                elif not track.used or track.used[-1] != near[0]:
+                    track.used.append(near[0])
+                if max(len(track.lacking), len(track.used)) >= HELD:
+                    self._settle(sensor, track, frame.stamp - AGE)
+
+    def count(self, sensor: str) -> int:
+        """Return how many messages were nearest to a sample, further off than the tolerance and not than the lookahead.
+
+        Those that another sample has do not count.
+        """
+        mine = [track for (key, _), track in self._tracks.items() if key == sensor]
+        for track in mine:
+            self._settle(sensor, track, 1 << 62)
+        return sum(track.count for track in mine)
+
+    def _track(self, sensor: str, epoch: int) -> _Track:
+        if (sensor, epoch) not in self._tracks:
+            self._tracks[sensor, epoch] = _Track()
+        return self._tracks[sensor, epoch]
+
+    def _settle(self, sensor: str, track: _Track, before: int) -> None:
+        track.settle(before, self._settings.stream(sensor)[0], self._lookahead)
+
+
+def _sorted(stamps: array[int]) -> NDArray[np.int64]:
+    """Return the stamps sorted, without duplicates; np.unique would load numpy.ma, as `all_different` says."""
+    return np.array(sorted(set(stamps)), np.int64)
 
 
 class Usage:

@@ -17,8 +17,8 @@ from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.pipeline import output, pace, samples
 from edgefirst_ros.pipeline.annotations import outline_into
-from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.frame import Frame
+from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics, expect_topics
 from edgefirst_ros.synthetic import Recipe, write_recording

@@ -11,7 +11,7 @@ from streams import stream
 
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline.camera_facts import MOST_TRIED, CameraFacts
+from edgefirst_ros.pipeline.first_pass import MOST_TRIED, CameraFacts
 from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, VIDEO
 
 TOPIC = "/camera/front"

@@ -18,8 +18,8 @@ from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline import pace, recorder
-from edgefirst_ros.pipeline.capture import Capture
 from edgefirst_ros.pipeline.frame import Frame
+from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 

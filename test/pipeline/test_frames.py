@@ -10,8 +10,7 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.pipeline.frames import FrameBuilder
-from edgefirst_ros.pipeline.outside import OutsideTolerance
-from edgefirst_ros.pipeline.usage import Usage
+from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import CLOUD, IMAGE

@@ -7,9 +7,9 @@ import pytest
 
 from edgefirst_ros import convert
 from edgefirst_ros.config import Settings
-from edgefirst_ros.pipeline import outside as outside_tolerance
+from edgefirst_ros.pipeline import usage
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
-from edgefirst_ros.pipeline.outside import OutsideTolerance
+from edgefirst_ros.pipeline.usage import OutsideTolerance
 
 MS = 1_000_000
 LIDAR = {"lidar.points": "/lidar/points"}
@@ -49,9 +49,9 @@ def test_a_long_recording_is_counted_as_a_short_one(monkeypatch, seed):
     """What is settled on the way, and forgotten, makes no difference; what is held does not grow."""
     chance = random.Random(seed)
     found = []
-    for held, age in ((1 << 40, outside_tolerance.AGE), (50, 3_000 * MS)):
-        monkeypatch.setattr(outside_tolerance, "HELD", held)
-        monkeypatch.setattr(outside_tolerance, "AGE", age)
+    for held, age in ((1 << 40, usage.AGE), (50, 3_000 * MS)):
+        monkeypatch.setattr(usage, "HELD", held)
+        monkeypatch.setattr(usage, "AGE", age)
         chance.seed(seed)
         outside, stamps, most = OutsideTolerance(Settings()), [], 0
         for n in range(3000):
@@ -69,7 +69,7 @@ def test_a_long_recording_is_counted_as_a_short_one(monkeypatch, seed):
 
 
 def test_where_there_is_no_sample_little_is_held(monkeypatch):
-    monkeypatch.setattr(outside_tolerance, "MOST", 100)
+    monkeypatch.setattr(usage, "MOST", 100)
     outside = OutsideTolerance(Settings())
     for n in range(1000):
         outside.offer("lidar.points", n * MS, 0)

@@ -8,9 +8,8 @@ import pytest
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
-from edgefirst_ros.pipeline.completion import Results
 from edgefirst_ros.pipeline.pretrigger import Arrival
-from edgefirst_ros.pipeline.recorder import Recorder, State
+from edgefirst_ros.pipeline.recorder import Recorder, Results, State
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 

@@ -2,7 +2,7 @@
 """Results of the model: which frame each joins, and for how long frames are remembered."""
 
 from edgefirst_ros.pipeline.frame import SensorMessage
-from edgefirst_ros.pipeline.results import REMEMBERED, ModelResults
+from edgefirst_ros.pipeline.frames import REMEMBERED, ModelResults
 
 MS = 1_000_000
 TOPIC = "/model/output"

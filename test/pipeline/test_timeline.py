@@ -2,7 +2,7 @@
 import pytest
 
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline.timeline import Timeline
+from edgefirst_ros.pipeline.frames import Timeline
 from edgefirst_ros.streams import VIDEO
 
 S = 1_000_000_000

@@ -2,8 +2,7 @@
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.pipeline.frame import SensorMessage
-from edgefirst_ros.pipeline.outside import OutsideTolerance
-from edgefirst_ros.pipeline.usage import Usage
+from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.streams import VIDEO
 

@@ -20,7 +20,7 @@ from waiting import LONG  # noqa: E402
 from edgefirst_ros.errors import DatasetError, UsageError  # noqa: E402
 from edgefirst_ros.nodes.capture import CaptureNode, _node  # noqa: E402
 from edgefirst_ros.pipeline.capture_session import _Capturing  # noqa: E402
-from edgefirst_ros.pipeline.completion import Results  # noqa: E402
+from edgefirst_ros.pipeline.recorder import Results  # noqa: E402
 
 
 class Slow:
