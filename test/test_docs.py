@@ -30,8 +30,7 @@ from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
-from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.limits import Limits

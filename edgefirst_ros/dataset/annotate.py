@@ -8,13 +8,14 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.label_names import Labels
+from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.lock import reporting
@@ -25,17 +26,27 @@ from edgefirst_ros.dataset.tables.forms.write import write_rows
 from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.limits import Limits
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PLACE = "\0place"
 """Internal column: index of a row's sample in the dataset; no other column has that name."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """A dataset whose annotations are replaced: paths, limits, its samples in order with their stamps, and its rows."""
+
+    paths: DatasetPaths
+    limits: Limits
+    keys: Sequence[Key]
+    stamps: Sequence[int | None] | None
+    """Stamps of the samples, ns; None where no table of frames has any."""
+    annotations: pl.DataFrame
+
+
 def write_annotations(
-    dataset: Dataset,
+    dataset: Written,
     frame: pl.DataFrame,
     categories: Mapping[str, Mapping[str, Any]] | None = None,
     keep_as: str | None = None,
@@ -132,7 +143,7 @@ def _rows(frame: pl.DataFrame, metadata: Mapping[str, str]) -> _Rows:
     return _Rows(table.schema.remove_metadata(), dict(metadata), table)
 
 
-def _before(dataset: Dataset) -> Annotations:
+def _before(dataset: Written) -> Annotations:
     """Return the annotations that are replaced. Raises DatasetError if their conventions cannot be written."""
     file = annotation_path(dataset.paths.arrow)
     if file is None:
@@ -178,10 +189,9 @@ def _read(before: Annotations, frame: pl.DataFrame) -> Annotations:
     return given
 
 
-def _complete(dataset: Dataset, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def _complete(dataset: Written, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return the rows in sample order, completed by columns of the sample, with one row for each sample without any."""
-    keys = [(sample.name, sample.frame) for sample in dataset]
-    order = pl.DataFrame(keys, {"name": pl.String, "frame": pl.Int64}, orient="row").with_row_index(PLACE)
+    order = pl.DataFrame(dataset.keys, {"name": pl.String, "frame": pl.Int64}, orient="row").with_row_index(PLACE)
     place = keys_of(rows, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     if place[PLACE].null_count():
         _refuse(dataset, place.with_row_index("row").filter(pl.col(PLACE).is_null()).row(0, named=True))
@@ -204,7 +214,7 @@ def _complete(dataset: Dataset, rows: pl.DataFrame, known: pl.DataFrame) -> pl.D
     return every.with_columns(filled).drop(PLACE)
 
 
-def _of_samples(dataset: Dataset, order: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+def _of_samples(dataset: Written, order: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of each sample in the old table; stamps also from the frames table."""
     names = [
         name
@@ -214,24 +224,22 @@ def _of_samples(dataset: Dataset, order: pl.DataFrame, known: pl.DataFrame) -> p
     key = keys_of(known, dataset.paths.arrow).join(order, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     placed = known.select(names).with_columns(key[PLACE]).drop_nulls(PLACE)
     found = placed.group_by(PLACE, maintain_order=True).agg(pl.col(name).drop_nulls().first() for name in names)
-    if dataset.frames is None or "timestamp" not in dataset.frames.columns or "frame" not in dataset.frames.columns:
+    if dataset.stamps is None:
         return found
-    stamps = [sample.row.get("timestamp") for sample in dataset]
-    of_frames = order.select(PLACE).with_columns(pl.Series("timestamp", stamps, pl.Int64))
+    of_frames = order.select(PLACE).with_columns(pl.Series("timestamp", dataset.stamps, pl.Int64))
     joined = of_frames.join(found, on=PLACE, how="left", maintain_order="left", suffix="_before")
     if "timestamp_before" in joined.columns:
         joined = joined.with_columns(pl.coalesce("timestamp_before", "timestamp").alias("timestamp"))
     return joined.drop("timestamp_before", strict=False)
 
 
-def _refuse(dataset: Dataset, row: Mapping[str, Any]) -> None:
+def _refuse(dataset: Written, row: Mapping[str, Any]) -> None:
     """Raise UsageError for a row of no sample."""
     name, frame = row["name"], row["frame"]
-    if name not in dataset.sequences:
-        raise UsageError(
-            f"row {row['row']}: unknown sequence {name!r}; known: {nearest_first(name, dataset.sequences)}"
-        )
-    frames = [str(sample.frame) for sample in dataset if sample.name == name]
+    sequences = list(dict.fromkeys(key.name for key in dataset.keys))
+    if name not in sequences:
+        raise UsageError(f"row {row['row']}: unknown sequence {name!r}; known: {nearest_first(name, sequences)}")
+    frames = [str(key.frame) for key in dataset.keys if key.name == name]
     raise UsageError(
         f"row {row['row']}: sequence {name!r} has no frame {frame}; known: {nearest_first(str(frame), frames)}"
     )

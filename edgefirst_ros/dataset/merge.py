@@ -18,9 +18,8 @@ import polars as pl
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.merge_labels import Part, merge_metadata, separate_ids, unite_labels
-from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Layout, check_name, safe_name
+from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Key, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_conflicts, pairs_of
+from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined, frames_metadata, parsed

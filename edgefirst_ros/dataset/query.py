@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.errors import DatasetError, UsageError, nearest_first
 
 if TYPE_CHECKING:

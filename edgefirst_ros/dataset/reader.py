@@ -6,30 +6,349 @@ Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schem
 
 from __future__ import annotations
 
+import io
+import operator
 import os
+import random
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.inputs import Key, list_members
+from edgefirst_ros.dataset.names import INPUT_OF, INPUTS, Key, input_name, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
-from edgefirst_ros.dataset.query import annotating, rows_by_key, sorted_rows, with_all_columns, without_broken_rings
+from edgefirst_ros.dataset.query import (
+    annotating,
+    keys_of,
+    matching,
+    rows_by_key,
+    sorted_rows,
+    with_all_columns,
+    with_frames,
+    without_broken_rings,
+)
 from edgefirst_ros.dataset.repeats import repeats_of, stamp_columns
-from edgefirst_ros.dataset.sample import Sample
-from edgefirst_ros.dataset.selection import Samples, select
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
-from edgefirst_ros.errors import DatasetError, counted
+from edgefirst_ros.errors import (
+    DatasetError,
+    EdgeFirstError,
+    UsageError,
+    counted,
+    describe_foreign,
+    nearest_first,
+    text_of,
+)
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.streams import of_kind
 
 if TYPE_CHECKING:
     import polars as pl
 
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
+    from edgefirst_ros.sensors.cube import Cube
+
+MAX_PIXELS = 1 << 26
+"""Pictures of more pixels are refused (an 8K picture has 2**25)."""
+MAX_SCANNED = 1 << 30
+"""A JPEG of more pixels times scans is refused: a scan of a few bytes goes over all of them."""
+START_OF_SCAN = b"\xff\xda"
+
+
+def decode_image(data: bytes) -> NDArray[np.uint8]:
+    """Return (height, width, 3) uint8 RGB of a JPEG or PNG. Raises DatasetError."""
+    import simplejpeg
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
+            width, height = picture.size
+            if width * height > MAX_PIXELS:
+                raise DatasetError(f"{width} x {height} pixels, more than {MAX_PIXELS}")
+            if picture.format == "JPEG" and data.count(START_OF_SCAN) * width * height > MAX_SCANNED:
+                raise DatasetError(f"{data.count(START_OF_SCAN)} scans of {width} x {height} pixels")
+            if picture.format == "JPEG" and picture.mode in ("RGB", "L"):
+                pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, colorspace="RGB")
+                return pixels
+            return np.array(picture.convert("RGB"))
+    except DatasetError:
+        raise
+    except Exception as error:  # whatever the libraries raise on bad bytes
+        raise DatasetError(f"not a readable picture: {text_of(error)}") from error
+
+
+T = TypeVar("T")
+
+
+class Position(NamedTuple):
+    """Position of a sample: latitude and longitude in degrees (WGS-84), altitude in m (None: unknown)."""
+
+    latitude: float
+    longitude: float
+    altitude: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class Sample:
+    """One sample: everything recorded around one stamp. Every access decodes anew; arrays are writable.
+
+    Raises DatasetError where it has no such member or the member is broken, UsageError for an unknown input.
+    """
+
+    dataset: Dataset
+    """The dataset it belongs to."""
+    key: Key
+    """Name of the sequence and frame number."""
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(sorted(self.inputs))
+        return f"<Sample {self.name!r} frame {self.frame} of {self.dataset.container.path}: {inputs}>"
+
+    @property
+    def name(self) -> str:
+        """Name of the sequence."""
+        return self.key.name
+
+    @property
+    def frame(self) -> int | None:
+        """Frame number; None for a picture that does not belong to a sequence."""
+        return self.key.frame
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Inputs that it has, such as `camera` and `radar.cube`."""
+        return frozenset(INPUT_OF[kind] for kind in self.dataset.members(self.key))
+
+    @property
+    def repeats(self) -> frozenset[str]:
+        """Inputs whose message the sample before, of the same sequence, has too."""
+        return self.dataset.repeats.get(self.key, frozenset()) & self.inputs
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """The row of the frames table by column; empty without one."""
+        number = self.dataset.frame_rows.get(self.key)
+        frames = self.dataset.frames
+        return {} if number is None or frames is None else frames.row(number, named=True)
+
+    @property
+    def timestamp(self) -> int | None:
+        """Stamp, ns since the epoch; None without a frames table."""
+        return self.row.get("timestamp")
+
+    @property
+    def position(self) -> Position | None:
+        """Position, interpolated at the stamp of the sample; None if unknown."""
+        row = self.row
+        latitude, longitude = row.get("latitude"), row.get("longitude")
+        return None if latitude is None or longitude is None else Position(latitude, longitude, row.get("altitude"))
+
+    @property
+    def calibration(self) -> SequenceCalibration:
+        """Calibration of its sequence: `camera_info`, `static_transforms`, and their quality, `calibration`."""
+        return self.dataset.calibration(self.name)
+
+    @property
+    def skew(self) -> dict[str, int]:
+        """{companion: its stamp minus that of the sample, ns}, such as `radar_cube` and `lidar_points`."""
+        return {
+            name.removesuffix("_skew"): value
+            for name, value in self.row.items()
+            if name.endswith("_skew") and value is not None
+        }
+
+    @property
+    def annotations(self) -> pl.DataFrame:
+        """Annotations of the sample, columns as in `Dataset.annotations`; no rows without any."""
+        table, rows = self.dataset.annotation_rows
+        start, count = rows.get(self.key, (0, 0))
+        return table.slice(start, count)
+
+    def member(self, kind: str) -> str:
+        """Return the name of the member of an input ("camera") or a kind ("camera.jpeg").
+
+        Raises DatasetError when the sample has none, UsageError for an unknown input.
+        """
+        return self.dataset.members(self.key)[self._kind(kind)]
+
+    def _kind(self, kind: str) -> str:
+        """Return the kind of member that holds an input."""
+        members = self.dataset.members(self.key)
+        for candidate in (kind,) if kind in INPUT_OF else INPUTS[input_name(kind)]:
+            if candidate in members:
+                return candidate
+        raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
+
+    def read(self, kind: str) -> bytes:
+        """Return the bytes of a member as stored."""
+        return self.dataset.container.read(self.member(kind))
+
+    def image(self) -> NDArray[np.uint8]:
+        """Return the camera picture, (height, width, 3) uint8 RGB, rows as stored.
+
+        JPEG is decoded by libjpeg-turbo's default (accurate) transform and smooth upsampling.
+        """
+        return self._decoded("camera", decode_image)
+
+    def cube(self, rows: int = 1, columns: int = 1) -> Cube:
+        """Return the radar cube; `rows` and `columns` give the grid of a picture that does not describe itself."""
+        from edgefirst_ros.sensors.cube import decode_cube
+
+        return self._decoded("radar.cube", partial(decode_cube, rows=rows, columns=columns))
+
+    def decode(self, kind: str) -> Any:
+        """Decode the member of an input by its sensor's codec.
+
+        A cube, points (N,), or a picture: the camera's (height, width, 3) uint8 RGB, another's (height, width) uint8 or
+        uint16 as measured. Raises DatasetError, UsageError for an unknown input.
+        """
+        from edgefirst_ros.sensors.companions import decode
+
+        found = of_kind(self._kind(kind))
+        return self.image() if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
+
+    def radar(self) -> NDArray[np.void]:
+        """Return radar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
+        return self._decoded("radar.pcd", _points)
+
+    def lidar(self) -> NDArray[np.void]:
+        """Return lidar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
+        return self._decoded("lidar.pcd", _points)
+
+    def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
+        data = self.read(kind)
+        try:
+            return decode(data)
+        except EdgeFirstError as error:
+            raise DatasetError(f"{self.dataset.container.path}: {self.member(kind)!r}: {error}") from error
+
+
+def _points(data: bytes) -> NDArray[np.void]:
+    """Return the points of a PCD file; (height, width) if organised."""
+    from edgefirst_ros.sensors.cloud import decode_grid
+
+    points = decode_grid(data)
+    return points if len(points) > 1 else points.reshape(-1)
+
+
+class Samples(Sequence[Sample]):
+    """Some samples of a dataset in some order; nothing is read before it is accessed.
+
+    A map-style dataset of PyTorch as it is: it has a length, gives samples by place, and can be pickled, to processes
+    that are forked or spawned alike. Threads may share it.
+    """
+
+    def __init__(self, dataset: Dataset, keys: Sequence[Key]) -> None:
+        self.dataset, self._keys = dataset, keys
+
+    def __repr__(self) -> str:
+        return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.container.path}>"
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Sample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Samples: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
+        """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
+        if isinstance(index, slice):
+            return Samples(self.dataset, self._keys[index])
+        return Sample(self.dataset, self._keys[operator.index(index)])
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (Sample(self.dataset, key) for key in self._keys)
+
+    def shuffle(self, seed: int = 0) -> Samples:
+        """Return the samples in a random order, which depends only on their number and the seed."""
+        keys = list(self._keys)
+        random.Random(seed).shuffle(keys)  # noqa: S311  an order, no secret
+        return Samples(self.dataset, keys)
+
+    def where(self, expression: pl.Expr) -> Samples:
+        """Return the samples for which a polars expression is true, in the same order.
+
+        It is asked of the samples' rows of the table of frames; where it names columns of the annotations, of each
+        annotation with the columns of its frame, and a sample is kept where it is true for one of them.
+        Raises UsageError for columns that are not there, and where it gives no Boolean for each row.
+        """
+        return Samples(self.dataset, _where(self.dataset, self._keys, expression))
+
+
+def select(
+    dataset: Dataset,
+    keys: Sequence[Key],
+    inputs: str | Collection[str] | None,
+    label: str | Collection[str] | None,
+    group: str | None,
+    score: float | None,
+    annotated: bool | None,
+    model: bool | None,
+    repeats: bool,
+) -> list[Key]:
+    """Return the `keys` that match the arguments of `Dataset.samples`, in their order. Raises UsageError."""
+    wanted = {input_name(name) for name in ([inputs] if isinstance(inputs, str) else inputs or ())}
+    kinds = [frozenset(INPUTS[name]) for name in wanted]
+    found = [key for key in keys if all(kind & dataset.members(key).keys() for kind in kinds)]
+    if (label, group, score) != (None, None, None):
+        metadata = dataset.metadata if label is not None else {}
+        rows = matching(dataset.annotations, dataset.paths.arrow, metadata, label, group, score)
+        found = [key for key in found if key in rows]
+    if annotated is not None:
+        there = dataset.annotation_rows[1]
+        found = [key for key in found if (key in there) == annotated]
+    if model is not None:
+        looked = _looked(dataset)
+        found = [key for key in found if (key in looked) == model]
+    if not repeats:
+        named = wanted or INPUTS.keys()
+        found = [key for key in found if not dataset.repeats.get(key, frozenset()) & named]
+    return found
+
+
+def _looked(dataset: Dataset) -> Collection[Key]:
+    """Return the samples that the model processed."""
+    frames = dataset.frames
+    if frames is None or schema.MODEL_TIMESTAMP not in frames.columns:
+        return ()
+    looked = frames[schema.MODEL_TIMESTAMP].is_not_null().to_list()
+    return {key for key, row in dataset.frame_rows.items() if looked[row]}
+
+
+def _where(dataset: Dataset, keys: Sequence[Key], expression: pl.Expr) -> list[Key]:
+    import polars as pl
+
+    if not isinstance(expression, pl.Expr):
+        raise UsageError(f"expected an expression such as polars.col('latitude') > 45, got {type(expression).__name__}")
+    table, path = dataset.frames, dataset.paths.frames
+    named = dict.fromkeys(expression.meta.root_names())
+    if table is None or not named.keys() <= set(table.columns):
+        table, path = with_frames(dataset.annotations, dataset.frames, dataset.paths), dataset.paths.arrow
+    for name in named:
+        if name not in table.columns:
+            raise UsageError(f"unknown column {name!r}; known: {nearest_first(name, table.columns)}")
+    try:
+        asked = table.select(expression.alias("asked"))["asked"]
+        if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
+            return _kept(keys, table.filter(asked if len(asked) == table.height else pl.lit(asked[0])), path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise UsageError(f"the expression cannot be asked of the rows: {describe_foreign(error)}") from error
+    raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
+
+
+def _kept(keys: Sequence[Key], rows: pl.DataFrame, path: Path) -> list[Key]:
+    there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
+    return [key for key in keys if key in there]
 
 
 class Dataset(Sequence[Sample]):
@@ -132,11 +451,15 @@ class Dataset(Sequence[Sample]):
         stays, and its path is returned; with `dry_run` all is checked and nothing changed. Raises UsageError for rows
         that are not as the format says, DatasetError where the annotations cannot be replaced, StorageError.
         """
-        from edgefirst_ros.dataset.annotate import write_annotations
+        from edgefirst_ros.dataset.annotate import Written, write_annotations
 
         if is_remote(self.paths.container):
             raise DatasetError(f"{self.paths.arrow}: is read in place; fetch the dataset to write to it")
-        kept = write_annotations(self, annotations, categories, keep_as, dry_run=dry_run)
+        frames, stamps = self.frames, None
+        if frames is not None and {"timestamp", "frame"} <= set(frames.columns):
+            stamps = [sample.timestamp for sample in self]
+        before = Written(self.paths, self.limits, self._order, stamps, self.annotations)
+        kept = write_annotations(before, annotations, categories, keep_as, dry_run=dry_run)
         for name in ("annotations", "annotation_rows", "metadata"):
             self.__dict__.pop(name, None)
         found = annotation_path(self.paths.arrow)

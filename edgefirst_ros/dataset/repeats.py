@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgefirst_ros.dataset.inputs import INPUT_OF, Key
-from edgefirst_ros.dataset.names import DatasetPaths, parse_member
+from edgefirst_ros.dataset.names import INPUT_OF, DatasetPaths, Key, parse_member
 from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
 from edgefirst_ros.dataset.storage.sizes import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgefirst_ros.dataset.inputs import Key
-from edgefirst_ros.dataset.names import KIND_OF
-from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.names import KIND_OF, Key
+from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.inputs import INPUT_OF, member_of
+from edgefirst_ros.dataset.names import INPUT_OF, member_of
 from edgefirst_ros.dataset.summary import lacking
 from edgefirst_ros.dataset.verdict import (
     MODEL,

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
-from edgefirst_ros.dataset.pictures import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN
-from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.reader import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz

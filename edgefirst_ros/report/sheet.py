@@ -81,7 +81,7 @@ def _worst(subject: Subject, rows: dict[int, int]) -> dict[str, int]:
 
 def _labelled(subject: Subject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:
     """Label -> the sample with the most annotations of it, of those that can be shown."""
-    from edgefirst_ros.dataset.inputs import Key
+    from edgefirst_ros.dataset.names import Key
 
     found: dict[str, tuple[Any, int]] = {}
     counted = subject.annotations.drop_nulls("label").group_by("name", "frame", "label", maintain_order=True).len()

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.names import (
+    Key,
     find,
 )
 from edgefirst_ros.dataset.publish import refuse_irreplaceable

@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from edgefirst_ros import streams
-from edgefirst_ros.dataset.inputs import INPUT_OF
-from edgefirst_ros.dataset.names import parse_member
+from edgefirst_ros.dataset.names import INPUT_OF, parse_member
 from edgefirst_ros.dataset.validate.report import Rule, member_rule, rule
 from edgefirst_ros.dataset.validate.subject import Subject, View, place_of
 from edgefirst_ros.errors import EdgeFirstError

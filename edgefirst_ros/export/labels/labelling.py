@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.annotate import table_of
-from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.label_names import described, list_conflicts, pairs_of
+from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first

@@ -17,9 +17,8 @@ from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.importing import check_member_name
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.inputs import Key
-    from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.dataset.sample import Sample
+    from edgefirst_ros.dataset.names import Key
+    from edgefirst_ros.dataset.reader import Dataset, Sample
     from edgefirst_ros.export.labels.rows import LabelRows
     from edgefirst_ros.export.report import Report
 

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from edgefirst_ros.dataset.inputs import Key
 from edgefirst_ros.dataset.label_names import Labels
+from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
 from edgefirst_ros.dataset.schema import VERSIONS, WORKING
 from edgefirst_ros.dataset.tables.boxes import converted

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export.drive import Drive, measured
 from edgefirst_ros.export.ncore import checks

@@ -22,9 +22,7 @@ import numpy as np
 
 import edgefirst_ros
 from edgefirst_ros.dataset.names import member_name
-from edgefirst_ros.dataset.pictures import MAX_PIXELS
-from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.dataset.reader import MAX_PIXELS, Dataset, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
 from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
