@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.regroup import split
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export import export, restore
+from edgefirst_ros.export import export
 
 DRIVE = {"seconds": 1.0, "fps": 10.0, "codec": "jpeg", "lidar_points": 20, "position": (45.5, -73.6, 30.0)}
 DRIVE["topics"] = frozenset({"camera", "camera/info", "lidar/points", "gps", "imu", "tf_static"})
@@ -108,17 +108,6 @@ def of_ncore(dataset, out):
     return found
 
 
-def back(system):
-    """The same of the dataset that comes back from a system."""
-
-    def read(dataset, out):
-        export(dataset, system, out)
-        (found,) = restore(out, system, out.parent / "back").out.glob("*.zip")
-        return of_dataset(Dataset(found))
-
-    return read
-
-
 @pytest.fixture(scope="module")
 def truth(drives):
     """By the messages of the recordings: what they say of themselves, without a conversion."""
@@ -145,7 +134,7 @@ def test_each_drive_keeps_its_own(gathered, truth, tmp_path, read):
     assert read(Dataset(gathered), tmp_path / "out") == near(truth)
 
 
-@pytest.mark.parametrize("read", [of_ncore, back("ncore")])
+@pytest.mark.parametrize("read", [of_ncore])
 def test_each_drive_keeps_its_own_in_ncore(path, truth, tmp_path, read):
     assert read(Dataset(path), tmp_path / "out") == near({host: truth[host] for host in SIZES})
 
