@@ -117,6 +117,9 @@ class Health:
     def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
         """Return what the capture does, and that in words; idle by order counts as well as recording."""
         self._note(facts)
+        if facts.get("bytes_needed"):
+            needed = facts["bytes_needed"]
+            return Condition.FAILED, f"the disk is full: recording begins again once {needed} bytes are free"
         if facts.get("failure"):
             return Condition.FAILED, f"{facts.get('state', 'idle')} after a failure: {facts['failure']}"
         if "state" not in facts:

@@ -17,7 +17,7 @@ from typing import Any
 
 from edgefirst_ros.config import SECOND, LiveSettings, Settings, nanoseconds
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.space import Headroom
+from edgefirst_ros.dataset.storage.space import Headroom, free_bytes, is_full
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, StorageError, UsageError, describe_error
 from edgefirst_ros.messages import Message, decode
 from edgefirst_ros.pipeline.capture_dataset import CaptureDataset, Completed, free_name, is_taken
@@ -111,6 +111,9 @@ class Completer:
 
 NAMES = 10
 """Names that are tried if others begin datasets in the same folder at the same time."""
+LEAST_ROOM = 8 << 20
+"""Fewest bytes beyond `min_free_bytes` with which a dataset begins after the disk was full: a dataset that is completed
+gives back some of them."""
 OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe of a closed GOP; then any keyframe will do."""
 
@@ -123,6 +126,8 @@ class State(Enum):
     RECORDING = "recording"
     SPLITTING = "splitting"
     COMPLETING = "completing"
+    FULL = "disk full"
+    """The dataset was completed; the next one begins by itself once there is room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,14 @@ class _Waiting:
 
     since: int
     """Time of the start command, ns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Full:
+    """The disk is full: a dataset begins once there is room."""
+
+    needed: int
+    """Bytes that must be free."""
 
 
 @dataclass(slots=True)
@@ -185,7 +198,7 @@ class Recorder:
         self._on_event = on_event
         self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
         self._clock = LiveClock(roles)
-        self._current: _Waiting | _Recording | None = None
+        self._current: _Waiting | _Recording | _Full | None = None
         self._ending: list[_Ending] = []
         self._looked = 0  # when the disk was last looked at
         self._completer = Completer(results, on_event)
@@ -204,16 +217,19 @@ class Recorder:
                 return State.RECORDING
             case _Recording():
                 return State.SPLITTING
+            case _Full():
+                return State.FULL
         return State.COMPLETING if self._completer.busy else State.IDLE
 
     def facts(self) -> dict[str, Any]:
         """Return the state, and the progress of the dataset that is being recorded."""
         current = self._current
-        facts = {
+        facts: dict[str, Any] = {
             "state": self.state.value,
             "recording": isinstance(current, _Recording),
             "waiting": isinstance(current, _Waiting),
         }
+        facts |= {"bytes_needed": current.needed} if isinstance(current, _Full) else {}
         return facts | (current.dataset.status() if isinstance(current, _Recording) else {})
 
     def change(self, settings: Settings, live: LiveSettings) -> None:
@@ -223,14 +239,19 @@ class Recorder:
 
     # ---- orders --------------------------------------------------------------------------
     def start(self, now: int) -> None:
-        """Start a dataset with the content of the pre-trigger, as soon as the clock is known."""
+        """Start a dataset with the content of the pre-trigger, as soon as the clock is known and there is room."""
         if isinstance(self._current, _Recording):
             return
         self._results.failure = None
         if self._clock.base is None:
             self._current = _Waiting(now)
-        else:
+            return
+        try:
             self._begin(self._clock.base, self._recent.begin(now))
+        except StorageError as error:
+            if is_full(error):
+                self._wait_for_room()
+            raise
 
     def split(self, now: int) -> bool:
         """Continue in a new dataset from the next keyframe on; False if nothing is being recorded."""
@@ -258,11 +279,29 @@ class Recorder:
         self._completer.close()
 
     def fail(self, error: Exception) -> None:
-        """End the dataset because of an error, and report it; messages are still received."""
+        """End the dataset because of an error, and report it; messages are still received.
+
+        Where the disk is full, another one begins by itself once there is room.
+        """
         reason = describe_error(error)
         self._results.fail(reason)
         self._on_event(f"the dataset ends here: {reason}")
         self._end()
+        if is_full(error):
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        keep = self._plan.live.min_free_bytes
+        self._current = _Full(keep + max(keep // 10, LEAST_ROOM))
+        self._on_event(f"the disk is full: recording begins again once {self._current.needed} bytes are free")
+
+    def _begin_again(self, full: _Full, now: int) -> None:
+        """Start a dataset if there is room, once the last one is completed."""
+        if self._completer.busy or now - self._looked < SECOND:
+            return
+        self._looked = now
+        if free_bytes(Path(self._plan.live.out)) >= full.needed:
+            self.start(now)
 
     # ---- messages and time ---------------------------------------------------------------
     def arrive(self, arrival: Arrival) -> None:
@@ -300,6 +339,8 @@ class Recorder:
         while self._ending and self._ending[0].until <= now:
             self._completer.complete(self._ending.pop(0).dataset)
         self.settle()
+        if isinstance(self._current, _Full):
+            self._begin_again(self._current, now)
         if isinstance(current, _Recording) and now - self._looked >= SECOND:
             self._looked = now
             current.dataset.flush()

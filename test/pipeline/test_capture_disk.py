@@ -13,12 +13,14 @@ import textwrap
 import threading
 import time
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pyarrow.ipc
 import pytest
 from disk_runs import may_mount
 
+from edgefirst_ros import Dataset
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.storage.archive import ArchiveWriter
@@ -89,10 +91,9 @@ def assert_complete(path):
 def test_too_little_free_space_ends_the_dataset_before_the_disk_refuses(recording, tmp_path):
     facts = on_small_disk("kept free", recording(**RECIPE), tmp_path)
     assert "3000000 are to be kept" in facts["failure"]
-    assert facts["failures"] == 1
+    assert facts["failures"] >= 1  # what it gives back can be room enough to begin again
     assert facts["free"] >= 3_000_000
-    assert not facts["recording"]
-    assert len(facts["finished"]) == 1
+    assert len(facts["finished"]) >= 1
     samples, counts = assert_complete(tmp_path / "kept" / "one.zip")
     assert 0 < samples < 120
     assert "refused by the disk" not in counts[CAMERA]["dropped"]
@@ -231,3 +232,52 @@ def test_a_folder_that_cannot_be_made_is_told(recording, tmp_path):
     assert len(feed.capture.stop()) == 1
     feed.capture.close()
     shutil.rmtree(tmp_path / "file")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real disk of 200 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m", "none", disk], check=False).returncode
+    ):
+        pytest.skip("this process may not mount a file system")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+def is_full_after(datasets, facts):
+    return facts["state"] == "disk full" and len(facts["finished"]) == datasets
+
+
+def test_a_capture_records_again_once_there_is_room(recording, small_disk):
+    """Three times in one capture: each dataset is completed, and the next one begins by itself."""
+    keep = 90 << 20
+    feed = Feed(recording(**RECIPE), small_disk / "out", min_free_bytes=keep)
+    filler = small_disk / "filler"
+    try:
+        for turn in range(3):
+            feed.play(turn, turn + 1)
+            feed.until(lambda facts: facts["recording"] and facts["samples"])
+            filler.write_bytes(bytes(free_bytes(small_disk) - keep // 2))
+            facts = feed.until(partial(is_full_after, turn + 1))
+            assert facts["bytes_needed"] == keep + keep // 10
+            assert not facts["recording"]
+            os.truncate(filler, filler.stat().st_size - max(0, keep - free_bytes(small_disk)) - 4096)
+            time.sleep(1.2)  # room for what is to be kept, and not for the tenth more
+            assert feed.capture.status()["state"] == "disk full"
+            filler.unlink()
+            assert feed.until(lambda facts: facts["recording"])["failure"] is None
+        feed.play(3, 4)
+        feed.until(lambda facts: facts["samples"])
+        finished = feed.capture.stop()
+    finally:
+        feed.capture.close()
+    assert len(finished) == 4
+    for path in finished:
+        assert validate(path).ok, validate(path).to_text()
+        assert len(Dataset(path))
+    assert sum("recording begins again once" in event for event in feed.events) == 3
+    assert feed.capture.results.exit_code == 3

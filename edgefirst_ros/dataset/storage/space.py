@@ -93,6 +93,19 @@ class StillThere:
             raise OSError(errno.ESTALE, "another file took its place")
 
 
+class NoRoomError(StorageError):
+    """Less space is free than is to be kept."""
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Return True if an error says that a disk, or a quota on it, is full."""
+    while error is not None:
+        if isinstance(error, NoRoomError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__
+    return False
+
+
 class Headroom:
     """Compares the free space of a folder with the rate at which a dataset grows."""
 
@@ -111,7 +124,7 @@ class Headroom:
         self._before = written, now
         coming = round(max(0.0, (written - before) / (now - since)) * _AHEAD) if now > since else 0
         if free - coming < keep:
-            raise StorageError(
+            raise NoRoomError(
                 f"{self._out}: {free} bytes are free, {keep} are to be kept and {coming} are on their way: "
                 "free some space, or lower min_free_bytes"
             )
