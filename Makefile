@@ -4,7 +4,7 @@ DEMO ?= demo
 RUN := .venv/bin
 TEST := .venv-test/bin
 
-.PHONY: demo test test-benchmark lint benchmark pictures clean image test-aarch64
+.PHONY: test-python test-lowest demo test test-benchmark lint benchmark pictures clean image test-aarch64
 
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
@@ -17,6 +17,20 @@ test: .venv-test/ready
 
 test-benchmark: .venv-test/ready
 	$(TEST)/python -m pytest test_benchmark -n 2
+
+# Conversions, the reader, alignment and settings on another Python, and with the lowest version of every dependency.
+SHORT_TESTS := test/pipeline/test_conversion.py test/dataset/test_reader.py test/sync test/test_config.py
+SHORT := .venv-$(notdir $(PYTHON))
+
+test-python: $(SHORT)/ready
+	$(SHORT)/bin/python -m pytest -n 2 $(SHORT_TESTS)
+	@mkdir -p .cache
+	$(SHORT)/bin/python test/dataset_hashes.py > .cache/hashes-$(notdir $(PYTHON))
+
+test-lowest: .venv-lowest/ready
+	.venv-lowest/bin/python -m pytest -n 2 $(SHORT_TESTS)
+	@mkdir -p .cache
+	.venv-lowest/bin/python test/dataset_hashes.py > .cache/hashes-lowest
 
 lint: .venv-test/ready
 	$(TEST)/ruff check .
@@ -48,6 +62,17 @@ test-aarch64: .venv/ready
 	.venv-benchmark/bin/python -m pip install -q --no-deps -r test/readers.txt
 	touch $@
 
+$(SHORT)/ready: setup.py
+	$(PYTHON) -m venv $(SHORT)
+	$(SHORT)/bin/python -m pip install -q -e ".[test-short]"
+	touch $@
+
+.venv-lowest/ready: setup.py test/lowest.py
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python test/lowest.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/python -m pip install -q -c .venv-lowest/lowest.txt -e ".[test-short]"
+	touch $@
+
 # Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.
 .venv-test/ready: setup.py test/readers.txt test/ros-kilted.txt $(wildcard test/interfaces/*/msg/*.msg)
 	$(PYTHON) -m venv .venv-test
@@ -59,4 +84,4 @@ test-aarch64: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-test .venv-benchmark .cache/benchmark demo build install log *.egg-info
+	rm -rf .venv .venv-test .venv-benchmark .venv-python3.* .venv-lowest .cache/benchmark demo build install log *.egg-info

@@ -11,7 +11,7 @@ URL = ""
 FLEET = ["distributed>=2025.1", "cryptography>=42", "obstore>=0.8"]
 """An engine for many recordings, and object storage."""
 NCORE = [
-    "cbor2>=5.4",
+    "cbor2>=5.6.5",
     "dataclasses_json>=0.6",
     "scipy>=1.11",
     "typing_extensions>=4.8",
@@ -19,7 +19,14 @@ NCORE = [
     "zarr>=2.18,<3",
 ]
 """What nvidia-ncore needs but torch, which only its camera models use."""
-L5KIT = ["PTable>=0.9", "numcodecs<0.16", "protobuf<=3.20.3", "pymap3d>=2.9", "tqdm>=4.60", "transforms3d>=0.4"]
+L5KIT = [
+    "PTable>=0.9",
+    "numcodecs<0.16",
+    "protobuf>=3.20.2,<=3.20.3",
+    "pymap3d>=2.9",
+    "tqdm>=4.60",
+    "transforms3d>=0.4",
+]
 """What l5kit needs to read."""
 REPORT = ["jinja2>=3.1", "plotly>=7.1"]
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
@@ -33,6 +40,17 @@ def describe():
     text = re.sub(r"!\[([^]]*)\]\((?!https?:)([^)]+)\)", picture, text)
     return re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:)([^)]+)\)", link, text)
 
+
+SHORT = [
+    "hypothesis>=6.100",
+    "opencv-python-headless>=4.10",
+    "pycocotools>=2.0.8",
+    "pypcd4>=1.2",
+    "pytest>=9.0",
+    "pytest-xdist>=3.5",
+    "rosbags>=0.10",
+]
+"""What the short tests of other Python versions need: `make test-python`, `make test-lowest`."""
 
 setup(
     name=package_name,
@@ -83,7 +101,9 @@ setup(
         "report": REPORT,
         "view": VIEW,
         "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.8"],  # the device's own bus, and uploads: docs/device.md
+        "test-short": SHORT,
         "test": [
+            *SHORT,
             *FLEET,
             *NCORE,
             *L5KIT,
@@ -93,16 +113,9 @@ setup(
             "colcon-ros",
             "eclipse-zenoh>=1.10,<2",
             "edgefirst-client>=2.19",
-            "hypothesis>=6.100",
             "moto[server]>=5.0",
             "mypy>=1.11",
-            "opencv-python-headless>=4.10",
             "playwright>=1.50",
-            "pycocotools>=2.0.8",
-            "pypcd4>=1.2",
-            "pytest>=9.0",
-            "pytest-xdist>=3.5",
-            "rosbags>=0.10",
             "ruff>=0.6",
             "setuptools>=70.1,<80",  # colcon-core asks for the older ones
             "types-PyYAML",

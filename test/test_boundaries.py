@@ -195,3 +195,20 @@ def test_pages_that_code_names_exist():
     for file in FILES:
         for page in re.findall(r"[\w./-]+\.md\b", file.read_text(encoding="utf-8")):
             assert page in foreign or (ROOT.parent / page).is_file(), f"{place(file)} names {page}"
+
+
+OLDER = {
+    r"\bdatetime import .*\bUTC\b|datetime\.UTC\b": "datetime.timezone.utc",
+    r"memoryview\(\w+\.data\)|frombuffer\(message\.\w+,": ".view() of a field: its buffer is not one on Python 3.10",
+    r"\{[\w.]+:\+?z": "+ 0.0",
+    r"to_pandas_dtype": "the name of the type: pyarrow 25 imports pandas for it",
+    r"file_digest|from typing import .*\b(Self|Unpack)\b|contextlib\.chdir": "what Python 3.10 has",
+}
+"""Pattern of what Python 3.10 or its wheels lack -> what to write."""
+
+
+@pytest.mark.parametrize("file", FILES, ids=place)
+def test_python_3_10_can_run_it(file):
+    for pattern, instead in OLDER.items():
+        found = re.search(pattern, file.read_text(encoding="utf-8"))
+        assert found is None, f"{found[0]}: write {instead}"

@@ -446,7 +446,7 @@ def gaps(timeline: Timeline) -> Iterator[Check]:
     for name, pace in paces(timeline).items():
         longest = pace.longest
         level = gap_level(longest.length, pace.period) if pace.period is not None else Level.GREEN
-        found = f"longest {longest.length:.3g} s, at {longest.start:z.1f} s"
+        found = f"longest {longest.length:.3g} s, at {round(longest.start, 1) + 0.0:.1f} s"
         if level:
             found = f"{counted(len(pace.gaps), 'gap')}, {found}"
         yield Check("gaps", level, found, name)
@@ -550,7 +550,7 @@ def _integers(column: pa.ChunkedArray) -> tuple[Ints, Flags]:
     parts = [np.zeros(0, np.int64)]
     for chunk in filter(len, column.chunks):
         end = chunk.offset + len(chunk)
-        plain = np.frombuffer(chunk.buffers()[1], chunk.type.to_pandas_dtype(), end)[chunk.offset :]
+        plain = np.frombuffer(chunk.buffers()[1], str(chunk.type), end)[chunk.offset :]
         parts.append(plain.astype(np.int64))
     there = _validity(column)
     return np.where(there, np.concatenate(parts), 0), there

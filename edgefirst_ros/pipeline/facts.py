@@ -16,6 +16,7 @@ from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
 from edgefirst_ros.sensors.picture_hook import load_hook
+from edgefirst_ros.sensors.pictures import ffmpeg_version
 from edgefirst_ros.sensors.transforms import BoxFrames, Place
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
@@ -114,6 +115,7 @@ class DatasetFacts:
         """Counts of the sequences that have ended."""
         self._settings = settings
         self._current: SequenceFacts | None = None
+        self._decodes = False  # whether any sequence has pictures of video
         self._sources: list[Mapping[str, Any]] = []
         self._sequences: dict[str, dict[str, Any]] = {}
         self._labels: list[str] | None = None
@@ -128,6 +130,7 @@ class DatasetFacts:
     def begin(self, facts: SequenceFacts) -> None:
         """Begin the next sequence."""
         self._current = facts
+        self._decodes = self._decodes or facts.roles.schema in (streams.VIDEO, streams.TILED)
 
     def check_labels(self, models: Iterable[Sequence[str] | None]) -> None:
         """Raise UsageError where the labels of models have other indices than those of the sequences before."""
@@ -184,9 +187,12 @@ class DatasetFacts:
             counts.add(Counts.of(known["counts"]))
         bases = {name: known["time_base"] for name, known in sequences.items()}
         first = next(iter(bases.values()))
+        made = making(self._settings)
+        if self._decodes:
+            made["software"]["ffmpeg"] = ffmpeg_version()
         return {
             "sources": sources,
-            **making(self._settings),
+            **made,
             "time_base": first if len(bases) == 1 else {**first, "sequences": bases},
             **combined(sequences)[0],
             "counts": counts.plain(),

@@ -14,6 +14,7 @@ from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.sequences import LEFT_OUT
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted
 from edgefirst_ros.pipeline.facts import making
+from edgefirst_ros.sensors.pictures import ffmpeg_version
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.sources.mcap import sha256
 from edgefirst_ros.sources.mcap_walk import open_recording
@@ -123,9 +124,11 @@ def _not_continued(paths: DatasetPaths, what: str) -> DatasetError:
 def _other_making(known: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
     """Return in words how software and settings differ; empty if they give the same dataset."""
     software, settings = known.get("software"), known.get("configuration")
-    if software != mine["software"]:
-        version = software.get("version") if isinstance(software, dict) else None
-        return f"it is of version {version} of the software, this is {mine['software']['version']}"
+    told = software if isinstance(software, dict) else {}
+    if any(told.get(key) != value for key, value in mine["software"].items()):
+        return f"it is of version {told.get('version')} of the software, this is {mine['software']['version']}"
+    if told.get("ffmpeg") not in (None, ffmpeg_version()):
+        return f"its pictures were decoded by FFmpeg {told['ffmpeg']}, this is {ffmpeg_version()}"
     if not isinstance(settings, dict):
         return "it does not say by which settings"
     own = mine["configuration"]

@@ -152,7 +152,7 @@ class VideoParser:
 
     def __call__(self, message: Message) -> VideoMessage:
         content = decode(message)
-        return self.parse(content.format, memoryview(content.data))
+        return self.parse(content.format, content.data.view())
 
     def parse(self, form: str, data: Buffer) -> VideoMessage:
         """Parse the next access unit of a `format`."""
@@ -178,7 +178,7 @@ class TileParser:
         contents = decode(message)
         self._parsers = self._parsers or [VideoParser() for _ in contents]
         pairs = zip(self._parsers, contents, strict=True)
-        return TiledMessage(tuple(parser.parse(c.format, memoryview(c.data)) for parser, c in pairs))
+        return TiledMessage(tuple(parser.parse(c.format, c.data.view()) for parser, c in pairs))
 
 
 # ---- sources -----------------------------------------------------------------------------------
@@ -469,3 +469,10 @@ def open_parser(schema: str) -> Parser:
 def open_pictures(schema: str, options: PictureOptions) -> PictureSource:
     """Return the picture source of a camera of some type."""
     return KINDS[schema].source(options)
+
+
+def ffmpeg_version() -> str:
+    """Return the version of FFmpeg, on which the pixels of decoded video depend."""
+    import av  # 50 ms, which recordings of JPEG do not need
+
+    return str(av.ffmpeg_version_info)

@@ -28,7 +28,7 @@ def check_thermal(message: Any, limits: Limits) -> None:
 
 def encode_thermal(message: Any, _stamp: int, _settings: Settings) -> Sequence[bytes]:
     """Return the PNG of a mono16 Image."""
-    values = np.frombuffer(message.data, "<u2").reshape(message.height, message.width)
+    values = np.frombuffer(message.data.view(), "<u2").reshape(message.height, message.width)
     return [encode_gray(values, smooth=True)]
 
 

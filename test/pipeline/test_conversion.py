@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 
+import av
 import cv2
 import numpy as np
 import polars as pl
@@ -544,3 +545,10 @@ def test_memory_does_not_grow_with_the_recording(peaks):
     # How far decoding is ahead is a matter of luck: up to 96 frames with their cubes. Kept cubes would make 100 MB.
     assert peaks[1] < peaks[0] + 48 * 1024
     assert peaks[1] < 500 * 1024
+
+
+@pytest.mark.parametrize("codec", ["h264", "h265", "jpeg"])
+def test_the_version_of_ffmpeg_that_decoded_stands_in_the_metadata(recording, tmp_path, codec):
+    outcome = convert(recording(seconds=1, size=(160, 96), codec=codec, topics={"camera"}), tmp_path)
+    software = Dataset(outcome.paths.container).metadata["software"]
+    assert software.get("ffmpeg") == (None if codec == "jpeg" else av.ffmpeg_version_info)

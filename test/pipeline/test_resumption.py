@@ -10,11 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import edgefirst_ros
 from edgefirst_ros import convert
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.pipeline.facts import SOFTWARE
 
 SMALL = {"seconds": 2, "fps": 15, "size": (160, 96), "gop": 8, "cube_shape": (2, 16, 4, 32), "lidar_points": 50}
 
@@ -263,6 +265,9 @@ def test_a_dataset_of_fewer_recordings_is_another_one(recordings, tmp_path):
         convert(recordings, tmp_path, name="drive", resume=True)
 
 
+OTHER_FFMPEG = json.dumps({"name": SOFTWARE, "version": edgefirst_ros.__version__, "ffmpeg": "1.2.3"}).encode()
+
+
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
@@ -270,6 +275,7 @@ def test_a_dataset_of_fewer_recordings_is_another_one(recordings, tmp_path):
         (b"configuration", None, "it does not say by which settings"),
         (b"sources", None, "it does not say from which recordings"),
         (b"software", None, "it is of version None of the software"),
+        (b"software", OTHER_FFMPEG, "its pictures were decoded by FFmpeg 1.2.3, this is "),
     ],
 )
 def test_a_dataset_that_does_not_say_of_what_it_is_is_another_one(recordings, tmp_path, key, value, told):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +112,7 @@ def _rows_of(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
 def _name_scene(scene: np.void) -> str:
     """Return HOST_YYYY_MM_DD_HH_MM_SS."""
     host = str(scene["host"]) or "l5kit"
-    start = datetime.fromtimestamp(int(scene["start_time"]) // 10**9, UTC)  # int64: years 1677 to 2262
+    start = datetime.fromtimestamp(int(scene["start_time"]) // 10**9, timezone.utc)  # int64: years 1677 to 2262
     return safe_name(f"{host}_{start:%Y_%m_%d_%H_%M_%S}")
 
 
