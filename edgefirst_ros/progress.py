@@ -18,6 +18,7 @@ UNITS: Mapping[str, str] = {
     "logging": "samples",
     "restoring": "members",
     "pictures": "pictures",
+    "samples": "samples",
     "scenes": "scenes",
     "reporting": "reports",
     "datasets": "datasets",

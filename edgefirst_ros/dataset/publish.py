@@ -136,6 +136,13 @@ def _remove(*files: Path) -> None:
         raise refused
 
 
+def remove_leftovers(paths: DatasetPaths) -> None:
+    """Remove temporary files that an earlier run left; raises StorageError for one of another user."""
+    for path in paths.temporary:
+        with reporting(path, "create"):
+            path.unlink(missing_ok=True)
+
+
 def remove_tree(path: Path) -> None:
     """Remove a folder with all that is in it, or what else is there; nothing where there is nothing."""
     if path.is_dir() and not path.is_symlink():

@@ -22,6 +22,7 @@ from edgefirst_ros.dataset.publish import (
     place,
     refuse_existing,
     remove_if_possible,
+    remove_leftovers,
     remove_unfinished,
     sync_names,
 )
@@ -170,6 +171,7 @@ class DatasetWriter:
         with ExitStack() as failing:
             self._give_back_with(failing)
             failing.callback(remove_if_possible, paths)
+            remove_leftovers(paths)
             self._reserve = Reserve(paths.reserve)
             failing.callback(self._reserve.release)
             self._log = RowLog(paths.row_log, self._companions)

@@ -37,8 +37,11 @@ def test_datasets_are_split_as_one_set(run, datasets):
     assert done.returncode == 2
     assert "val=x matches no sequence; there are day, night" in done.stderr
     done = run("split", *names, "--group", "test=n*", "--group", "test=nig?t")
-    assert "group              test\nsamples              10\nsensor radar.cube    10\n" in done.stdout
-    assert "without a group: 10 samples\n" in done.stdout
+    assert (
+        "group              test  train\nsamples              10     10\nsensor radar.cube    10     10\n"
+        in done.stdout
+    )
+    assert "without a group" not in done.stdout  # the samples of the other dataset keep theirs
 
 
 @pytest.mark.parametrize(

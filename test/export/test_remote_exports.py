@@ -33,8 +33,8 @@ def local(recording, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def remote(s3, local):
-    upload_dataset(local.paths, "s3://drives/sets")
-    return "s3://drives/sets/both.zip"
+    upload_dataset(local.paths, "s3://drives/exports")
+    return "s3://drives/exports/both.zip"
 
 
 def files(folder):

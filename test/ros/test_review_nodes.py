@@ -24,7 +24,7 @@ import sys
 from edgefirst_ros.nodes import capture
 
 def fail(node):
-    if node.session.status().get("samples", 0) > 20:
+    if node.service.session.status().get("samples", 0) > 20:
         raise RuntimeError("surprise")
 
 capture.CaptureNode._diagnose = fail

@@ -14,7 +14,10 @@ def test_an_import_has_one_budget_for_all_its_files(tmp_path):
     limits = Limits(unpacked_bytes=FREE)
     budget = Budget.of_import(tmp_path, 10, limits)
     budget.take(unpacked=FREE)
-    with pytest.raises(TooLargeError, match=f"unpacks to {FREE + 1} bytes or more, more than {FREE} .limits.unpacked"):
+    with pytest.raises(
+        TooLargeError,
+        match=f"unpacks to {FREE + 1} bytes or more, more than {FREE} .raise the setting limits.unpacked_bytes",
+    ):
         budget.take(unpacked=1)
     large = Budget.of_import(tmp_path, FREE, limits)
     for _ in range(100):
@@ -27,8 +30,11 @@ def test_a_file_has_rows_values_and_bytes(tmp_path):
     limits = Limits(table_rows=1000, unpacked_bytes=1 << 20)
     Budget.of_file(tmp_path, 4000, limits).take(rows=2000, values=1 << 17, unpacked=1 << 20)
     for sizes, said in (
-        ({"rows": 2001}, "has 2001 rows or more, more than 2000 .limits.table_rows"),
-        ({"values": (1 << 17) + 1}, "unpacks to 1048584 bytes or more, more than 1048576 .limits.unpacked_bytes"),
+        ({"rows": 2001}, "has 2001 rows or more, more than 2000 .raise the setting limits.table_rows"),
+        (
+            {"values": (1 << 17) + 1},
+            "unpacks to 1048584 bytes or more, more than 1048576 .raise the setting limits.unpacked_bytes",
+        ),
         ({"unpacked": (1 << 20) + 1}, "limits.unpacked_bytes"),
         ({"rows": -1}, "a size below 0"),
     ):
