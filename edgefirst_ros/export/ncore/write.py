@@ -255,5 +255,6 @@ class _Sequence:
         if "radar.png" in self._sensors:
             self._sensors["radar.png"].store_timestamps(self._cubes)
         summary = lib.SequenceComponentGroupsReader(self._groups.finalize()).get_sequence_meta().to_dict()
+        summary["component_stores"].sort(key=lambda store: store["path"])  # the library has them as they were hashed
         path = self._folder / f"{safe_name(drive.name)}.json"
         path.write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n", "utf-8")
