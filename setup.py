@@ -43,7 +43,7 @@ def describe():
 
 SHORT = [
     "hypothesis>=6.100",
-    "opencv-python-headless>=4.10",
+    "opencv-python-headless>=4.10.0.84",
     "pycocotools>=2.0.8",
     "pypcd4>=1.2",
     "pytest>=9.0",
@@ -76,7 +76,7 @@ setup(
         "edgefirst-schemas>=4.1",
         "isal>=1.6",
         "lz4>=4.3",
-        "mcap>=1.2",
+        "mcap>=1.2.1",
         "mcap-ros2-support>=0.5.5",
         "numpy>=2.0",
         "pillow>=11.1",

@@ -421,7 +421,7 @@ class Dataset(Sequence[Sample]):
         import polars as pl
 
         if not self._annotation_file:
-            return with_all_columns(pl.DataFrame(), schema.DEFAULT_VERSION)
+            return with_all_columns(pl.DataFrame(schema={"name": pl.String}), schema.DEFAULT_VERSION)
         table, broken = without_broken_rings(self._annotation_file.frame())
         if broken:
             warnings.warn(f"{self._annotation_file.path}: {counted(broken, 'broken ring')} dropped", stacklevel=3)

@@ -250,7 +250,9 @@ def test_a_conversion_writes_its_page(drive, tmp_path, run):
 def test_what_is_neither_is_named_and_nothing_is_written(tmp_path, run):
     (tmp_path / "text.txt").write_text("no dataset")
     (tmp_path / "empty").mkdir()
-    for what, said in (("nowhere.zip", "not there"), ("text.txt", "neither"), ("empty", "none of them in it")):
+    done = run("report", "text.txt", "-o", "x.html")  # a list of datasets, whose one line names none
+    assert (done.returncode, "no dataset: not there" in done.stderr) == (1, True)
+    for what, said in (("nowhere.zip", "not there"), ("empty", "none of them in it")):
         done = run("report", what, "-o", "x.html")
         assert done.returncode == 1
         assert what in done.stderr
