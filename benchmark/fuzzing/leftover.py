@@ -28,6 +28,8 @@ MASKS = frozenset({"model/output", "model/mask", "model/mask_compressed"})
 COMMITS, KILLED = (3, 7), 10
 """Indices of samples: commits are behind these, the end behind that."""
 BLOCKS = (512, 4096)
+HEAD = struct.Struct("<4I")
+"""Head of a record of the row log: checksum, and the lengths of its JSON object, its rows and its raw bytes."""
 LARGE = 1 << 26
 """Bytes of zeros, as preallocation leaves them behind a file."""
 
@@ -266,11 +268,24 @@ def _blocks(rng: random.Random, content: bytes) -> bytes:
     return b"".join(blocks)
 
 
+def record_starts(content: bytes) -> list[int]:
+    """Where the records of a row log begin, by the lengths in their heads."""
+    found, place = [], 0
+    while place + HEAD.size <= len(content):
+        _, *lengths = HEAD.unpack_from(content, place)
+        end = place + HEAD.size + sum(lengths)
+        if not lengths[0] or end > len(content):
+            break
+        found.append(place)
+        place = end
+    return found
+
+
 def _starts(content: bytes) -> list[int]:
-    """Where members, messages of a stream or lines begin."""
-    mark = next((m for m in (b"PK\3\4", b"\xff\xff\xff\xff") if content.startswith(m)), b"")
-    if not mark:
-        return [0, *(n + 1 for n, byte in enumerate(content) if byte == 10)]
+    """Where members, or records of the row log, begin."""
+    mark = b"PK\3\4"
+    if not content.startswith(mark):
+        return record_starts(content) or [0]
     found, at = [], content.find(mark)
     while at >= 0:
         found.append(at)

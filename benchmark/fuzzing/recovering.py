@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged unfinished datasets are completed and continued: what comes out is genuine, and what is lost is told."""
 
+import itertools
 import json
 import os
 import shutil
@@ -19,9 +20,7 @@ from edgefirst_ros import convert
 from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
 from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.recovery.report import (
-    Recovery,
-)
+from edgefirst_ros.dataset.recovery.report import Recovery
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError
 from fuzzing import leftover, seeds
@@ -31,7 +30,7 @@ Key = tuple[str, int]
 Rows = dict[Key, list[dict[str, Any]]]
 REPORTED = ("samples", "members", "lost_stretches", "lost_bytes", "rows_rebuilt", "annotations_lost", "rows_dropped",
             "members_missing", "exit_code")  # fmt: skip
-FRAMES, ANNOTATIONS, LOG = f"{NAME}.frames.arrow.journal", f"{NAME}.arrow.journal", f"{NAME}.rows.journal"
+LOG = f"{NAME}.rows.journal"
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,8 @@ class Untouched:
 
     members: set[str]
     """Those that lie before any damage."""
-    frames: set[Key]
-    """Samples whose rows do."""
-    annotations: set[Key]
+    samples: set[Key]
+    """Those whose rows do."""
     trusted: bool
     """Whether nothing is damaged that the disk was known to have."""
 
@@ -124,29 +122,23 @@ def _tree(folder: Path) -> dict[str, object]:
 
 # ---- what is untouched -----------------------------------------------------------------------
 def _untouched(bundle: Bundle, truth: Truth) -> Untouched:
-    # A journal of another dataset in its place is believed when it says that the disk had it all.
-    fsync = CASES[bundle.case].fsync or b'"synced": true' in _file(bundle, FRAMES)
+    # A log of another dataset in its place is believed when it says that the disk had it all.
+    fsync = CASES[bundle.case].fsync or b'"synced": true' in _file(bundle, LOG)
     committed = sorted(truth.frames)[: COMMITS[-1] + 1] if fsync else []
-    frames, all_frames = _before_damage(bundle, truth.left, FRAMES)
-    annotations, all_annotations = _before_damage(bundle, truth.left, ANNOTATIONS)
-    if all_frames and all_annotations:
-        *lines, _ = _kept(bundle, truth.left, LOG).split(b"\n")
-        rows = [json.loads(line.partition(b" ")[2])[2] for line in lines]
-        logged = {(row["name"], row["frame"]) for row in rows}
-        frames, annotations = frames | logged, annotations | logged
+    samples, _, whole_log = _logged(bundle, truth.left)
     if truth.paths.layout == "zip":
         name = f"{NAME}.zip.partial"
         kept, synced = len(_kept(bundle, truth.left, name)), 0
         for member, end in truth.spans.items():
             synced = end if _key(member) in committed else synced
         file = bundle.files.get(name, File())
-        short = all_frames and len(file.content) + file.zeros < synced  # the disk did not keep its word: nothing is
+        short = whole_log and len(file.content) + file.zeros < synced  # the disk did not keep its word: nothing is
         trusted = kept >= synced or short
-        return Untouched({m for m, end in truth.spans.items() if end <= kept}, frames, annotations, trusted)
+        return Untouched({m for m, end in truth.spans.items() if end <= kept}, samples, trusted)
     begin = f"{NAME}.partial/{NAME}/"
     members = [name for name in truth.members if begin + name in truth.left.files]
     whole = {m for m in members if not leftover.changed([b.files.get(begin + m) for b in (bundle, truth.left)])}
-    return Untouched(whole, frames, annotations, all(m in whole for m in members if _key(m) in committed))
+    return Untouched(whole, samples, all(m in whole for m in members if _key(m) in committed))
 
 
 def _kept(bundle: Bundle, left: Bundle, name: str) -> bytes:
@@ -163,16 +155,18 @@ def _file(bundle: Bundle, name: str) -> bytes:
     return found.content if found is not None else b""
 
 
-def _before_damage(bundle: Bundle, left: Bundle, name: str) -> tuple[set[Key], bool]:
-    """The samples whose rows lie in the part of a journal that is as it was, and whether that is all of it."""
-    kept, whole = _kept(bundle, left, name), _kept(left, left, name)
-    buffer, found = pa.BufferReader(whole), set()
-    stream = pa.ipc.open_stream(buffer)
-    for batch in stream:
-        if buffer.tell() > len(kept):
+def _logged(bundle: Bundle, left: Bundle) -> tuple[set[Key], set[str], bool]:
+    """Samples and members in the part of the row log that is as it was, and whether that is all of it."""
+    kept, whole = _kept(bundle, left, LOG), _file(left, LOG)
+    samples, members = set(), set()
+    for start, end in itertools.pairwise([*leftover.record_starts(whole), len(whole)]):
+        if end > len(kept):
             break
-        found.update(zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True))
-    return found, kept == whole
+        facts = json.loads(whole[start + leftover.HEAD.size :][: leftover.HEAD.unpack_from(whole, start)[1]])
+        if "frame" in facts:
+            samples.add((facts["frame"]["name"], facts["frame"]["frame"]))
+        members.update(name for name, _, _ in facts.get("members", ()))
+    return samples, members, kept == whole
 
 
 def _key(name: str) -> Key:
@@ -226,30 +220,32 @@ def _check(paths: DatasetPaths, bundle: Bundle, truth: Truth, untouched: Untouch
     whole = {key for key in frames if _names(truth.members, key) <= members.keys()}
     anew = {key for key, (row,) in frames.items() if not _is_row(row, truth.frames[key], key in whole)}
     assert len(anew) <= report.rows_rebuilt, f"rows of frames differ: {sorted(anew)[:3]}, {report.rows_rebuilt} anew"
-    assert not anew & untouched.frames, f"rows of frames were whole: {sorted(anew & untouched.frames)[:3]}"
+    assert not anew & untouched.samples, f"rows of frames were whole: {sorted(anew & untouched.samples)[:3]}"
     poor = {key for key, rows in annotations.items() if rows != truth.annotations[key]}
     assert len(poor) <= report.annotations_lost, f"annotations differ: {sorted(poor)[:3]}, {report.text}"
-    assert not poor & untouched.annotations, f"annotations were whole: {sorted(poor & untouched.annotations)[:3]}"
+    assert not poor & untouched.samples, f"annotations were whole: {sorted(poor & untouched.samples)[:3]}"
     for key in anew:
         assert _is_weaker(frames[key][0], truth.frames[key][0]), f"{frames[key]} of {truth.frames[key]}"
     for key in poor:
         assert len(annotations[key]) == 1, f"{annotations[key]} of {truth.annotations[key]}"
         assert _is_weaker(annotations[key][0], truth.annotations[key][0]), f"{annotations[key]}"
-    known = {n for n in truth.members if _key(n) in untouched.frames} - members.keys()
+    known = {n for n in truth.members if _key(n) in untouched.samples} - members.keys()
     assert report.exit_code or not known, f"lost and not reported: {sorted(known)[:3]}; {report.text}"
 
 
 def _possible(bundle: Bundle, truth: Truth, name: str) -> tuple[bytes, ...]:
     """The contents a member may have.
 
-    Nothing tells that a JPEG or PCD that is a file of its own is not as it was, or that bits of a name were flipped so
-    that it is another member's.
+    Only the row log tells that a JPEG or PCD that is a file of its own is not as it was. Nothing tells that bits of a
+    name were flipped so that it is another member's.
     """
     written = (truth.members[name],) if name in truth.members else ()
     archive, file = (bundle.files.get(n) for n in (f"{NAME}.zip.partial", f"{NAME}.partial/{NAME}/{name}"))
     before = truth.left.files.get(f"{NAME}.zip.partial")
     if archive and before and archive.content.count(name.encode()) > before.content.count(name.encode()):
         return tuple(truth.members.values())
+    if name in _logged(bundle, truth.left)[1]:
+        return written
     content = file.content + bytes(file.zeros) if file else b""
     alike = not name.endswith(".png") or any(map(content.startswith, written))
     return (*written, content) if file and alike else written
