@@ -30,7 +30,7 @@ from edgefirst_ros.export.report import NO_HOME, Report
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.geodesy import between
-from edgefirst_ros.sensors.transforms import Floats
+from edgefirst_ros.sensors.transforms import Floats, quaternion
 
 VERSION = "v1.0-trainval"
 """Name of the folder of tables: the one that training frameworks ask for."""
@@ -332,7 +332,7 @@ class _Sequence:
         intrinsic = np.array(self.drive.camera["k"], float).reshape(3, 3).tolist() if channel.frame == "camera" else []
         return {
             "token": self._token("calibrated", channel.name), "sensor_token": _token("sensor", channel.name),
-            "translation": place[:3, 3].tolist(), "rotation": _quaternion(place), "camera_intrinsic": intrinsic,
+            "translation": place[:3, 3].tolist(), "rotation": _turned(place), "camera_intrinsic": intrinsic,
         }  # fmt: skip
 
     def _write_messages(
@@ -456,7 +456,7 @@ class _Sequence:
                         "token": token, "sample_token": self._sample_token(number_of[int(self._kept[every.frame[n]])]),
                         "instance_token": instance, "visibility_token": UNKNOWN, "attribute_tokens": [],
                         "translation": centres[n].tolist(), "size": [wide, long, high],
-                        "rotation": _quaternion(axes[n]), "prev": before, "next": after,
+                        "rotation": _turned(axes[n]), "prev": before, "next": after,
                         "num_lidar_pts": lidar, "num_radar_pts": radar,
                     },
                 )  # fmt: skip
@@ -582,23 +582,13 @@ def _micro(stamp: int) -> int:
 
 
 def _placed(pose: Floats) -> dict[str, Any]:
-    return {"translation": pose[:3, 3].tolist(), "rotation": _quaternion(pose)}
+    return {"translation": pose[:3, 3].tolist(), "rotation": _turned(pose)}
 
 
-def _quaternion(turn: Floats) -> list[float]:
-    """Return the quaternion w, x, y, z of a rotation matrix, with w not negative."""
-    m = turn[:3, :3]
-    squares = 1 + np.array([m.trace(), *(2 * m[n, n] - m.trace() for n in range(3))])
-    largest = int(squares.argmax())
-    cross = [m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]]
-    sums = {(0, 1): m[1, 0] + m[0, 1], (0, 2): m[0, 2] + m[2, 0], (1, 2): m[2, 1] + m[1, 2]}
-    if largest == 0:
-        found = [squares[0], *cross]
-    else:
-        axis = largest - 1
-        found = [cross[axis], *(squares[largest] if n == axis else sums[min(n, axis), max(n, axis)] for n in range(3))]
-    values = np.array(found) / np.linalg.norm(found)
-    return [float(value) for value in (values if values[0] >= 0 else -values)]
+def _turned(turn: Floats) -> list[float]:
+    """Return the quaternion of a pose or rotation as nuScenes orders it: w, x, y, z."""
+    x, y, z, w = quaternion(turn[:3, :3])
+    return [w, x, y, z]
 
 
 def _origin(drive: Drive) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from edgefirst_ros.sensors.calibration import judge
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.geodesy import geodetic, world_to_ecef
 from edgefirst_ros.sensors.png import encode_gray
-from edgefirst_ros.sensors.transforms import BASE, move_boxes, pose, rotation
+from edgefirst_ros.sensors.transforms import BASE, move_boxes, pose, quaternion, rotation
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -360,19 +360,6 @@ def about_axes(angles: Sequence[float]) -> NDArray[np.float64]:
         axis[n] = np.sin(angle / 2)
         found = rotation([*axis, np.cos(angle / 2)]) @ found
     return found
-
-
-def quaternion(turn: NDArray[np.float64]) -> tuple[float, ...]:
-    """x, y, z, w of a rotation (3, 3): the eigenvector of Bar-Itzhack's matrix, with w >= 0."""
-    (a, b, c), (d, e, f), (g, h, i) = turn
-    matrix = [
-        [a - e - i, b + d, c + g, h - f],
-        [b + d, e - a - i, f + h, c - g],
-        [c + g, f + h, i - a - e, d - b],
-        [h - f, c - g, d - b, a + e + i],
-    ]
-    found = np.linalg.eigh(matrix)[1][:, -1]
-    return tuple(map(float, found if found[3] >= 0 else -found))
 
 
 def identity(sequence: str, track: str) -> str:
