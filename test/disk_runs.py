@@ -31,9 +31,11 @@ def main():
     import pyarrow  # noqa: F401
 
     from edgefirst_ros import cli
+    from edgefirst_ros.dataset.pace import CommitPace
     from edgefirst_ros.dataset.recovery import recover  # noqa: F401
     from edgefirst_ros.pipeline import conversion  # noqa: F401
 
+    CommitPace.is_due = lambda *_, **__: True  # each sample is committed, however quick the machine is
     for line in sys.stdin:
         case = json.loads(line)
         if "size" in case:

@@ -45,9 +45,9 @@ class Slow:
 
 def test_messages_and_services_do_not_wait_for_a_stop(bench: Bench) -> None:
     node = CaptureNode()
-    slow = Slow(node.session._results)
+    slow = Slow(node.service.session._results)
     source = SimpleNamespace(states={}, unused={}, refresh=print, close=print)
-    node.session._current = _Capturing(slow, source)  # type: ignore[arg-type]
+    node.service.session._current = _Capturing(slow, source)  # type: ignore[arg-type]
     came = []
 
     def take(message: Empty) -> None:

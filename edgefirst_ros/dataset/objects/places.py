@@ -101,6 +101,9 @@ def fetched(places: Sequence[Place]) -> Iterator[list[Path]]:
 
     Errors name the object, not the copy.
     """
+    if not any(place.objects for place in places):
+        yield [place.path for place in places]
+        return
     with tempfile.TemporaryDirectory(prefix="edgefirst-ros-") as folder:
         paths = []
         for number, place in enumerate(places):

@@ -79,13 +79,18 @@ class Rows:
         """`folder`: where the file is; by default the system's temporary folder."""
         self.columns = columns
         self.count = 0
-        self._folder = folder if folder is not None else Path(tempfile.gettempdir())
+        self._given = folder
         self._pending: list[Row] = []
         self._pending_bytes = 0
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._file: IO[bytes] | None = None
         self._stream: Any = None
+
+    @property
+    def _folder(self) -> Path:
+        """Where the file is; the system's temporary folder is looked for only when it is needed."""
+        return self._given if self._given is not None else Path(tempfile.gettempdir())
 
     def append(self, row: Row) -> None:
         """Add a row; a column that is absent is null. Raises DatasetError if it does not fit, at the latest when read.

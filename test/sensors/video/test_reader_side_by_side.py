@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import KINDS, SIZE, Judge, Numbered, as_picture, encode, plainly, planes, read, sets_of, stream
-from test_reader import damaged
+from test_video_reader import damaged
 
 from edgefirst_ros.sensors.video import reader as gops
 from edgefirst_ros.sensors.video.reader import GopReader, VideoReader, size_of

@@ -3,7 +3,7 @@
 
 import pytest
 from streams import KINDS, Numbered, encode, read, stream
-from test_reader import groups
+from test_video_reader import groups
 
 from edgefirst_ros.counts import AFTER_LOSS, DAMAGED
 from edgefirst_ros.sensors.video.bitstream import START_CODE, nal_units
