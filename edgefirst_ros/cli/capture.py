@@ -52,7 +52,7 @@ def capture(
         texts[name] = text
     texts |= {"out": out} if out else {}
     from edgefirst_ros.nodes.zenoh import capture as run
-    from edgefirst_ros.pipeline.capture_settings import load_capture
+    from edgefirst_ros.pipeline.capture_session import load_capture
 
     settings, live = load_capture(config, texts)
     raise typer.Exit(run(endpoint, settings, live, namespace or ""))

@@ -70,8 +70,8 @@ def convert(
     """
     from edgefirst_ros.config_file import load
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
+    from edgefirst_ros.limits import keep_buffers
     from edgefirst_ros.pipeline.conversion import convert as run
-    from edgefirst_ros.pipeline.memory import keep_buffers
     from edgefirst_ros.sensors.picture_hook import prepare_hook
 
     keep_buffers()

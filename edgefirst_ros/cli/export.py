@@ -82,7 +82,7 @@ def export(
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.objects.places import one_place, refuse_buckets
     from edgefirst_ros.export import export as run
-    from edgefirst_ros.pipeline.memory import keep_buffers
+    from edgefirst_ros.limits import keep_buffers
 
     keep_buffers()
     limits = limits_of(context, assignments)

@@ -38,10 +38,10 @@ from edgefirst_ros.config import SECOND, Model, nanoseconds
 from edgefirst_ros.errors import RecordingError, UsageError, counted, printable
 from edgefirst_ros.messages import Message
 from edgefirst_ros.nodes import play as playing
+from edgefirst_ros.nodes.dataset_messages import DatasetRecording, MakeCloud, fields_of, open_playable, times_of
 from edgefirst_ros.nodes.parameters import check, declare, read
 from edgefirst_ros.nodes.play import FAR, NAP, Lateness, Timeline
 from edgefirst_ros.nodes.service import catch_signals
-from edgefirst_ros.pipeline.dataset_messages import DatasetRecording, MakeCloud, fields_of, open_playable, times_of
 from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.streams import CLOUD, TF_MESSAGE
 

@@ -17,8 +17,10 @@ from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError, counted
+from edgefirst_ros.limits import keep_buffers
 from edgefirst_ros.messages import Message, known_name
 from edgefirst_ros.nodes import play as playing
+from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
 from edgefirst_ros.nodes.play import Lateness
 from edgefirst_ros.nodes.service import (
     LOOK_EVERY,
@@ -29,8 +31,6 @@ from edgefirst_ros.nodes.service import (
     catch_signals,
     check_capture,
 )
-from edgefirst_ros.pipeline.dataset_messages import open_playable, times_of
-from edgefirst_ros.pipeline.memory import keep_buffers
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
 

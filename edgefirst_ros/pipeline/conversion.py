@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.config import SECOND, Settings, StreamSettings
 from edgefirst_ros.config_file import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
@@ -21,9 +21,9 @@ from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, 
 from edgefirst_ros.dataset.publish import refuse_existing
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import RecordingError, StorageError, UsageError, counted
+from edgefirst_ros.limits import Limits
 from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
 from edgefirst_ros.pipeline.first_pass import FirstPass, walk
-from edgefirst_ros.pipeline.options import Options
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
 from edgefirst_ros.progress import Progress, quiet
@@ -36,6 +36,52 @@ if TYPE_CHECKING:
 
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
     from edgefirst_ros.dataset.regroup import GroupCounts
+
+
+class Options(TypedDict, total=False):
+    """The fields of `Settings` by keyword; what each is for is said there."""
+
+    reference_topic: Sequence[str] | str | None
+    gps_topic: str | None
+    imu_topic: str | None
+    model_topic: str | None
+    time_base: Literal["auto", "publish", "header", "log"]
+    start: float | str | None
+    end: float | str | None
+    rate: float | None
+    keyframes: bool
+    prefer: Literal["model"] | None
+    require: Sequence[str]
+    sensors: Sequence[str]
+    tolerance: float
+    streams: Mapping[str, StreamSettings | Mapping[str, object]]
+    lookahead: float
+    max_gap: float
+    heading_from_imu: bool
+    radar_points: Literal["targets", "clusters"]
+    radar_fields: Literal["message", "documented"]
+    pcd: Literal["binary", "binary_compressed", "ascii"]
+    lidar_images: bool
+    decoder: Literal["software", "auto", "v4l2m2m"]
+    camera_format: Literal["jpeg", "png"]
+    jpeg_quality: int
+    max_width: int | None
+    picture_hook: str | None
+    min_score: float
+    label_map: Mapping[str, str]
+    masks: bool
+    polygons: bool
+    degradation: bool
+    schema_version: Literal["2025.10", "2026.04", "2026.10"]
+    layout: Literal["zip", "directory"]
+    split: Mapping[str, float]
+    split_block: float
+    split_gap: float
+    stable: bool
+    group: Mapping[str, Sequence[str]]
+    jobs: int
+    limits: Limits | Mapping[str, object]
+
 
 _GONE = (errno.ESTALE, errno.ENOENT, errno.ENOTCONN)
 """Errors of a disk that is not there any more."""

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import enum
+import math
+import queue
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from edgefirst_ros.config import Settings
+from edgefirst_ros.config import MODEL, SECOND, Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD, lacks
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
@@ -14,14 +20,170 @@ from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
-from edgefirst_ros.pipeline.pace import Pace
-from edgefirst_ros.pipeline.sampling import Sampling
 from edgefirst_ros.pipeline.usage import Usage
-from edgefirst_ros.pipeline.worker import Worker
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_pictures
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
+
+T = TypeVar("T")
+
+
+class Worker(Generic[T]):
+    """Calls `handle` for each item, in order, in a thread of its own.
+
+    `put` waits while `size` items wait (0: never), and raises what the handler raised; items behind a failure are
+    dropped.
+
+    Owns: `_error` is set once, by the worker's thread, and read by all; any thread may call the methods.
+    """
+
+    def __init__(self, name: str, handle: Callable[[T], None], size: int) -> None:
+        self._handle = handle
+        self._items: queue.Queue[T | None] = queue.Queue(size)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (item := self._items.get()) is not None:
+            if self._error is None:
+                try:
+                    self._handle(item)
+                except BaseException as error:  # noqa: BLE001  it is raised again where the items come from
+                    self._error = error
+
+    def put(self, item: T) -> None:
+        """Enqueue the next item."""
+        if self._error is not None:
+            raise self._error
+        self._items.put(item)
+
+    @property
+    def backlog(self) -> int:
+        """Approximate number of waiting items."""
+        return self._items.qsize()
+
+    def close(self) -> None:
+        """Wait until all items are handled; raises what the handler raised."""
+        self.stop()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Wait until all items are handled; never raises."""
+        if self._thread.is_alive():
+            self._items.put(None)
+            self._thread.join()
+
+
+PATIENCE = 2.0
+"""s a frame may wait while live; then it is left out, and whole groups of pictures need no decoding."""
+BACKLOG = 1.0
+"""s after the start of a capture within which the frames of its backlog are complete."""
+LAST_WORK = 3.0
+"""s given to waiting frames when a live capture ends; a node must end soon after it is told to."""
+
+
+class PaceState(enum.Enum):
+    """Kind of source, and whether more messages will come."""
+
+    OFFLINE = enum.auto()
+    """A recording can wait: nothing is left out."""
+    LIVE = enum.auto()
+    """Live messages cannot wait: a frame that waited too long is left out."""
+    DRAINING = enum.auto()
+    """Live, and no more messages will come: nothing is left out until the time for that is over."""
+
+
+class Pace:
+    """Decides which frames are left out because they, or the end of the capture, waited too long.
+
+    Owns: `drain` belongs to the thread that pushes messages, `is_overdue` to the one that chooses frames; both `move`.
+    Every attribute is one number or state, replaced as a whole.
+    """
+
+    def __init__(self, start_lag: float | None) -> None:
+        """`start_lag`: s since the first message of a capture came, for which frames may wait longer; None: offline."""
+        self._state = PaceState.OFFLINE if start_lag is None else PaceState.LIVE
+        self._patience = PATIENCE + (start_lag or 0.0)
+        self._began = self._moved = time.monotonic()
+        self._deadline = math.inf
+
+    def move(self) -> None:
+        """Note progress of what waits."""
+        self._moved = time.monotonic()
+
+    def drain(self) -> None:
+        """Leave nothing out for a while: no more messages will come."""
+        if self._state is PaceState.LIVE:
+            self._deadline = time.monotonic() + LAST_WORK
+            self._state = PaceState.DRAINING
+
+    @property
+    def standstill(self) -> float:
+        """Time since the last progress, s."""
+        return time.monotonic() - self._moved
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if there was no progress for so long that messages must be left out, or memory fills up."""
+        return self._state is PaceState.LIVE and self.standstill > self._patience
+
+    @property
+    def is_over(self) -> bool:
+        """True if the time to drain is over."""
+        return time.monotonic() > self._deadline
+
+    def is_overdue(self, complete: float) -> bool:
+        """True if a frame that was complete at `complete`, s of time.monotonic(), waited too long."""
+        waited = time.monotonic() - complete
+        if math.isinf(complete) or (self._state is PaceState.LIVE and waited > self._patience):
+            return True
+        if complete - self._began > BACKLOG and waited <= PATIENCE:
+            self._patience = PATIENCE  # the backlog is worked off
+        return False
+
+
+Bucket = tuple[int, int]
+"""Segment, and number of the interval of 1/rate s since the epoch."""
+
+
+class Sampling:
+    """Decides about frames in their order. Owned by the thread that chooses frames."""
+
+    def __init__(self, settings: Settings, sensor: str | None) -> None:
+        """`sensor`: the sensor of the reference topic, if it is a companion sensor."""
+        self._keyframes_only = settings.keyframes
+        self._rate = settings.exact_rate
+        self._required = settings.require
+        self._sensor = sensor
+        self._prefers_model = settings.prefer == MODEL
+        self._filled: Bucket | None = None
+
+    def bucket_of(self, frame: Frame) -> Bucket | None:
+        """Return the bucket of a frame; None without a rate."""
+        if self._rate is None:
+            return None
+        return frame.segment, frame.stamp * self._rate.numerator // (self._rate.denominator * SECOND)
+
+    def passes_over(self, bucket: Bucket | None, *, keyframe: bool) -> bool:
+        """True if a frame is not asked for, by rate or keyframes."""
+        return (self._keyframes_only and not keyframe) or (bucket is not None and bucket == self._filled)
+
+    def missing(self, frame: Frame) -> str | None:
+        """Return the first required sensor that a frame lacks; None if it has all."""
+        present = {*frame.companions, self._sensor, *([MODEL] if frame.result is not None else [])}
+        return next((sensor for sensor in self._required if sensor not in present), None)
+
+    def is_second_choice(self, frame: Frame) -> bool:
+        """True if another frame of the bucket would be preferred: one that the model processed."""
+        return self._prefers_model and frame.result is None
+
+    def fill(self, bucket: Bucket | None) -> None:
+        """Note that a bucket has its frame: the first clean one, even if it lacks a sensor."""
+        if bucket is not None:
+            self._filled = bucket
 
 
 class SampleBuilder:

@@ -30,7 +30,7 @@ def call(monkeypatch, tmp_path):
     """
     from edgefirst_ros.cli.app import app
 
-    monkeypatch.setattr("edgefirst_ros.pipeline.memory.keep_buffers", lambda: None)
+    monkeypatch.setattr("edgefirst_ros.limits.keep_buffers", lambda: None)
     monkeypatch.chdir(tmp_path)
     before = signal.getsignal(signal.SIGTERM)
     yield lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)))

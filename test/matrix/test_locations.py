@@ -80,7 +80,7 @@ def given(tmp_path_factory):
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("edgefirst_ros.pipeline.memory.keep_buffers", lambda: None)
+    monkeypatch.setattr("edgefirst_ros.limits.keep_buffers", lambda: None)
     return lambda *arguments: CliRunner().invoke(app, list(map(str, arguments)))
 
 

@@ -15,8 +15,8 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.tables.outline import outline_of_png
 from edgefirst_ros.dataset.validate import validate
-from edgefirst_ros.pipeline import output, pace, samples
-from edgefirst_ros.pipeline.annotations import outline_into
+from edgefirst_ros.pipeline import output, samples
+from edgefirst_ros.pipeline.encoding import outline_into
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
@@ -354,8 +354,8 @@ def test_degradation_is_told_of_every_sample_when_asked_for(tmp_path):
 # ---- live --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("recipe", [NEWER, OLDER, {**OLDER, **LAG}], ids=["newer", "older", "late"])
 def test_live_and_offline_give_the_same_rows(tmp_path, monkeypatch, recipe):
-    monkeypatch.setattr(pace, "PATIENCE", 600)  # nothing is left out, however slow this machine is
-    monkeypatch.setattr(pace, "LAST_WORK", 600)
+    monkeypatch.setattr(samples, "PATIENCE", 600)  # nothing is left out, however slow this machine is
+    monkeypatch.setattr(samples, "LAST_WORK", 600)
     truth = made(tmp_path, **{**recipe, "seconds": 2.5})
     offline = convert(truth.path, tmp_path / "offline")
     recording = McapRecording(truth.path, Settings().limits)

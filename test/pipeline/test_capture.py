@@ -17,7 +17,7 @@ from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline import pace, recorder
+from edgefirst_ros.pipeline import recorder, samples
 from edgefirst_ros.pipeline.frame import Frame
 from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
@@ -73,8 +73,8 @@ class Feed:
 @pytest.fixture
 def patient(monkeypatch):
     """Nothing is left out, however slow this machine is."""
-    monkeypatch.setattr(pace, "PATIENCE", 600)
-    monkeypatch.setattr(pace, "LAST_WORK", 600)
+    monkeypatch.setattr(samples, "PATIENCE", 600)
+    monkeypatch.setattr(samples, "LAST_WORK", 600)
 
 
 def frames(out, name):
@@ -204,7 +204,7 @@ def test_an_order_that_fails_in_an_unknown_way_is_answered_and_told(recording, t
 # ---- what came before --------------------------------------------------------------------------
 def test_the_pretrigger_is_written_however_long_that_takes(recording, tmp_path, monkeypatch):
     """Ten seconds of frames wait for their turn at once: it is memory that was given for them."""
-    monkeypatch.setattr(pace, "PATIENCE", 0.05)
+    monkeypatch.setattr(samples, "PATIENCE", 0.05)
     path = recording(**{**STILL, "seconds": 10.0, "size": (640, 360), "codec": "h264", "gop": 10, "objects": 1})
     feed = Feed(path, tmp_path, start=False, ago=10.0, pretrigger=60.0, sequence="early")
     feed.play()
@@ -310,7 +310,7 @@ def test_a_clock_that_was_looked_at_later_survives_the_end_of_the_process(record
 
 
 def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, monkeypatch):
-    monkeypatch.setattr(pace, "PATIENCE", 0.3)
+    monkeypatch.setattr(samples, "PATIENCE", 0.3)
     stands, whole = threading.Event(), DatasetWriter.write
 
     def write(self, sample):
@@ -323,10 +323,10 @@ def test_memory_does_not_grow_while_the_disk_stands_still(recording, tmp_path, m
     feed.play(end=3.0)
     stands.clear()
     feed.play(3.0, 4.0)
-    samples = feed.capture._recorder._current.dataset._output._samples
-    feed.until(lambda facts: facts["standstill_s"] > samples._pace._patience + 0.5)  # longer after a slow start
+    built = feed.capture._recorder._current.dataset._output._samples
+    feed.until(lambda facts: facts["standstill_s"] > built._pace._patience + 0.5)  # longer after a slow start
     feed.play(4.0)
-    waiting = list(samples._choosing._items.queue)
+    waiting = list(built._choosing._items.queue)
     works = [item for item in waiting if isinstance(item, Frame)]
     assert len(works) > 100
     assert sum(bool(work.companions) for work in works) < len(works) / 2

@@ -9,7 +9,7 @@ from test_capture import Feed
 
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import Settings
-from edgefirst_ros.pipeline import pace
+from edgefirst_ros.pipeline import samples
 
 DRIVE = {"seconds": 2.0, "size": (160, 96), "fps": 10.0, "cube_shape": (1, 16, 2, 16), "lidar_points": 200}
 
@@ -35,8 +35,8 @@ def table(path):
     ],
 )
 def test_live_equals_offline(recording, tmp_path, monkeypatch, codec, options):
-    monkeypatch.setattr(pace, "PATIENCE", 600)
-    monkeypatch.setattr(pace, "LAST_WORK", 600)
+    monkeypatch.setattr(samples, "PATIENCE", 600)
+    monkeypatch.setattr(samples, "LAST_WORK", 600)
     (tmp_path / "shaded.py").write_text("def shade(picture):\n    picture //= 2\n    return picture\n")
     monkeypatch.syspath_prepend(tmp_path)
     path, settings = recording(codec=codec, **DRIVE), Settings(jobs=2, **options)

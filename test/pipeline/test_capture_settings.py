@@ -4,7 +4,7 @@
 import pytest
 
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.pipeline.capture_settings import load_capture
+from edgefirst_ros.pipeline.capture_session import load_capture
 
 
 def test_one_file_has_both_kinds_and_options_go_before_it(tmp_path):

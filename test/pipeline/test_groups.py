@@ -11,7 +11,7 @@ from edgefirst_ros import convert
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.grouping import SAMPLES, Kind
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.pipeline import pace
+from edgefirst_ros.pipeline import samples
 from edgefirst_ros.pipeline.recorder import Capture
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
@@ -25,8 +25,8 @@ CUBE, TARGETS = Kind("sensor", "radar.cube"), Kind("sensor", "radar.targets")
 @pytest.fixture
 def patient(monkeypatch):
     """Nothing is left out, however slow this machine is."""
-    monkeypatch.setattr(pace, "PATIENCE", 600)
-    monkeypatch.setattr(pace, "LAST_WORK", 600)
+    monkeypatch.setattr(samples, "PATIENCE", 600)
+    monkeypatch.setattr(samples, "LAST_WORK", 600)
 
 
 def captured(path, out, settings):

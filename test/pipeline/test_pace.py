@@ -3,15 +3,15 @@ import math
 
 import pytest
 
-from edgefirst_ros.pipeline import pace
-from edgefirst_ros.pipeline.pace import Pace
+from edgefirst_ros.pipeline import samples
+from edgefirst_ros.pipeline.samples import Pace
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """The monotonic clock as a list with one number, s."""
     now = [1000.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(samples.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -27,7 +27,7 @@ def test_a_recording_waits_as_long_as_it_takes(clock):
 
 def test_live_a_frame_waits_for_so_long_and_no_longer(clock):
     live = Pace(0.0)
-    clock[0] += pace.PATIENCE
+    clock[0] += samples.PATIENCE
     assert not live.is_overdue(1000.0)
     clock[0] += 0.01
     assert live.is_overdue(1000.0)
@@ -43,7 +43,7 @@ def test_frames_of_the_backlog_wait_longer_until_it_is_worked_off(clock):
 
 def test_what_comes_is_left_out_only_while_nothing_moves_on(clock):
     live = Pace(0.0)
-    clock[0] += pace.PATIENCE + 0.01
+    clock[0] += samples.PATIENCE + 0.01
     assert live.is_stuck
     live.move()
     assert not live.is_stuck
@@ -52,7 +52,7 @@ def test_what_comes_is_left_out_only_while_nothing_moves_on(clock):
 def test_at_its_end_a_capture_leaves_nothing_out_until_the_time_is_over(clock):
     live = Pace(0.0)
     live.drain()
-    clock[0] += pace.LAST_WORK
+    clock[0] += samples.LAST_WORK
     assert not live.is_overdue(1000.0)
     assert not live.is_over
     clock[0] += 0.01

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from edgefirst_ros.config import Settings
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
-from edgefirst_ros.pipeline.sampling import Sampling
+from edgefirst_ros.pipeline.samples import Sampling
 
 S = 1_000_000_000
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from edgefirst_ros.pipeline.worker import Worker
+from edgefirst_ros.pipeline.samples import Worker
 
 
 class Failure(BaseException):

@@ -13,8 +13,8 @@ pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 
 
 from hearing import same_clouds
 
+from edgefirst_ros.nodes.dataset_messages import codec_cloud
 from edgefirst_ros.nodes.player import MISSING, cloud_maker
-from edgefirst_ros.pipeline.dataset_messages import codec_cloud
 
 STAMP = 1_700_000_000_123_456_789
 
