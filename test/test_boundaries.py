@@ -16,10 +16,10 @@ import edgefirst_ros
 ROOT = Path(edgefirst_ros.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 FLOORS = (
-    ("errors", "limits", "progress", "streams"),
-    ("config", "counts"),
-    ("config_file", "messages"),
-    ("sensors",),
+    ("errors", "progress", "streams"),
+    ("counts", "limits"),
+    ("config", "messages"),
+    ("config_file", "sensors"),
     ("sources", "sync"),
     ("dataset",),
     ("pipeline", "export", "synthetic"),

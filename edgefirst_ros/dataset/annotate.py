@@ -18,12 +18,11 @@ from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.opening import is_plain_file
+from edgefirst_ros.dataset.storage.atomic import Replacement
+from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.tables.forms.read import Annotations
 from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms.write import write_rows
-from edgefirst_ros.dataset.tables.replacement import Replacement
 from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
 from edgefirst_ros.limits import Limits

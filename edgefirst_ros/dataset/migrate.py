@@ -17,8 +17,8 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.sequences import SEQUENCES, frames_metadata
+from edgefirst_ros.dataset.storage.atomic import sync_folder
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
-from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.boxes import LAYOUTS
 from edgefirst_ros.dataset.tables.forms.change import OUTLINED, RASTER, Boxes, Change

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgefirst_ros.dataset.names import INPUT_OF, DatasetPaths, Key, parse_member
-from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
-from edgefirst_ros.dataset.storage.sizes import count_members
+from edgefirst_ros.dataset.names import INPUT_OF, DatasetPaths, FrameSet, Key, keys_of, parse_member
+from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.streams import with_column
 

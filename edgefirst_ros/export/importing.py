@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 import edgefirst_ros
 from edgefirst_ros.dataset.names import host_of, safe_name
-from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.storage.lock import open_file, reporting
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 

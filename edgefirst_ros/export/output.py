@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgefirst_ros.dataset.names import check_path
+from edgefirst_ros.dataset.storage.atomic import sync_disk, sync_folder
 from edgefirst_ros.dataset.storage.lock import claim_folder, reporting
-from edgefirst_ros.dataset.storage.syncing import sync_disk, sync_folder
 from edgefirst_ros.errors import DatasetError, UsageError
 
 FEW = 100

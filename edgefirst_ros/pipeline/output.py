@@ -13,7 +13,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.counts import DISK, Counts
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.storage.member_index import NewMessages
+from edgefirst_ros.dataset.names import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.errors import MessageError, StorageError
 from edgefirst_ros.messages import Message

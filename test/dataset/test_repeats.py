@@ -11,7 +11,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.repeats import count_repeats, repeats_of
-from edgefirst_ros.dataset.storage.sizes import count_members
+from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.errors import DatasetError
 
 RECIPE = {"seconds": 1.0, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}

@@ -16,7 +16,7 @@ import pytest
 from edgefirst_ros.dataset import DatasetWriter, Sample, locate
 from edgefirst_ros.dataset.recovery.recover import recover
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.storage import archive
+from edgefirst_ros.dataset.storage import zip_write
 from edgefirst_ros.dataset.tables.rowlog import LoggedRows
 from edgefirst_ros.errors import DatasetError, UsageError
 
@@ -294,7 +294,7 @@ def test_sample_is_written_whole_or_not_at_all(tmp_path, monkeypatch, layout):
     with DatasetWriter(tmp_path, "drive", layout=layout) as writer:
         writer.write(sample(0))
         with monkeypatch.context() as patch:
-            patch.setattr(archive.os, "pwritev", full_at_the_second_member)
+            patch.setattr(zip_write.os, "pwritev", full_at_the_second_member)
             with pytest.raises(DatasetError, match="No space"):
                 writer.write(sample(1))
         writer.write(sample(2))
@@ -317,7 +317,7 @@ def test_disk_full(tmp_path, monkeypatch):
         def full(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(archive.os, "pwritev", full)
+        monkeypatch.setattr(zip_write.os, "pwritev", full)
         writer.write(sample(1))
     monkeypatch.undo()
     paths = recover(tmp_path / "drive").paths

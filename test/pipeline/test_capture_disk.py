@@ -23,8 +23,8 @@ from disk_runs import may_mount
 from edgefirst_ros import Dataset
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.space import free_bytes
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.pipeline.recorder import Capture

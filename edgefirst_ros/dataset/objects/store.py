@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from edgefirst_ros.dataset.objects.location import BLOCK, PATIENCE, Location, ReplacedError, StoredObject
-from edgefirst_ros.dataset.storage.syncing import sync_folder
+from edgefirst_ros.dataset.storage.atomic import sync_folder
 from edgefirst_ros.errors import ObjectStoreError
 
 PARTIAL = ".partial"

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths
+from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, keys_of
 from edgefirst_ros.dataset.recovery.journals import check_rows, companions_of
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.storage.lock import create_anew, reporting
-from edgefirst_ros.dataset.storage.member_index import keys_of
-from edgefirst_ros.dataset.storage.scan import missing
+from edgefirst_ros.dataset.storage.zip_write import missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.seal import json_text

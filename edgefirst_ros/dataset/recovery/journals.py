@@ -18,16 +18,13 @@ import pyarrow as pa
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import DatasetPaths, safe_name
-from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
-from edgefirst_ros.dataset.storage.opening import is_plain_file
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
+from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.ipc_sizes import count_stream
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
 from edgefirst_ros.errors import DatasetError, StorageError
-from edgefirst_ros.limits import DEFAULT_LIMITS
+from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
 _LARGEST_LOG = 1 << 26
 """Most bytes read of a log of version 0.1: far more than a flush interval wrote."""

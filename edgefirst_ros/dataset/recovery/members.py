@@ -14,15 +14,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.names import DatasetPaths, Member, parse_member
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of, parse_member
 from edgefirst_ros.dataset.recovery.journals import Journals
-from edgefirst_ros.dataset.storage.access import Archive
-from edgefirst_ros.dataset.storage.archive import ArchiveWriter, MemberWriter
-from edgefirst_ros.dataset.storage.folder import DirectoryWriter
+from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
 from edgefirst_ros.dataset.storage.lock import reopen_folder, reporting
-from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
-from edgefirst_ros.dataset.storage.scan import Lost, files, missing, present
-from edgefirst_ros.dataset.storage.zipformat import unix_time
+from edgefirst_ros.dataset.storage.zip_format import unix_time
+from edgefirst_ros.dataset.storage.zip_read import Archive
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
 from edgefirst_ros.limits import Limits

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
-from edgefirst_ros.dataset.names import KIND_OF, parse_member
+from edgefirst_ros.dataset.names import KIND_OF, FrameSet, NewMessages, keys_of, parse_member
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
 from edgefirst_ros.dataset.recovery.finished_tables import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.members import Found
@@ -23,10 +23,9 @@ from edgefirst_ros.dataset.recovery.report import Recovery
 from edgefirst_ros.dataset.recovery.state import has_tables, is_cut, locate_any, tidy, unfinished
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE
-from edgefirst_ros.dataset.storage.access import Archive
 from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.member_index import FrameSet, NewMessages, keys_of
-from edgefirst_ros.dataset.storage.scan import Lost, missing
+from edgefirst_ros.dataset.storage.zip_read import Archive
+from edgefirst_ros.dataset.storage.zip_write import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.rowlog import Rows
 from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames

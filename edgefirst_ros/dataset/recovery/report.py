@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros.dataset.names import DatasetPaths
-from edgefirst_ros.dataset.storage.scan import Lost
+from edgefirst_ros.dataset.storage.zip_write import Lost
 from edgefirst_ros.errors import counted
 
 LISTED = 100

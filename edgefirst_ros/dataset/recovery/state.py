@@ -9,9 +9,8 @@ from typing import get_args
 
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, refuse_unreadable
 from edgefirst_ros.dataset.publish import remove_tree
-from edgefirst_ros.dataset.storage.access import Archive
-from edgefirst_ros.dataset.storage.lock import reporting
-from edgefirst_ros.dataset.storage.opening import is_plain_file
+from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
+from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError, TooLargeError
 from edgefirst_ros.limits import Limits

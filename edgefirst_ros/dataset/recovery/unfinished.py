@@ -13,9 +13,8 @@ from pathlib import Path
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.journals import Journals
 from edgefirst_ros.dataset.recovery.members import Found, reopen
-from edgefirst_ros.dataset.storage.archive import MemberWriter
 from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reporting
-from edgefirst_ros.dataset.storage.scan import Lost
+from edgefirst_ros.dataset.storage.zip_write import Lost, MemberWriter
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import Limits

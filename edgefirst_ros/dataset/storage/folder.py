@@ -1,20 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The members of a dataset as plain files in folders."""
+"""Reads and writes the members of a dataset as plain files in folders."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgefirst_ros.dataset.storage.lock import NEW_FILE, OPEN_FOLDER, byte_views, give_back, reporting, write_at
-from edgefirst_ros.dataset.storage.member_index import MemberIndex
+from edgefirst_ros.dataset.names import KINDS, Member, MemberIndex, member_name, parse_member, safe_name
+from edgefirst_ros.dataset.storage.atomic import sync_disk
+from edgefirst_ros.dataset.storage.lock import (
+    NEW_FILE,
+    OPEN_FOLDER,
+    byte_views,
+    check_kind,
+    give_back,
+    is_plain_file,
+    open_file,
+    open_folder,
+    reporting,
+    write_at,
+)
 from edgefirst_ros.dataset.storage.space import StillThere
-from edgefirst_ros.dataset.storage.syncing import sync_disk
-from edgefirst_ros.errors import StorageError
+from edgefirst_ros.errors import DatasetError, StorageError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -119,3 +130,97 @@ class DirectoryWriter:
             if fd >= 0:
                 give_back(fd)
         self._folder = self._root = -1
+
+
+class Folder:
+    """Members as files: FOLDER/SEQUENCE/FILE. Raises DatasetError where one is a link, a pipe or a device."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._root = open_folder(path)
+        try:
+            self._sizes = dict(_files(path, self._root, ""))
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be listed: {error}") from error
+        self.names = list(self._sizes)
+
+    def __reduce__(self) -> tuple[type[Folder], tuple[Path]]:
+        return Folder, (self.path,)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_root"):
+            os.close(self._root)
+
+    def size(self, name: str) -> int:
+        """Bytes of a member."""
+        try:
+            return self._sizes[name]
+        except KeyError:
+            raise DatasetError(f"{self.path}: has no member {name!r}") from None
+
+    def read(self, name: str) -> bytes:
+        """Return a whole member. Raises DatasetError."""
+        size = self.size(name)
+        data = self.head(name, size + 1)
+        if len(data) != size:
+            raise DatasetError(f"{self.path}: {name!r} changed its size from {size} bytes while it was read")
+        return data
+
+    def head(self, name: str, size: int) -> bytes:
+        """At most `size` bytes a member begins with. Raises DatasetError."""
+        self.size(name)
+        folder, _, file = name.rpartition("/")
+        within = open_folder(self.path / folder, name=folder, within=self._root) if folder else self._root
+        try:
+            with os.fdopen(open_file(self.path / name, name=file, within=within), "rb") as handle:
+                return handle.read(size)
+        except OSError as error:
+            raise DatasetError(f"{self.path}: {name!r}: {error}") from error
+        finally:
+            if folder:
+                os.close(within)
+
+
+def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
+    """Return (name, size in bytes) of the files in a folder and one level below, sorted by name."""
+    found: list[tuple[str, int]] = []
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda item: item.name):
+            if entry.is_dir(follow_symlinks=False):
+                if not prefix:
+                    below = open_folder(path / entry.name, name=entry.name, within=folder)
+                    try:
+                        found += _files(path / entry.name, below, f"{entry.name}/")
+                    finally:
+                        os.close(below)
+                continue
+            status = entry.stat(follow_symlinks=False)
+            check_kind(path / entry.name, status.st_mode)
+            found.append((prefix + entry.name, status.st_size))
+    return found
+
+
+def present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Path]]:
+    """Yield (member, file) for the members of a frame in a folder."""
+    for kind in KINDS if safe_name(sequence) == sequence else ():
+        file = root / member_name(sequence, frame, kind)
+        if is_plain_file(file):
+            yield Member(sequence, frame, kind), file
+
+
+def files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield (name, file) of everything one folder below that is not a folder itself, in frame order."""
+    for folder in _listed(root, folders=True):
+        found = [(f"{folder.name}/{file.name}", file) for file in _listed(folder, folders=False)]
+        yield from sorted(found, key=lambda item: _order(item[0]))
+
+
+def _listed(folder: Path, *, folders: bool) -> list[Path]:
+    with reporting(folder, "list"), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) == folders]
+    return [folder / name for name in sorted(names)]
+
+
+def _order(name: str) -> tuple[int, int, str]:
+    member = parse_member(name)
+    return (member.frame, KINDS.index(member.kind), name) if member is not None else (-1, 0, name)

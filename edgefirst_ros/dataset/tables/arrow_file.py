@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.expanded import expanded_bytes
 from edgefirst_ros.dataset.tables.ipc_sizes import count_batches
 from edgefirst_ros.dataset.tables.parquet_sizes import count_pages
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
     import polars as pl

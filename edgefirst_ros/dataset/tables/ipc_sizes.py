@@ -10,8 +10,8 @@ import os
 import struct
 from collections.abc import Iterator
 
-from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import TooLargeError
+from edgefirst_ros.limits import Budget
 
 _TAIL = struct.Struct("<i6s")
 _BLOCK = struct.Struct("<qi4xq")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from edgefirst_ros.dataset.storage.budget import Budget
+from edgefirst_ros.limits import Budget
 
 HEAD, LARGEST_HEAD = 1 << 12, 1 << 24
 """Bytes read for the header of a page at first, and at most (the reader's own limit)."""

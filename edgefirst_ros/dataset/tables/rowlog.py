@@ -25,16 +25,13 @@ import pyarrow as pa
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.dataset.storage.byte_stream import ByteStream
-from edgefirst_ros.dataset.storage.lock import create_anew, give_back, reporting, write_at
-from edgefirst_ros.dataset.storage.member_index import FrameSet, keys_of
-from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.names import FrameSet, keys_of, safe_name
+from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, reporting, write_at
+from edgefirst_ros.dataset.storage.zip_read import ByteStream
 from edgefirst_ros.dataset.tables.cast import cast_rows
 from edgefirst_ros.dataset.tables.ipc_sizes import count_message
 from edgefirst_ros.errors import DatasetError, StorageError
-from edgefirst_ros.limits import DEFAULT_LIMITS
+from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 
 Row = Mapping[str, object]
 MemberSum = tuple[str, int, int]

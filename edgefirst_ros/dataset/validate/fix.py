@@ -22,8 +22,8 @@ from edgefirst_ros.dataset.names import (
     find,
 )
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
+from edgefirst_ros.dataset.storage.atomic import sync_folder
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
-from edgefirst_ros.dataset.storage.syncing import sync_folder
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.forms.nested_table import NestedTable
 from edgefirst_ros.dataset.tables.forms.variants import decoded

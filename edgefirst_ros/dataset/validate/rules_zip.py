@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from edgefirst_ros.dataset.storage.access import Archive
-from edgefirst_ros.dataset.storage.zipformat import (
+from edgefirst_ros.dataset.storage.zip_format import (
     DEFLATED,
     DESCRIPTOR,
     DESCRIPTOR_MARK,
@@ -24,6 +23,7 @@ from edgefirst_ros.dataset.storage.zipformat import (
     UTF8,
     date_time,
 )
+from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.validate.report import Rule, rule
 from edgefirst_ros.dataset.validate.subject import Subject
 from edgefirst_ros.errors import DatasetError

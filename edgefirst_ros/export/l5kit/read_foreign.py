@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, RowRules, Rows
 from edgefirst_ros.dataset.tables.seal import seal_annotations
 from edgefirst_ros.errors import DatasetError
@@ -24,7 +23,7 @@ from edgefirst_ros.export.importing import refuse_links
 from edgefirst_ros.export.l5kit.form import AGENT, FRAME, LABELS, NOTHING, SCENE, STORE, name_of
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Records
 from edgefirst_ros.export.report import NO_HOME, Report
-from edgefirst_ros.limits import Limits
+from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, inverse, pose
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import MAX_FRAME, safe_name
-from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import importing
@@ -31,7 +30,7 @@ from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, components, li
 from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
 from edgefirst_ros.export.ncore.stores import Sequences, find_sequences
 from edgefirst_ros.export.report import Report
-from edgefirst_ros.limits import Limits
+from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import judge
 from edgefirst_ros.sensors.cube import decode_cube

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.storage.lock import byte_views, write_at
-from edgefirst_ros.dataset.storage.opening import open_file
-from edgefirst_ros.dataset.storage.syncing import WriteBehind
+from edgefirst_ros.dataset.storage.atomic import WriteBehind
+from edgefirst_ros.dataset.storage.lock import byte_views, open_file, write_at
 from edgefirst_ros.dataset.tables.seal import json_text
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import read_json

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.access import Container
+from edgefirst_ros.dataset.storage.zip_read import Container
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export.roverd.channels import EXTRINSICS, INDEX, LARGEST, META, STAMPS, RawWriter, Reader
 from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import UNDECODABLE
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, MessageError
 from edgefirst_ros.export.importing import (
@@ -38,7 +37,7 @@ from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
 from edgefirst_ros.export.roverd.clouds import CUBE, LENGTH, RADAR, XYZ, CloudReader, write_cloud, write_cube
 from edgefirst_ros.export.roverd.video import pictures
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
-from edgefirst_ros.limits import Limits
+from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import MISSING
 from edgefirst_ros.sensors.jpeg import check_jpeg

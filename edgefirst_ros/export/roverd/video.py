@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.errors import DatasetError, StorageError
 
 RATE_LIMIT = 10_000

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.dataset.storage import opening
-from edgefirst_ros.dataset.storage.access import Archive, Folder
-from edgefirst_ros.dataset.storage.opening import open_file, open_folder
-from edgefirst_ros.dataset.storage.sizes import count_members
+from edgefirst_ros.dataset.storage import lock
+from edgefirst_ros.dataset.storage.lock import open_file, open_folder
+from edgefirst_ros.dataset.storage.zip_read import Archive, Folder, count_members
 from edgefirst_ros.errors import DatasetError
 
 MEMBERS = {"s/s_001.lidar.pcd": b"points", "s/s_002.lidar.pcd": b"more points"}
@@ -144,7 +143,7 @@ def test_what_becomes_a_pipe_while_it_is_opened_is_refused_and_closed(tmp_path, 
         opened.append(plain(*arguments, **options))
         return opened[-1]
 
-    monkeypatch.setattr(opening.os, "open", replaced)
+    monkeypatch.setattr(lock.os, "open", replaced)
     with pytest.raises(DatasetError, match=r"d\.zip: is not a regular file"):
         open_file(path)
     with pytest.raises(OSError, match="Bad file descriptor"):

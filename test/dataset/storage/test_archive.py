@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset.names import KINDS, member_name
-from edgefirst_ros.dataset.storage import archive, lock
-from edgefirst_ros.dataset.storage.archive import ArchiveWriter
+from edgefirst_ros.dataset.storage import lock, zip_write
 from edgefirst_ros.dataset.storage.folder import DirectoryWriter
-from edgefirst_ros.dataset.storage.zipformat import dos_time, unix_time
+from edgefirst_ros.dataset.storage.zip_format import dos_time, unix_time
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import DatasetError, StorageError
 
 STAMP = 1767323045_123456789  # 2026-01-02T03:04:05Z
@@ -169,7 +169,7 @@ def test_member_of_four_gibibytes(tmp_path, monkeypatch):
         file.truncate(size)
         zeros = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
     monkeypatch.setattr(lock.zlib_ng, "crc32", lambda view, crc: crc if len(view) == size else zlib.crc32(view, crc))
-    monkeypatch.setattr(archive, "write_at", _sparse)
+    monkeypatch.setattr(zip_write, "write_at", _sparse)
     writer = ArchiveWriter(tmp_path / "x.zip")
     writer.add("a/a_001.radar.pcd", [zeros], STAMP)
     writer.add("a/a_002.radar.pcd", [b"behind"], STAMP)
@@ -258,7 +258,7 @@ def test_repeated_names(container):
 
 def test_short_writes(tmp_path, monkeypatch):
     real, data = os.pwritev, [os.urandom(n % 60) for n in range(3000)]
-    monkeypatch.setattr(archive.os, "pwritev", lambda fd, views, offset: real(fd, [b"".join(views)[:777]], offset))
+    monkeypatch.setattr(zip_write.os, "pwritev", lambda fd, views, offset: real(fd, [b"".join(views)[:777]], offset))
     write(tmp_path / "x.zip", [("a/a_001.radar.pcd", data)])
     assert zipfile.ZipFile(tmp_path / "x.zip").read("a/a_001.radar.pcd") == b"".join(data)
 
@@ -280,7 +280,7 @@ def test_disk_full_leaves_whole_members(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(archive.os, "pwritev", full)
+        patch.setattr(zip_write.os, "pwritev", full)
         with pytest.raises(DatasetError, match=r"x\.zip.*No space") as caught:
             writer.add("a/a_002.radar.pcd", [b"lost"], STAMP)
     assert caught.value.__cause__.errno == errno.ENOSPC
@@ -368,7 +368,7 @@ def test_directory_keeps_no_half_member(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(archive.os, "pwritev", full)
+        patch.setattr(zip_write.os, "pwritev", full)
         with pytest.raises(DatasetError, match="No space"):
             writer.add("a/a_001.radar.pcd", [b"lost"], STAMP)
     writer.add("a/a_002.radar.pcd", [b"kept"], STAMP)
@@ -403,7 +403,7 @@ def test_a_file_system_that_does_not_tell_its_limit_leaves_nothing(tmp_path, mon
     def refused(_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(archive, "largest_file", refused)
+    monkeypatch.setattr(zip_write, "largest_file", refused)
     with pytest.raises(StorageError, match=r"x\.zip: cannot create: Input/output error"):
         ArchiveWriter(tmp_path / "x.zip")
     assert list(tmp_path.iterdir()) == []

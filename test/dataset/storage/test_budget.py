@@ -3,9 +3,8 @@
 
 import pytest
 
-from edgefirst_ros.dataset.storage.budget import Budget
 from edgefirst_ros.errors import DatasetError, TooLargeError
-from edgefirst_ros.limits import Limits
+from edgefirst_ros.limits import Budget, Limits
 
 FREE = 64 << 20
 

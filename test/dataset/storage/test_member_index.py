@@ -6,9 +6,8 @@ import tracemalloc
 
 import pytest
 
-from edgefirst_ros.dataset.names import KINDS, Member, member_name
-from edgefirst_ros.dataset.storage import member_index
-from edgefirst_ros.dataset.storage.member_index import MemberIndex
+from edgefirst_ros.dataset import names
+from edgefirst_ros.dataset.names import KINDS, Member, MemberIndex, member_name
 from edgefirst_ros.errors import DatasetError
 
 
@@ -37,8 +36,8 @@ def test_what_is_undone_can_be_added_again():
 
 def test_there_may_be_more_kinds_than_bits_of_a_byte(monkeypatch):
     kinds = tuple(f"sensor{n}.png" for n in range(21))
-    monkeypatch.setattr(member_index, "KINDS", kinds)
-    monkeypatch.setattr(member_index, "_FRAME", 24)
+    monkeypatch.setattr(names, "KINDS", kinds)
+    monkeypatch.setattr(names, "_FRAME", 24)
     index = MemberIndex()
     for frame in range(1000):
         for n in range(frame % 22):

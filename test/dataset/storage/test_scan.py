@@ -11,7 +11,7 @@ from handmade_dataset import cloud, cube_png, good, write
 from unfinished_datasets import SEQUENCE, cut, finish, picture, readers_accept, sample, spans, table
 
 from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.storage.scan import Lost, scan
+from edgefirst_ros.dataset.storage.zip_write import Lost, scan
 from edgefirst_ros.errors import DatasetError
 
 

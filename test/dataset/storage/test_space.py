@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample
-from edgefirst_ros.dataset.storage.archive import ArchiveWriter
 from edgefirst_ros.dataset.storage.space import Headroom, Reserve, StillThere, free_bytes, largest_file
-from edgefirst_ros.dataset.storage.zipformat import Entry
+from edgefirst_ros.dataset.storage.zip_format import Entry
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import StorageError
 
 MIB = 1 << 20

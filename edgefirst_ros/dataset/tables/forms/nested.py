@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from edgefirst_ros.dataset.storage.opening import open_file
+from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.forms.flatten import Flattener
 from edgefirst_ros.dataset.tables.forms.tally import Tally
 from edgefirst_ros.errors import DatasetError

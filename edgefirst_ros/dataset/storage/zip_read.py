@@ -1,35 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random access to the members of a dataset, in a ZIP or in a folder, without unpacking."""
+"""Reads single members of a ZIP, local or in a bucket, without unpacking it; opens ZIPs and folders alike."""
 
 from __future__ import annotations
 
+import bisect
 import io
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.storage.budget import Budget
-from edgefirst_ros.dataset.storage.byte_stream import ByteStream
-from edgefirst_ros.dataset.storage.directory import read_directory
-from edgefirst_ros.dataset.storage.opening import check_kind, open_file, open_folder
-from edgefirst_ros.dataset.storage.zipformat import (
+from edgefirst_ros.dataset.objects.location import Location
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.dataset.storage.folder import Folder
+from edgefirst_ros.dataset.storage.lock import open_file
+from edgefirst_ros.dataset.storage.zip_format import (
+    CENTRAL,
+    CENTRAL_MARK,
     DEFLATE_LIMIT,
     DEFLATED,
+    EXTRA64,
     LARGEST_INFLATED,
+    LIMIT32,
     LOCAL,
     LOCAL_MARK,
     STORED,
     UTF8,
+    find_directory,
+    read_directory,
 )
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class Source(Protocol):
+    """What has a size and gives bytes at an offset."""
+
+    file_size: int
+    """Bytes."""
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return `size` bytes from `offset` on."""
+
+
+class ByteStream(io.RawIOBase):
+    """A source as a file; raises what its `pread` raises."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._at = source, 0
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to an offset; OSError for one before the start."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.file_size}[whence]
+        if base + offset < 0:
+            raise OSError("a place before its start")
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """Return the offset."""
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        """Read as many bytes as there are, at most those that `buffer` holds."""
+        view = memoryview(buffer).cast("B")
+        data = self._fetch(max(0, min(len(view), self._source.file_size - self._at)), self._at)
+        view[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def _fetch(self, size: int, offset: int) -> bytes:
+        return self._source.pread(size, offset) if size else b""
+
 
 # What zipfile raises on bytes that are not an archive.
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OSError, IndexError)
@@ -248,69 +307,112 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
     return data
 
 
-class Folder:
-    """Members as files: FOLDER/SEQUENCE/FILE. Raises DatasetError where one is a link, a pipe or a device."""
+TAIL = 1 << 18
+"""Bytes of the first request: enough for the directory of some 3,000 members."""
+EXTRA = 64
+"""Bytes that the extra field of a local header may have so that its member comes with one request."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._root = open_folder(path)
-        try:
-            self._sizes = dict(_files(path, self._root, ""))
-        except OSError as error:
-            raise DatasetError(f"{path}: cannot be listed: {error}") from error
-        self.names = list(self._sizes)
 
-    def __reduce__(self) -> tuple[type[Folder], tuple[Path]]:
-        return Folder, (self.path,)
+class RemoteArchive(Archive):
+    """A ZIP in a bucket, indexed once. Threads share it, and their requests run side by side; it can be pickled.
 
-    def __del__(self) -> None:
-        if hasattr(self, "_root"):
-            os.close(self._root)
+    Only the object that was opened is read: one that is replaced meanwhile is an error. Raises DatasetError.
+    """
 
-    def size(self, name: str) -> int:
-        """Bytes of a member."""
-        try:
-            return self._sizes[name]
-        except KeyError:
-            raise DatasetError(f"{self.path}: has no member {name!r}") from None
+    def __init__(self, path: Path, place: Location, limits: Limits) -> None:
+        self.path, self._limits, self._place = path, limits, place
+        self._store = open_store(place)
+        answer = self._store.tail(place.key, TAIL)
+        if answer is None:
+            raise DatasetError(f"{place}: no dataset here")
+        self._found, tail = answer
+        self.file_size = self._found.size
+        with io.BufferedReader(_Tail(self, tail), 1 << 16) as handle:
+            self._index_members(cast("IO[bytes]", handle))
+        self._starts = sorted({*self.starts, self.directory_start})
 
-    def read(self, name: str) -> bytes:
-        """Return a whole member. Raises DatasetError."""
-        size = self.size(name)
-        data = self.head(name, size + 1)
+    def __reduce__(self) -> tuple[type[RemoteArchive], tuple[Path, Location, Limits]]:  # type: ignore[override]
+        return RemoteArchive, (self.path, self._place, self._limits)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return `size` bytes of the object by one request. Raises DatasetError if it ends before, or was replaced."""
+        if offset < 0 or offset + size > self.file_size:
+            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach past its end at {self.file_size}")
+        if not size:
+            return b""
+        data = self._store.read(self._place.key, offset, offset + size, etag=self._found.etag)
         if len(data) != size:
-            raise DatasetError(f"{self.path}: {name!r} changed its size from {size} bytes while it was read")
+            raise DatasetError(f"{self.path}: got {len(data)} of {size} bytes")
         return data
 
-    def head(self, name: str, size: int) -> bytes:
-        """At most `size` bytes a member begins with. Raises DatasetError."""
-        self.size(name)
-        folder, _, file = name.rpartition("/")
-        within = open_folder(self.path / folder, name=folder, within=self._root) if folder else self._root
+    def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
+        """Return the stored (packed) data of an entry, at most `most` bytes, by one request."""
+        start = entry.header_offset
+        size = entry.compress_size if most is None else min(most, entry.compress_size)
+        near = start + LOCAL.size + len(os.fsencode(entry.orig_filename)) + EXTRA + size
+        place = bisect.bisect_right(self._starts, start)
+        behind = self._starts[place] if place < len(self._starts) else self.file_size
+        data = self.pread(max(LOCAL.size, min(near, behind) - start), start)
+        mark, *_, named, extended = LOCAL.unpack(data[: LOCAL.size])
+        if mark != LOCAL_MARK:
+            raise DatasetError(f"no local header at {start}")
+        begins = LOCAL.size + named + extended
+        if begins + size <= len(data):
+            return data[begins : begins + size]
+        return self.pread(size, start + begins)
+
+
+class _Tail(ByteStream):
+    """The object as a stream whose end, which was fetched, needs no further request."""
+
+    def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
+        super().__init__(archive)
+        self._tail, self._begins = tail, archive.file_size - len(tail)
+
+    def _fetch(self, size: int, offset: int) -> bytes:
+        if offset >= self._begins:
+            return self._tail[offset - self._begins :][:size]
+        return super()._fetch(size, offset)
+
+
+def count_members(root: Path, wanted: Callable[[str], bool]) -> tuple[int, int]:
+    """Return how many members under `DatasetPaths.members` are wanted, by their names, and their bytes unpacked.
+
+    Of a ZIP as this package writes them one record of the directory is held at a time, of others and of folders all.
+    Raises DatasetError.
+    """
+    if not root.is_dir():
         try:
-            with os.fdopen(open_file(self.path / name, name=file, within=within), "rb") as handle:
-                return handle.read(size)
-        except OSError as error:
-            raise DatasetError(f"{self.path}: {name!r}: {error}") from error
-        finally:
-            if folder:
-                os.close(within)
+            return _count(_records(root), wanted)
+        except (ValueError, struct.error):  # another program has written it since
+            pass
+    container = open_container(root)
+    return _count(((name, container.size(name)) for name in container.names), wanted)
 
 
-def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
-    """Return (name, size in bytes) of the files in a folder and one level below, sorted by name."""
-    found: list[tuple[str, int]] = []
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda item: item.name):
-            if entry.is_dir(follow_symlinks=False):
-                if not prefix:
-                    below = open_folder(path / entry.name, name=entry.name, within=folder)
-                    try:
-                        found += _files(path / entry.name, below, f"{entry.name}/")
-                    finally:
-                        os.close(below)
-                continue
-            status = entry.stat(follow_symlinks=False)
-            check_kind(path / entry.name, status.st_mode)
-            found.append((prefix + entry.name, status.st_size))
-    return found
+def _count(sizes: Iterable[tuple[str, int]], wanted: Callable[[str], bool]) -> tuple[int, int]:
+    members = total = 0
+    for name, size in sizes:
+        if wanted(name):
+            members, total = members + 1, total + size
+    return members, total
+
+
+def _records(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield name and unpacked size of the members. Raises ValueError or struct.error for a ZIP of another form."""
+    with os.fdopen(open_file(path), "rb") as file:
+        found = find_directory(file)
+        if found is None:
+            raise ValueError("no plain end")
+        count, start, _ = found
+        file.seek(start)
+        for _ in range(count):
+            mark, *_, size, named, extended, commented, _, _, _, _ = CENTRAL.unpack(file.read(CENTRAL.size))
+            name, extra = file.read(named).decode(), file.read(extended)
+            if mark != CENTRAL_MARK or commented:
+                raise ValueError("no plain record")
+            if size == LIMIT32:
+                kind, _, size = struct.unpack_from("<2HQ", extra)
+                if kind != EXTRA64:
+                    raise ValueError("no size")
+            yield name, size
