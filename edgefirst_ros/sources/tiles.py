@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from edgefirst_ros.streams import TILED, TILES, VIDEO
 LONGEST_WAIT = 2_000_000_000
 """ns of stamps for which a tile is waited for; a later one counts as missing."""
 MOST_WAITING = 256
-"""Most stamps that wait for tiles."""
+"""Most stamps that wait for tiles, and that are remembered as joined."""
 
 
 @functools.lru_cache(maxsize=4096)  # asked with every message
@@ -42,6 +42,8 @@ def with_whole(topics: Mapping[str, str]) -> dict[str, str]:
 class _Pending:
     """A stamp with missing tiles."""
 
+    place: int
+    """Its place in the order of stamps."""
     first: Message
     tiles: list[bytes | None]
     missing: list[tuple[int, int]]
@@ -59,15 +61,19 @@ class Joined(NamedTuple):
 class TileJoiner:
     """Joins the tiles of one picture topic, in the order in which the first of each stamp came.
 
-    A tile is missing where its stream is already past the stamp: then the message has none for it. Where all four of a
-    stamp are lost, the number of the message steps by more than one.
+    A tile is missing where its stream is already at a stamp further on in that order, which of B-frames is not the
+    order of time: then the message has none for it. Where all four of a stamp are lost, the number of the message
+    steps by more than one.
     Owns: one thread at a time calls it.
     """
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._pending: dict[int, _Pending] = {}
-        self._newest: list[int | None] = [None] * len(TILES)
+        self._joined_stamps: deque[int] = deque(maxlen=MOST_WAITING)
+        self._places = 0
+        self._reached = [-1] * len(TILES)
+        """Place of the newest stamp of each tile."""
         self._last: list[tuple[int, int] | None] = [None] * len(TILES)
         """File and number of the last message of each tile."""
         self._number = -1
@@ -80,31 +86,33 @@ class TileJoiner:
         stamp = header_stamp(message) or 0
         last, self._last[tile] = self._last[tile], (message.file, message.sequence)
         missing = message.sequence - last[1] - 1 if last is not None and last[0] == message.file else 0
-        pending = self._pending.setdefault(stamp, _Pending(message, [None] * len(TILES), []))
+        if stamp not in self._pending:
+            self._pending[stamp] = _Pending(self._places, message, [None] * len(TILES), [])
+            self._places += 1
+        pending = self._pending[stamp]
         pending.tiles[tile] = message.data
         pending.missing.append((max(0, missing), guessed))
-        self._newest[tile] = max(stamp, self._newest[tile] or stamp)
-        yield from self._ready()
+        if stamp in self._joined_stamps:  # too late
+            yield self._join(stamp)
+            return
+        self._reached[tile] = max(self._reached[tile], pending.place)
+        while self._pending and self._is_ready(*next(iter(self._pending.items()))):
+            yield self._join(next(iter(self._pending)))
 
-    def _ready(self) -> Iterator[Joined]:
-        while self._pending:
-            stamp, pending = next(iter(self._pending.items()))
-            newest = max(one for one in self._newest if one is not None)
-            waits = any(
-                data is None and (past is None or past <= stamp)
-                for data, past in zip(pending.tiles, self._newest, strict=True)
-            )
-            if waits and newest - stamp < LONGEST_WAIT and len(self._pending) < MOST_WAITING:
-                return
-            yield self._joined(stamp)
+    def _is_ready(self, stamp: int, pending: _Pending) -> bool:
+        open_ones = zip(pending.tiles, self._reached, strict=True)
+        if all(data is not None or reached > pending.place for data, reached in open_ones):
+            return True
+        return len(self._pending) >= MOST_WAITING or max(self._pending) - stamp >= LONGEST_WAIT
 
     def flush(self) -> Iterator[Joined]:
         """Yield what still waits; no further tile will come."""
         while self._pending:
-            yield self._joined(next(iter(self._pending)))
+            yield self._join(next(iter(self._pending)))
 
-    def _joined(self, stamp: int) -> Joined:
+    def _join(self, stamp: int) -> Joined:
         pending = self._pending.pop(stamp)
+        self._joined_stamps.append(stamp)
         lost, guessed = (min(numbers) for numbers in zip(*pending.missing, strict=True))  # of every tile that came
         self._number += 1 + lost
         data = join_tiles(stamp, pending.tiles)

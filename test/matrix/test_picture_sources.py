@@ -78,6 +78,8 @@ SOURCES = {
     "h265-b": Source("h265", VIDEO, ("camera/h265",), f"{X265}{B_FRAMES}"),
     "tiles": Source("h264", VIDEO, tuple(f"camera/h264/{tile}" for tile in ("tl", "tr", "bl", "br")),
                     f"{X264}bframes=0"),
+    "tiles-b": Source("h264", VIDEO, tuple(f"camera/h264/{tile}" for tile in ("tl", "tr", "bl", "br")),
+                      f"{X264}{B_FRAMES}"),
 }  # fmt: skip
 
 

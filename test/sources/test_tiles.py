@@ -132,3 +132,24 @@ def test_a_recording_of_tiles_has_one_topic_whose_messages_are_the_stamps(tmp_pa
     assert read == [(0, ALL), (10, "tl tr bl "), (20, ALL)]
     assert [m.topic for m in recording.iter_messages(["/imu"])] == ["/imu"] * 2
     assert [m.topic for m in recording.iter_messages({TOPIC: TILED}, start=20 * MS)] == [TOPIC]
+
+
+def test_tiles_of_b_frames_are_joined_in_decode_order():
+    order = [0, 3, 1, 2, 6, 4, 5]
+    sent = [(name, number, 10 * n) for number, n in enumerate(order) for name in ALL.split()]
+    assert joined(*sent) == [(10 * n, number, ALL) for number, n in enumerate(order)]
+    without = [one for one in sent if one != ("bl", 2, 10)]
+    assert [tiles for _, _, tiles in joined(*without)] == [ALL, ALL, "tl tr  br", *[ALL] * 4]
+
+
+def test_a_clock_set_back_costs_no_tile():
+    sent = [(name, n, at) for n, at in enumerate((4000, 4010, 0, 10)) for name in ALL.split()]
+    assert [tiles for _, _, tiles in joined(*sent)] == [ALL] * 4
+
+
+def test_a_tile_later_than_the_wait_joins_no_other_stamp():
+    held = [("tl", n, 10 * n) for n in range(300)] + [("tr", n, 10 * n) for n in range(300)]
+    late = [(name, n, 10 * n) for n in range(300) for name in ("bl", "br")]
+    found = joined(*held, *late, *frames(300, 301))
+    assert found[-2:] == [(3000, found[-2][1], ALL), (3010, found[-1][1], ALL)]
+    assert sum(tiles == ALL for _, _, tiles in found) >= 200
