@@ -53,8 +53,7 @@ def batches(rows: int):
 
 def write(rows: int, out: str) -> None:
     from edgefirst_ros.dataset import schema
-    from edgefirst_ros.dataset.tables.forms.write import write_rows
-    from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
+    from edgefirst_ros.dataset.tables.write import count_columns, write_rows, written_columns
 
     made = list(batches(rows))
     begin()

@@ -20,10 +20,9 @@ from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.storage.atomic import Replacement
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
-from edgefirst_ros.dataset.tables.forms.read import Annotations
-from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
-from edgefirst_ros.dataset.tables.forms.write import write_rows
-from edgefirst_ros.dataset.tables.versions import count_columns, written_columns
+from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.forms import Annotations
+from edgefirst_ros.dataset.tables.write import count_columns, write_rows, written_columns
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
 from edgefirst_ros.limits import Limits
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.batches import Batches
+from edgefirst_ros.dataset.tables.write import Batches
 from edgefirst_ros.errors import UsageError, nearest_first
 
 

@@ -29,14 +29,11 @@ from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined, frames_metadata, parsed
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.cast import cast_rows
-from edgefirst_ros.dataset.tables.forms import read_annotations
-from edgefirst_ros.dataset.tables.forms.read import Annotations
-from edgefirst_ros.dataset.tables.forms.table import annotation_path
-from edgefirst_ros.dataset.tables.forms.variants import brought_to
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
+from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
+from edgefirst_ros.dataset.tables.values import brought_to, cast_rows
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.masks import VOID

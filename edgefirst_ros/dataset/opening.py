@@ -12,8 +12,7 @@ from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remo
 from edgefirst_ros.dataset.objects.places import one_place
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, RemoteArchive, open_container
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.forms.table import annotation_forms, annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 

@@ -83,7 +83,7 @@ def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return the table without rings that are odd, under three points or not finite, and the number of those."""
     import polars as pl
 
-    from edgefirst_ros.dataset.tables.forms.variants import is_list, whole_rings
+    from edgefirst_ros.dataset.tables.values import is_list, whole_rings
 
     broken = 0
     for name in ("polygon", "mask"):

@@ -36,7 +36,7 @@ from edgefirst_ros.dataset.query import (
 )
 from edgefirst_ros.dataset.repeats import repeats_of, stamp_columns
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
-from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.errors import (
     DatasetError,
     EdgeFirstError,

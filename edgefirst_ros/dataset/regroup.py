@@ -20,9 +20,8 @@ from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Groups, Kind, gro
 from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.atomic import Replacement
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
-from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
-from edgefirst_ros.dataset.tables.batches import Batches
-from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile, annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.write import Batches
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 

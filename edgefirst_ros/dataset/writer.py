@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.publish import (
 from edgefirst_ros.dataset.storage.lock import give_back, sum_up
 from edgefirst_ros.dataset.storage.space import Reserve
 from edgefirst_ros.dataset.tables.rowlog import IN_MEMORY, Row, RowLog
-from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, StorageError, UsageError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, typed_columns
 from edgefirst_ros.dataset.sequences import frames_metadata
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 
 SENSORS = {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()} | {
     schema.MODEL_TIMESTAMP: "model"

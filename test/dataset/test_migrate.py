@@ -17,7 +17,8 @@ from PIL import Image
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset import migrate as migrating
-from edgefirst_ros.dataset.tables.forms import read_annotations, write
+from edgefirst_ros.dataset.tables import write
+from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError, UsageError
 
 

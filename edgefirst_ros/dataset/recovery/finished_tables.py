@@ -18,8 +18,8 @@ from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.storage.lock import create_anew, reporting
 from edgefirst_ros.dataset.storage.zip_write import missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.cast import cast_rows
-from edgefirst_ros.dataset.tables.seal import json_text
+from edgefirst_ros.dataset.tables.values import cast_rows
+from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError, TooLargeError
 from edgefirst_ros.limits import Limits
 

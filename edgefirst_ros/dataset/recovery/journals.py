@@ -20,9 +20,9 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
-from edgefirst_ros.dataset.tables.cast import cast_rows
-from edgefirst_ros.dataset.tables.ipc_sizes import count_stream
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
+from edgefirst_ros.dataset.tables.stated_sizes import count_stream
+from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget
 

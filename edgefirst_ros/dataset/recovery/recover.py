@@ -28,7 +28,7 @@ from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.rowlog import Rows
-from edgefirst_ros.dataset.tables.seal import GROUPING, seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 

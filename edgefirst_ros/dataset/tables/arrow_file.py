@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One table of a dataset as a file: Arrow IPC, or Parquet as other tools write it."""
+"""Opens a table of a dataset as a file: Arrow IPC, Parquet as other tools write it, or nested JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.expanded import expanded_bytes
-from edgefirst_ros.dataset.tables.ipc_sizes import count_batches
-from edgefirst_ros.dataset.tables.parquet_sizes import count_pages
+from edgefirst_ros.dataset.tables.stated_sizes import count_batches, count_pages, expanded_bytes
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
     import polars as pl
+
 
 ROWS_AT_ONCE = 1 << 14
 """Rows that `TableFile.frames` gives at a time, or some more."""
@@ -185,3 +184,26 @@ def _check_names(fields: Iterable[Any]) -> None:
             raise ValueError(f"two columns are named {field.name!r}")
         seen.add(field.name)
         _check_names(field.type.field(number) for number in range(field.type.num_fields))
+
+
+SUFFIXES = (".arrow", ".parquet", ".json")
+"""Suffixes of annotation files; of several files the first counts."""
+
+
+def annotation_forms(arrow: Path) -> list[Path]:
+    """Return the paths that the annotations of a dataset may have: NAME.arrow, NAME.parquet, NAME.json."""
+    return [arrow.with_name(arrow.name.removesuffix(SUFFIXES[0]) + suffix) for suffix in SUFFIXES]
+
+
+def annotation_path(arrow: Path) -> Path | None:
+    """Return NAME.arrow, else NAME.parquet or NAME.json beside it; None without any of them."""
+    return next((path for path in annotation_forms(arrow) if os.path.lexists(path)), None)
+
+
+def open_annotations(path: Path, limits: Limits = DEFAULT_LIMITS) -> TableFile:
+    """Open annotations of any format as a table. Raises DatasetError if the file is not one."""
+    if path.suffix != SUFFIXES[-1]:
+        return TableFile(path, limits)
+    from edgefirst_ros.dataset.tables.json_form import NestedTable
+
+    return NestedTable(path, limits)

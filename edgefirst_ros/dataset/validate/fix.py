@@ -25,9 +25,9 @@ from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage.atomic import sync_folder
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
-from edgefirst_ros.dataset.tables.forms.nested_table import NestedTable
-from edgefirst_ros.dataset.tables.forms.variants import decoded
+from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.rings import is_valid
+from edgefirst_ros.dataset.tables.values import decoded
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
 from edgefirst_ros.dataset.validate.subject import Subject, is_readable

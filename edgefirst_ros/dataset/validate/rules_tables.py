@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.boxes import LAYOUTS
-from edgefirst_ros.dataset.tables.forms.variants import brought_to, is_list, whole_rings
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, separated
+from edgefirst_ros.dataset.tables.values import LAYOUTS, brought_to, is_list, whole_rings
 from edgefirst_ros.dataset.validate.report import Found, Repair, Rule, rule
 from edgefirst_ros.dataset.validate.subject import KEY, Subject, is_readable, is_same, place_of, where
 from edgefirst_ros.errors import EdgeFirstError, counted

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, open_container
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.forms.table import annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.validate.report import KEPT
 from edgefirst_ros.errors import DatasetError

@@ -17,7 +17,7 @@ import numpy as np
 
 from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, RowRules, Rows
-from edgefirst_ros.dataset.tables.seal import seal_annotations
+from edgefirst_ros.dataset.tables.write import seal_annotations
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import refuse_links
 from edgefirst_ros.export.l5kit.form import AGENT, FRAME, LABELS, NOTHING, SCENE, STORE, name_of

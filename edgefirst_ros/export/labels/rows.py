@@ -14,9 +14,9 @@ from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating, first_rows, sorted_rows, with_all_columns
 from edgefirst_ros.dataset.schema import VERSIONS, WORKING
-from edgefirst_ros.dataset.tables.boxes import converted
-from edgefirst_ros.dataset.tables.forms.read import JSON_SUFFIX, Annotations
+from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations
 from edgefirst_ros.dataset.tables.outline import outline_of_png
+from edgefirst_ros.dataset.tables.values import converted
 from edgefirst_ros.errors import DatasetError
 
 if TYPE_CHECKING:

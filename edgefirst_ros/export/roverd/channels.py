@@ -20,7 +20,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset.storage.atomic import WriteBehind
 from edgefirst_ros.dataset.storage.lock import byte_views, open_file, write_at
-from edgefirst_ros.dataset.tables.seal import json_text
+from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import read_json
 

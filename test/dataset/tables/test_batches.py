@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.batches import even_batches, rebuilt
 from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, split, without_broken
+from edgefirst_ros.dataset.tables.write import even_batches, rebuilt
 
 
 def separated(rings):

@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from edgefirst_ros.dataset.tables.boxes import LAYOUTS, converted
+from edgefirst_ros.dataset.tables.values import LAYOUTS, converted
 
 ONE = {"cxcywh": [5.0, 3.0, 4.0, 2.0], "xyxy": [3.0, 2.0, 7.0, 4.0], "ltwh": [3.0, 2.0, 4.0, 2.0]}
 

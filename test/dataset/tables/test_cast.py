@@ -4,7 +4,7 @@
 import pyarrow as pa
 import pytest
 
-from edgefirst_ros.dataset.tables.cast import cast_rows
+from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError
 
 TIMING = pa.struct([("load", pa.int64()), ("decode", pa.int64())])

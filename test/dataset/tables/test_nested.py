@@ -8,7 +8,8 @@ import pytest
 from annotation_tables import rows_of, store, table
 
 from edgefirst_ros import migrate
-from edgefirst_ros.dataset.tables.forms import flatten, nested, read_annotations, write
+from edgefirst_ros.dataset.tables import json_form, write
+from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError
 
 # Source: EdgeFirst Dataset Format, "JSON Format (Nested)"
@@ -122,7 +123,7 @@ def test_pieces_of_any_size(tmp_path, monkeypatch):
     text = json.dumps({"schema_version": "2026.04", "samples": [DEER] * 3 + [{"name": "é\u2028"}], "number": 1234})
     whole, _ = read(tmp_path, text)
     for size in (1, 2, 7, 64):
-        monkeypatch.setattr(nested, "CHUNK", size)
+        monkeypatch.setattr(json_form, "CHUNK", size)
         rows, annotations = read(tmp_path, text)
         assert rows == whole
         assert annotations.metadata["number"] == "1234"
@@ -242,7 +243,7 @@ def test_keys_in_a_place_where_they_mean_nothing_are_counted(tmp_path):
 
 def test_more_annotations_than_are_collected_at_a_time(tmp_path):
     """Of one sample, and of many: each row keeps its sample, and each key that nobody knows its row."""
-    count = flatten.ROWS + 3
+    count = json_form.ROWS + 3
     of_one = {"name": "a", "frame_number": 1, "annotations": [{"label_index": n, "depth": n} for n in range(count)]}
     rows, annotations = read(tmp_path, [of_one, {"name": "b", "frame_number": 2, "annotations": [{"depth": -1}]}])
     assert [(row["name"], row["frame"], row["label_index"], row["depth"]) for row in rows] == [
@@ -253,8 +254,8 @@ def test_more_annotations_than_are_collected_at_a_time(tmp_path):
 
 
 def test_a_value_that_goes_on_and_on_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(nested, "LARGEST", 1000)
-    monkeypatch.setattr(nested, "CHUNK", 100)
+    monkeypatch.setattr(json_form, "LARGEST", 1000)
+    monkeypatch.setattr(json_form, "CHUNK", 100)
     assert read(tmp_path, [{"name": "a" * 700}])[0] == [{"name": "a" * 700, "frame": None}]
     with pytest.raises(DatasetError, match=r"a\.json: .*a value of more than 1000 characters after 1 samples"):
         read(tmp_path, [{"name": "a"}, {"name": "b" * 5000}])

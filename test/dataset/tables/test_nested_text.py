@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edgefirst_ros.dataset.tables.forms import nested, read_annotations
+from edgefirst_ros.dataset.tables import json_form
+from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(['a"b', "\\", '{"', "\\\\"])
@@ -131,7 +132,7 @@ def test_where_the_text_is_cut_does_not_matter(tmp_path_factory, document, inden
     at_once = outcome(path)
     for chunk in (1, 300):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nested, "CHUNK", chunk)
+            patch.setattr(json_form, "CHUNK", chunk)
             assert outcome(path) == at_once
 
 
@@ -161,10 +162,11 @@ def test_integers_of_64_bits_stay_whole(tmp_path):
 
 DEEP = """
 import sys
-from edgefirst_ros.dataset.tables.forms import nested, read_annotations
+from edgefirst_ros.dataset.tables import json_form
+from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError
 
-nested.CHUNK = 1000
+json_form.CHUNK = 1000
 for path in sys.argv[1:]:
     try:
         read_annotations(path)

@@ -15,7 +15,7 @@ from PIL import Image
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Rows
-from edgefirst_ros.dataset.tables.seal import json_text, seal_annotations, seal_frames
+from edgefirst_ros.dataset.tables.write import json_text, seal_annotations, seal_frames
 from edgefirst_ros.errors import DatasetError
 
 
@@ -220,7 +220,7 @@ def test_no_json(value):
 GROWTH = """
 import pathlib, sys
 from edgefirst_ros.dataset.tables.rowlog import RowLog
-from edgefirst_ros.dataset.tables.seal import seal_annotations
+from edgefirst_ros.dataset.tables.write import seal_annotations
 folder = pathlib.Path(sys.argv[1])
 peaks = []
 for rows in (10_000, 30_000):

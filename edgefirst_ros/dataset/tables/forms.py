@@ -14,11 +14,9 @@ import pyarrow.compute as pc
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
-from edgefirst_ros.dataset.tables.boxes import LAYOUTS
-from edgefirst_ros.dataset.tables.forms import nested
-from edgefirst_ros.dataset.tables.forms.tally import Tally
-from edgefirst_ros.dataset.tables.forms.variants import arrays, brought_to, fixed, is_list, is_text, numbers_of
+from edgefirst_ros.dataset.tables.json_form import LAYOUT, NestedFile
 from edgefirst_ros.dataset.tables.rings import is_valid, split, without_broken
+from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, arrays, brought_to, fixed, is_list, is_text, numbers_of
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -75,7 +73,7 @@ class Annotations:
         self.path = path
         self.tally = Tally()
         self.nested = source is None and path.suffix.lower() == JSON_SUFFIX
-        self._file: Source = source or (nested.NestedFile(path, self.tally) if self.nested else TableFile(path, limits))
+        self._file: Source = source or (NestedFile(path, self.tally) if self.nested else TableFile(path, limits))
         self.metadata = dict(self._file.metadata)
         self.version = self._version()
         near = schema.nearest(self.version)
@@ -94,7 +92,7 @@ class Annotations:
     @property
     def layout(self) -> str:
         """Layout of `box2d`. Raises DatasetError for an unknown one."""
-        said: str = self.metadata.get("box2d_format", nested.LAYOUT if self.nested else LAYOUTS[0])
+        said: str = self.metadata.get("box2d_format", LAYOUT if self.nested else LAYOUTS[0])
         if said not in LAYOUTS:
             raise DatasetError(f"{self.path}: box2d_format is {said!r}, must be one of {', '.join(LAYOUTS)}")
         return said
@@ -135,7 +133,7 @@ class Annotations:
                 near = schema.nearest(said)
                 self.tally.note(f"schema_version {said} is not known: read by the rules of {near}, as far as they go")
             return said
-        if isinstance(self._file, nested.NestedFile):
+        if isinstance(self._file, NestedFile):
             if not self._file.bare:
                 self.tally.note("there is no schema_version; an object with samples is 2026.04")
             return schema.UNNAMED_VERSION if self._file.bare else schema.DEFAULT_VERSION

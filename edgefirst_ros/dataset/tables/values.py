@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of every type that other tools write, brought to the types of the schema, a column at a time.
+"""Converts values of every type that other tools write to the types of the schema, a column at a time.
 
-Source: EdgeFirst Annotation Schema 2026.04.
+Source: EdgeFirst Annotation Schema 2026.04, with "File-Level Metadata" (box2d_format, box2d_normalized).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, lists, split, validity, without_broken
@@ -133,3 +137,89 @@ def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     ]
     bitmap = validity(is_valid(array))
     return pa.Array.from_buffers(wanted, len(array), [bitmap], children=children)
+
+
+def cast_rows(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Return rows with the columns of `wanted`: null where they lack one, types cast.
+
+    Raises DatasetError for a column that `wanted` does not have, and for a type or value that it cannot hold.
+    """
+    if batch.schema.equals(wanted):
+        return batch
+    for name in batch.schema.names:
+        if name not in wanted.names:
+            raise DatasetError(f"this version knows no column {name!r}")
+    return pa.record_batch([_column(batch, field) for field in wanted], schema=wanted)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    if field.name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, field.type)
+    values, refused = batch[field.name], 0
+    if pa.types.is_struct(field.type) and pa.types.is_struct(values.type):
+        for child in values.type:
+            if field.type.get_field_index(child.name) < 0:
+                raise DatasetError(f"this version knows no field {child.name!r} of column {field.name!r}")
+    try:
+        if pa.types.is_fixed_size_list(field.type):
+            values, refused = arrays(values, field.type)
+        else:
+            values = brought_to(values, field.type)
+    except (DatasetError, pa.ArrowException, ValueError) as error:
+        raise DatasetError(f"column {field.name!r} cannot be cast: {error}") from error
+    if refused:
+        raise DatasetError(f"column {field.name!r} cannot be cast: {refused} values are no {field.type}")
+    return values
+
+
+LAYOUTS = ("cxcywh", "xyxy", "ltwh")
+"""Centre and size; two corners; left, top and size."""
+
+
+def converted(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float64]:
+    """Return boxes (N, 4) of layout `found` in layout `wanted`. Raises ValueError for an unknown layout."""
+    first, second = np.asarray(boxes[:, :2], np.float64), np.asarray(boxes[:, 2:], np.float64)
+    if found != wanted:
+        left_top = {"cxcywh": first - second / 2, "xyxy": first, "ltwh": first}
+        size = {"cxcywh": second, "xyxy": second - first, "ltwh": second}
+        if found not in left_top:
+            raise ValueError(f"{found!r} is not a box layout")
+        first, second = left_top[found], size[found]
+        if wanted == "cxcywh":
+            first = first + second / 2
+        elif wanted == "xyxy":
+            second = first + second
+        elif wanted != "ltwh":
+            raise ValueError(f"{wanted!r} is not a box layout")
+    return np.concatenate((first, second), axis=1)
+
+
+class Tally:
+    """`changed`: values that say the same in another way; `lost`: values that could not be kept; `notes`: the rest.
+
+    A table may be gone over several times: only what comes before `freeze` counts.
+    """
+
+    def __init__(self) -> None:
+        self.changed: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.notes: dict[str, None] = {}
+        self._frozen = False
+
+    def change(self, reason: str, number: int) -> None:
+        """Count values that changed."""
+        if number and not self._frozen:
+            self.changed[reason] += number
+
+    def lose(self, reason: str, number: int) -> None:
+        """Count values that could not be kept."""
+        if number and not self._frozen:
+            self.lost[reason] += number
+
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        self.notes[text] = None
+
+    def freeze(self) -> None:
+        """Ignore all further counts."""
+        self._frozen = True

@@ -1,0 +1,589 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the nested form: JSON with a sample an object, and its annotations within, as columns of rows.
+
+A bare array of samples is 2025.10; an object with `schema_version` and `samples` is 2026.04 or later.
+Source: EdgeFirst Annotation Schema 2026.04 ("JSON field", "JSON representation").
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.storage.lock import open_file
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, numpy_type
+from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, brought_to, converted, fixed, numbers_of
+from edgefirst_ros.dataset.tables.write import count_columns, stored, written_columns
+from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+
+_F64 = pa.float64()
+KEYS = {"cxcywh": ("cx", "cy", "w", "h"), "ltwh": ("x", "y", "w", "h"), "xyxy": ("x_min", "y_min", "x_max", "y_max")}
+"""Names of the numbers of `box2d` in each layout."""
+BOX3D = ("x", "y", "z", "w", "h", "l")
+POSE = ("yaw", "pitch", "roll")
+
+Columns = dict[str, pa.Array]
+
+
+class CollectedRows:
+    """Collected rows whose boxes wait for the layout of the file, which may follow them."""
+
+    def __init__(self, samples: Columns, rows: Columns, names: pa.Array, owner: NDArray[np.int64]) -> None:
+        """`names` of the samples; `owner`: which sample each row belongs to. Raises ValueError for a broken mask."""
+        taken = pa.array(owner)
+        self.columns = {name: array.take(taken) for name, array in _of_samples(samples, names).items()}
+        self.columns |= {key: array for key, array in rows.items() if key in schema.WORKING}
+        self.columns["label"] = rows["label_name"]
+        self.columns["polygon"] = _polygons(rows["polygon"])
+        self.columns["mask"] = _pictures(rows["mask"])
+        self.columns["box3d"] = _stacked(rows["box3d"], BOX3D, pa.float32())
+        self._boxes, self._found = _named_boxes(rows["box2d"])
+
+    def settle(self, layout: str) -> None:
+        """Convert the boxes to the layout of the file."""
+        self.columns["box2d"] = _boxes(self._boxes, self._found, layout)
+
+
+def names_of(samples: Columns) -> pa.Array:
+    """Names of samples: SEQUENCE, or the picture's without what tells its kind: scene_001.camera.jpeg is scene_001."""
+    found = pc.coalesce(samples["name"], samples["sequence_name"])
+    if found.null_count:
+        image = pc.replace_substring_regex(samples["image_name"], r"(?s)^.*/", "")
+        stem = pc.replace_substring_regex(image, r"\.[^.]*$", "")
+        stem = pc.if_else(pc.equal(stem, ""), image, stem)
+        found = pc.coalesce(found, pc.replace_substring_regex(stem, r"\.camera$", ""))
+    return found
+
+
+def _of_samples(found: Columns, names: pa.Array) -> Columns:
+    """Return the columns of the samples in working types; a negative frame becomes null."""
+    frame = found["frame_number"]
+    gps, imu = found["sensors"].flatten()
+    size = pa.StructArray.from_arrays([found["width"], found["height"]], ["width", "height"])
+    return {
+        "name": names,
+        "frame": pc.if_else(pc.less(frame, 0), pa.scalar(None, frame.type), frame),
+        "timestamp": found["timestamp"],
+        "group": found["group_name"],
+        "size": _stacked(size, ("width", "height"), pa.uint32()),
+        "location": _stacked(gps, ("latitude", "longitude"), pa.float32()),
+        "pose": _stacked(imu, POSE, pa.float32()),
+        **{name: found[name] for name in ("degradation", "neg_label_indices", "not_exhaustive_label_indices")},
+    }
+
+
+def _stacked(array: pa.StructArray, names: tuple[str, ...], kind: pa.DataType) -> pa.Array:
+    """Named numbers as arrays of a fixed length; null where all are, with a null within where some are."""
+    wanted = schema.array(kind, len(names))
+    if array.null_count == len(array):
+        return pa.nulls(len(array), wanted)
+    children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    valid = np.stack([is_valid(children[name]) for name in names], axis=1)
+    parts = [pc.fill_null(children[name], 0).to_numpy(zero_copy_only=False) for name in names]
+    with np.errstate(over="ignore"):
+        numbers = np.stack(parts, axis=1).astype(numpy_type(kind))
+    flat = pa.array(numbers.reshape(-1), kind, mask=None if valid.all() else ~valid.reshape(-1))
+    bitmap = pa.py_buffer(np.packbits(valid.any(axis=1), bitorder="little"))
+    return pa.Array.from_buffers(wanted, len(array), [bitmap], children=[flat])
+
+
+def _named_boxes(array: pa.StructArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """Boxes by the names of their numbers, and which layout those say."""
+    children = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    layout = np.full(len(array), LAYOUTS.index("ltwh"))
+    said = {name: is_valid(children[mark]) for name, mark in (("cxcywh", "cx"), ("xyxy", "x_min"))}
+    whole = next((name for name, rows in said.items() if len(rows) and rows.all()), None)
+    if whole is not None:
+        return _stacked(array, KEYS[whole], _F64), np.full(len(array), LAYOUTS.index(whole))
+    found = _stacked(array, KEYS["ltwh"], _F64)
+    for name, rows in said.items():
+        if rows.any():
+            layout[rows] = LAYOUTS.index(name)
+            other = _stacked(array, KEYS[name], _F64)
+            index = np.where(rows, np.arange(len(array)) + len(array), np.arange(len(array)))
+            found = pa.concat_arrays([found, other]).take(pa.array(index))
+    return found, layout
+
+
+def _boxes(named: pa.Array, found: NDArray[np.int64], layout: str) -> pa.Array:
+    """Boxes in the layout of the file. Numbers named x, y, w, h are in that layout, if it has a width at all."""
+    if layout == "cxcywh":
+        found = np.where(found == LAYOUTS.index("ltwh"), LAYOUTS.index("cxcywh"), found)
+    if (found == LAYOUTS.index(layout)).all():
+        return named
+    numbers = numbers_of(named)
+    for number, name in enumerate(LAYOUTS):
+        rows = found == number
+        numbers[rows] = converted(numbers[rows], name, layout)
+    return fixed(numbers, is_valid(named), named.type)
+
+
+def _polygons(array: pa.Array) -> pa.Array:
+    """Rings of points as rings of numbers; a ring with a point that is no pair becomes empty."""
+    if array.null_count == len(array):
+        return pa.nulls(len(array), schema.POLYGON)
+    rings = pc.list_flatten(array)
+    points = pc.list_flatten(rings)
+    sizes = lengths(points)
+    of_ring = lengths(rings)
+    values = pc.list_flatten(points).cast(pa.float32(), safe=False)
+    if (sizes == 2).all():
+        flat = lists(of_ring * 2, values)
+    else:
+        owner = np.repeat(np.arange(len(rings)), of_ring)
+        odd = np.bincount(owner[sizes != 2], minlength=len(rings)) > 0
+        kept = np.repeat(~odd[owner], sizes)
+        flat = lists(np.where(odd, 0, of_ring * 2), values.filter(pa.array(kept)))
+    return lists(lengths(array), flat, is_valid(array))
+
+
+def _pictures(texts: pa.Array) -> pa.Array:
+    """Bytes of texts in base64. Raises ValueError (also binascii.Error, which is one)."""
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), pa.large_binary())
+    found = [None if text is None else base64.b64decode(text, validate=True) for text in texts.to_pylist()]
+    return pa.array(found, pa.large_binary())
+
+
+ROWS = 1 << 13
+
+
+def _numbers(*names: str) -> pa.DataType:
+    return pa.struct([(name, _F64) for name in names])
+
+
+SAMPLE = {
+    "name": schema.TEXT,
+    "image_name": schema.TEXT,
+    "sequence_name": schema.TEXT,
+    "frame_number": pa.int64(),
+    "group_name": schema.TEXT,
+    "width": pa.uint32(),
+    "height": pa.uint32(),
+    "timestamp": pa.int64(),
+    "degradation": schema.TEXT,
+    "neg_label_indices": schema.INDICES,
+    "not_exhaustive_label_indices": schema.INDICES,
+    "sensors": pa.struct([("gps", _numbers("latitude", "longitude")), ("imu", _numbers(*POSE))]),
+}
+"""Keys of a sample that are read."""
+_PLAIN = [
+    column
+    for column in schema.WORKING.values()
+    if column.level == "annotation" and column.name not in ("label", "polygon", "mask", "box2d", "box3d")
+]
+ANNOTATION = {
+    "label_name": schema.TEXT,
+    **{column.name: schema.working(column) for column in _PLAIN},
+    "polygon": pa.large_list(pa.large_list(pa.large_list(_F64))),
+    "mask": schema.TEXT,
+    "box2d": _numbers(*dict.fromkeys(key for keys in KEYS.values() for key in keys)),
+    "box3d": _numbers(*BOX3D),
+}
+"""Keys of an annotation that are read."""
+REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
+"""Keys of the sample that annotations of the vendor's server repeat."""
+_KNOWN = frozenset(ANNOTATION)
+TIMING = {field.name for field in schema.TIMING}
+_FLAGS = [name for name, kind in ANNOTATION.items() if pa.types.is_boolean(kind)]
+_OLDER = {"mask", "object_reference", *_FLAGS}
+"""Keys with another meaning in older files."""
+
+
+class Flattener:
+    """Collects samples (`add`) and returns the table of their rows (`finish`)."""
+
+    def __init__(self, path: Path, tally: Tally) -> None:
+        self.samples = 0
+        self._path = path
+        self._tally = tally
+        self._waiting: list[dict[str, Any]] = []
+        self._rows: list[dict[str, Any]] = []
+        self._owner: list[int] = []
+        self._batches: list[CollectedRows] = []
+        self._further: dict[str, dict[int, Any]] = {}
+        self._before = 0
+
+    def add(self, sample: Any) -> None:
+        """Add a sample. Raises DatasetError if it is not an object, or `annotations` not a list of objects."""
+        annotations = sample.get("annotations") if isinstance(sample, dict) else None
+        if not isinstance(sample, dict) or not isinstance(annotations, list | None):
+            raise self._error("is not an object with a list of annotations", self.samples)
+        if annotations and set(map(type, annotations)) != {dict}:
+            raise self._error("has an annotation that is not an object", self.samples)
+        first = self._before + len(self._rows)
+        self._rows += annotations or [{}]
+        count = len(annotations or (None,))
+        sensors = sample.get("sensors")
+        if sensors is not None:
+            self._check_sensors(sample, sensors)
+        for key in sample.keys() - SAMPLE.keys() - {"annotations"}:
+            self._aside(key, sample[key], first, count, ())
+        self._owner += [len(self._waiting)] * count
+        self._waiting.append(sample)
+        self.samples += 1
+        if len(self._rows) >= ROWS:
+            self._flush()
+
+    def finish(self, layout: str) -> pa.Table:
+        """Return all rows in working types, those columns that are filled; `layout` is that of box2d."""
+        self._flush()
+        if layout not in LAYOUTS:
+            raise DatasetError(f"{self._path}: box2d_format is {layout!r}, must be one of {', '.join(LAYOUTS)}")
+        for batch in self._batches:
+            batch.settle(layout)
+        columns = {}
+        for name, column in schema.WORKING.items():
+            chunks = [batch.columns[name] for batch in self._batches]
+            if (column.level == "identity" and name != "timestamp") or any(c.null_count < len(c) for c in chunks):
+                kind = chunks[0].type if chunks else schema.working(column)
+                columns[name] = pa.chunked_array(chunks, kind)
+        columns |= self._further_columns()
+        return pa.table(columns)
+
+    def _look_over(self) -> set[str]:
+        """Bring the waiting annotations into one form, and put aside what no version knows; returns their keys."""
+        keys: set[str] = set().union(*self._rows)
+        if keys & _OLDER:
+            for row, annotation in enumerate(self._rows):
+                self._prepare(annotation, row)
+            keys = set().union(*self._rows)
+        if "timing" in keys:
+            for timing in filter(None, (annotation.get("timing") for annotation in self._rows)):
+                for name in timing.keys() - TIMING if isinstance(timing, dict) else ():
+                    self._tally.lose(f"timing.{name}: no such field", timing[name] is not None)
+        if not keys <= _KNOWN:
+            for row, annotation in enumerate(self._rows):
+                for key in annotation.keys() - _KNOWN:
+                    self._aside(key, annotation[key], self._before + row, 1, REPEATED)
+        return keys
+
+    def _prepare(self, annotation: dict[str, Any], row: int) -> None:
+        """Bring older forms of an annotation into the newer: polygons under `mask`, flags as numbers, and so on."""
+        mask = annotation.get("mask")
+        if isinstance(mask, dict):
+            rings = mask.get("polygon")
+            if annotation.get("polygon") is not None:
+                raise self._error("has an annotation with two polygons", self._sample_of(row))
+            annotation["polygon"], annotation["mask"] = rings, None
+        if "object_reference" in annotation and annotation.get("object_id") is None:
+            annotation["object_id"] = annotation.pop("object_reference")
+        for flag in _FLAGS:
+            if type(annotation.get(flag)) is int:
+                annotation[flag] = annotation[flag] != 0
+
+    def _check_sensors(self, sample: dict[str, Any], sensors: Any) -> None:
+        """Count what `sensors` says that no column holds."""
+        if isinstance(sensors, list) and all(isinstance(item, dict) for item in sensors):
+            sample["sensors"] = sensors = {key: value for item in sensors for key, value in item.items()}
+        if not isinstance(sensors, Mapping):
+            raise self._error(f"sensors is {sensors!r:.60}, must be an object", self.samples)
+        known = {"gps": {"latitude", "longitude"}, "imu": set(POSE)}
+        for sensor, values in sensors.items():
+            if values is None:
+                continue
+            names = values.keys() if isinstance(values, dict) and sensor in known else {""}
+            for name in names - known.get(sensor, set()):
+                self._tally.lose(f"sensors.{sensor}{'.' if name else ''}{name}: has no column", 1)
+
+    def _aside(self, key: str, value: Any, first: int, count: int, passed: set[str] | tuple[str, ...]) -> None:
+        """Keep the value of a key that no version knows, for all rows that it belongs to."""
+        if value is None or key in passed:
+            return
+        if key in schema.WORKING:
+            self._tally.lose(f"{key}: in a place where it means nothing", 1)
+        else:
+            self._further.setdefault(key, {}).update(dict.fromkeys(range(first, first + count), value))
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        rows = self._columns(self._rows, self._look_over(), ANNOTATION, "annotation")
+        samples = self._columns(self._waiting, set().union(*self._waiting), SAMPLE, "sample")
+        self._collect(samples, rows, np.array(self._owner))
+        self._waiting, self._rows, self._owner = [], [], []
+
+    def _collect(self, samples: Columns, rows: Columns, owner: NDArray[np.int64]) -> None:
+        names = names_of(samples)
+        count = len(names)
+        if names.null_count:
+            nameless = self.samples - count + pc.index(pc.is_null(names), True).as_py()
+            raise self._error("has no name, sequence_name or image_name", nameless)
+        try:
+            self._batches.append(CollectedRows(samples, rows, names, owner))
+        except ValueError as error:
+            place = f"one of {count} samples up to {self.samples} (from 0)"
+            raise DatasetError(f"{self._path}: {place} has a mask that is not base64: {error}") from error
+        self._before += len(owner)
+
+    def _columns(
+        self, values: list[dict[str, Any]], keys: set[str], kinds: dict[str, pa.DataType], what: str
+    ) -> dict[str, pa.Array]:
+        """Return the columns of objects that have these keys, all those of `kinds`."""
+        given = [(key, _given(kind, values, key)) for key, kind in kinds.items() if key in keys]
+        try:
+            found = pa.array(values, pa.struct(given)) if given else None
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise self._explained(values, kinds, what) from error
+        columns = dict(zip((key for key, _ in given), found.flatten() if found is not None else (), strict=True))
+        return {
+            key: brought_to(columns[key], kind) if key in columns else pa.nulls(len(values), kind)
+            for key, kind in kinds.items()
+        }
+
+    def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
+        """Raise DatasetError that names the value that does not fit."""
+        for number, value in enumerate(values):
+            for key, kind in kinds.items():
+                try:
+                    pa.array([value.get(key)], kind)
+                except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                    place = self.samples - len(self._waiting) + number if what == "sample" else self._sample_of(number)
+                    return self._error(
+                        f"{key} of its {what}: {error}" if what != "sample" else f"{key}: {error}", place
+                    )
+        return self._error("or one after it cannot be read", self.samples - len(self._waiting))
+
+    def _sample_of(self, row: int) -> int:
+        """Return the number of the sample of a waiting row."""
+        return self.samples - len(self._waiting) + self._owner[row]
+
+    def _further_columns(self) -> dict[str, pa.Array]:
+        columns = {}
+        for key, values in self._further.items():
+            try:
+                array = pa.array([values.get(row) for row in range(self._before)])
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                array = None
+            if array is None or pa.types.is_struct(array.type) or "struct" in str(array.type):
+                self._tally.lose(f"{key}: values that make no column", len(values))
+            else:
+                columns[key] = array
+        return columns
+
+    def _error(self, what: str, sample: int) -> DatasetError:
+        return DatasetError(f"{self._path}: sample {sample} (from 0) {what}")
+
+
+def _given(kind: pa.DataType, values: list[dict[str, Any]], key: str) -> pa.DataType:
+    """Return the type of named numbers without the names that no value has: each would be looked for in every row."""
+    if kind not in (ANNOTATION["box2d"], ANNOTATION["box3d"]):
+        return kind
+    named = [value for row in values if type(value := row.get(key)) is dict]
+    names: set[str] = set().union(*named)
+    return pa.struct([field for field in kind if field.name in names])
+
+
+CHUNK = 1 << 21
+"""Characters that are read at once."""
+LARGEST = 1 << 28
+"""Characters of the largest sample, and of everything beside the samples."""
+LAYOUT = "ltwh"
+"""Box layout of a file that does not state one."""
+BLANK = " \t\n\r"
+
+
+class NestedFile:
+    """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`; `size` in bytes.
+
+    `bare`: a mere array. The text is read in pieces; what is kept are the columns.
+    Raises DatasetError naming the sample that is wrong.
+    """
+
+    def __init__(self, path: Path, tally: Tally) -> None:
+        self.path = path
+        rows = Flattener(path, tally)
+        try:
+            with open(open_file(path), encoding="utf-8-sig", newline="") as file, _without_collector():
+                self.size = os.fstat(file.fileno()).st_size
+                document = _Document(file, rows)
+                document.read()
+            self.bare = document.bare
+            self.metadata: dict[str, str] = (
+                {} if self.bare else {k: _text(value) for k, value in document.beside.items() if value is not None}
+            )
+            "".join(part for item in self.metadata.items() for part in item).encode()  # may be no Unicode
+            self._table = rows.finish(self.metadata.get("box2d_format", LAYOUT))
+        except (OSError, ValueError, RecursionError) as error:
+            raise DatasetError(f"{path}: cannot be read as JSON annotations: {error}") from error
+        self.schema = self._table.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        yield from self._table.to_batches(max_chunksize=1 << 16)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Values of JSON hold no cycles; the collector would walk over all of them again and again, for a quarter more."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+class _Document:
+    """Walks over the text of a file: values are decoded one after the other, samples are handed on."""
+
+    def __init__(self, file: Any, rows: Flattener) -> None:
+        self.beside: dict[str, Any] = {}
+        self.bare = False
+        self._file = file
+        self._rows = rows
+        self._text = ""
+        self._at = 0
+        self._decode = json.JSONDecoder().raw_decode
+
+    def read(self) -> None:
+        first = self._next()
+        if first == "[":
+            self.bare = True
+            self._at += 1
+            self._samples()
+        elif first == "{":
+            self._at += 1
+            self._object()
+        else:
+            raise ValueError(f"begins with {first!r}, expected an array of samples or an object with 'samples'")
+        if self._next():
+            raise ValueError(f"there is more after the end: {self._text[self._at : self._at + 20]!r}")
+
+    def _object(self) -> None:
+        seen: set[str] = set()
+        while not self._closes("}", first=not seen):
+            key = self._value()
+            if not isinstance(key, str) or key in seen:
+                raise ValueError(f"key {key!r} is not text or comes twice")
+            seen.add(key)
+            self._take(":")
+            if key == "samples":
+                self._take("[")
+                self._samples()
+            else:
+                self.beside[key] = self._value()
+        if "samples" not in seen:
+            raise ValueError("an object without 'samples'")
+
+    def _samples(self) -> None:
+        first = True
+        while not self._closes("]", first=first):
+            first = False
+            self._rows.add(self._value())
+
+    def _closes(self, end: str, *, first: bool) -> bool:
+        """Go to the next item; True behind the last."""
+        found = self._next()
+        if found == end:
+            self._at += 1
+            return True
+        if not first:
+            self._take(",")
+        return False
+
+    def _take(self, wanted: str) -> None:
+        found = self._next()
+        if found != wanted:
+            raise ValueError(f"found {found!r} where {wanted!r} was expected, after {self._rows.samples} samples")
+        self._at += 1
+
+    def _next(self) -> str:
+        """Return the next character that is not blank; empty at the end."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in BLANK:
+                    return self._text[self._at]
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def _value(self) -> Any:
+        self._next()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                # cut where the piece ends, or wrong: more text tells
+                if self._more():
+                    continue
+                raise ValueError(f"{error.msg} in what follows {self._rows.samples} samples") from error
+            if end == len(self._text):
+                end -= self._at
+                if self._more():  # a number may go on
+                    continue
+            self._at = end
+            return value
+
+    def _more(self) -> bool:
+        left = len(self._text) - self._at
+        if left > LARGEST:
+            raise ValueError(f"a value of more than {LARGEST} characters after {self._rows.samples} samples")
+        piece = self._file.read(max(CHUNK, left))
+        self._text = self._text[self._at :] + piece
+        self._at = 0
+        return bool(piece)
+
+
+def _text(value: Any) -> str:
+    """Return a value of the metadata, which are text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class NestedTable(TableFile):
+    """Nested JSON as the Arrow file of its version would be, nothing left out: columns, types, orders.
+
+    The metadata say the layout of the boxes, also where JSON takes it for granted. All of it is read at once. Raises
+    DatasetError as NestedFile does.
+    """
+
+    def __init__(self, path: Path, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.path = path
+        self._checked = False
+        self._limits = limits
+        self._parquet = False
+        self._nested = NestedFile(path, Tally())
+        self._size = self._nested.size
+        there = {field.name: field.type for field in self._nested.schema}
+        self.metadata = dict(self._nested.metadata)
+        if not self._nested.bare or "mask" in there:
+            self.metadata.setdefault("schema_version", schema.DEFAULT_VERSION)
+        if "box2d" in there:
+            self.metadata.setdefault("box2d_format", LAYOUT)
+        self._version = schema.nearest(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
+        known = schema.columns(self._version)
+        found = count_columns(self._nested.batches, {name: column for name, column in known.items() if name in there})
+        self._columns = written_columns(found, known)
+        held = {*self._columns, *(("polygon",) if "polygon" not in known else ())}
+        self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
+        self._categories = found.categories
+        self.schema = schema.arrow_schema(self._columns)
+
+    def content(self) -> bytes:
+        """Return the bytes of the file."""
+        return self.path.read_bytes()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(batch.num_rows for batch in self._nested.batches())
+
+    def _stored(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._nested.batches():
+            arrays = [stored(batch, column, self._categories, self._version) for column in self._columns.values()]
+            yield pa.record_batch(arrays, schema=self.schema)

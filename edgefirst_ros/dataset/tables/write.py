@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes rows in working types as a schema version stores them: Arrow IPC, Parquet or nested JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.schema import Column
+from edgefirst_ros.dataset.storage.lock import create_anew, reporting
+from edgefirst_ros.dataset.tables.outline import outline_of_png
+from edgefirst_ros.dataset.tables.rings import (
+    Numbers,
+    bits,
+    bounds,
+    is_valid,
+    join,
+    lengths,
+    lists,
+    numpy_type,
+    offsets,
+    validity,
+)
+from edgefirst_ros.dataset.tables.values import fixed, numbers_of
+from edgefirst_ros.errors import DatasetError
+
+Batches = Callable[[], Iterable[pa.RecordBatch]]
+"""Returns the batches of rows from the beginning, each time it is called."""
+
+
+def even_batches(source: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in batches of `rows`, however `source` was cut; equal rows give equal bytes."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in source:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield _fresh(table.slice(0, rows))
+            waiting = table.slice(rows).to_batches()
+            count -= rows
+    if count:
+        yield _fresh(pa.Table.from_batches(waiting))
+
+
+def _fresh(table: pa.Table) -> pa.RecordBatch:
+    arrays = [pa.concat_arrays(column.chunks) for column in table.columns]
+    return pa.record_batch([rebuilt(array) for array in arrays], schema=table.schema)
+
+
+def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
+    """Return an equal array in new buffers; `within`: Boolean, what lies elsewhere becomes null.
+
+    Copies and slices carry along what lies in memory under null values and beside the ends of a slice, and with it the
+    bytes of the file would depend on chance and on how the rows were cut. Types that no schema has are passed on.
+    """
+    kind, types = array.type, pa.types
+    valid = is_valid(array) if within is None else is_valid(array) & within
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
+        return _numbers(array, valid)
+    if types.is_large_string(kind) or types.is_large_binary(kind):
+        return _bytes(array, valid)
+    if types.is_large_list(kind):
+        return lists(lengths(array), rebuilt(_values(array)), valid, kind)
+    if types.is_fixed_size_list(kind):
+        size = kind.list_size
+        child = array.values.slice(array.offset * size, len(array) * size)
+        children = [rebuilt(child, None if valid.all() else np.repeat(valid, size))]
+        return pa.Array.from_buffers(kind, len(array), [validity(valid)], children=children)
+    if types.is_struct(kind):
+        children = [rebuilt(child) for child in array.flatten()]
+        return pa.Array.from_buffers(kind, len(array), [validity(valid)], children=children)
+    return array
+
+
+def _numbers(array: pa.Array, valid: Numbers) -> pa.Array:
+    data = array.buffers()[1]
+    if not len(array):  # there may be no data
+        data = b""
+    elif pa.types.is_boolean(array.type):
+        data = np.packbits(bits(data, array.offset, len(array)) & valid, bitorder="little")
+    else:
+        kind = numpy_type(array.type)
+        data = np.where(valid, np.frombuffer(data, kind, len(array), array.offset * kind.itemsize), kind.type(0))
+    return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(data)])
+
+
+def _bytes(array: pa.Array, valid: Numbers) -> pa.Array:
+    there = array if _is_dense(array, valid) else array.drop_null()
+    first, last = bounds(there)[[0, -1]].tolist()
+    held = there.buffers()[2]
+    data = pa.py_buffer(b"") if held is None else held.slice(first, last - first)
+    sizes = np.where(valid, np.diff(bounds(array)), 0)
+    return pa.Array.from_buffers(array.type, len(array), [validity(valid), pa.py_buffer(offsets(sizes)), data])
+
+
+def _values(array: pa.Array) -> pa.Array:
+    """Return the values of all lists, one after the other."""
+    if not _is_dense(array, is_valid(array)):
+        return array.flatten()
+    first, last = bounds(array)[[0, -1]].tolist()
+    return array.values.slice(first, last - first)
+
+
+def _is_dense(array: pa.Array, valid: Numbers) -> bool:
+    """True if nothing lies under null values: then what the others hold is one piece."""
+    return bool(valid.all()) or not np.diff(bounds(array))[~valid].any()
+
+
+class Categories:
+    """Values of a categorical column, in order, and the index of each."""
+
+    def __init__(self, values: list[str]) -> None:
+        self._values = pa.array(values, schema.TEXT)
+        self._places = {value: place for place, value in enumerate(values)}
+
+    def encode(self, array: pa.Array) -> pa.Array:
+        """Return texts as a dictionary of all values."""
+        # Only those of this array are looked up: Arrow would sort all of them anew for each.
+        own = array.dictionary_encode()
+        places = pa.array([self._places[value] for value in own.dictionary.to_pylist()], pa.uint32())
+        return pa.DictionaryArray.from_arrays(places.take(own.indices), self._values)
+
+
+@dataclass
+class ColumnCounts:
+    """Counts of non-null values by column, and the values of each categorical column in order of appearance."""
+
+    rows: int = 0
+    filled: dict[str, int] = field(default_factory=dict)
+    categories: dict[str, Categories] = field(default_factory=dict)
+
+
+def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCounts:
+    """Count what the rows hold, in one pass."""
+    found = ColumnCounts()
+    values: dict[str, dict[str, None]] = {column.name: {} for column in columns.values() if column.is_category}
+    for batch in source():
+        found.rows += batch.num_rows
+        for name in batch.schema.names:
+            found.filled[name] = found.filled.get(name, 0) + batch.num_rows - batch[name].null_count
+        for name, known in values.items():
+            if name in batch.schema.names and batch[name].null_count < batch.num_rows:
+                known.update(dict.fromkeys(batch[name].unique().drop_null().to_pylist()))
+    found.categories = {name: Categories(list(known)) for name, known in values.items()}
+    return found
+
+
+def written_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return those of `columns` that are written: the filled ones, and those that tell samples apart."""
+    filled = {name for name, number in found.filled.items() if number}
+    if "mask" in columns and columns["mask"].type == schema.MASK_AS_POLYGON and "polygon" in filled:
+        filled.add("mask")
+    return {
+        name: column
+        for name, column in columns.items()
+        if name in filled or (column.level == "identity" and name in found.filled)
+    }
+
+
+def stored(batch: pa.RecordBatch, column: Column, categories: Mapping[str, Categories], version: str) -> pa.Array:
+    """Return a column as the version stores it."""
+    if column.name == "mask" and column.type == schema.MASK_AS_POLYGON:
+        return join(_outlines(batch))
+    values = batch[column.name]
+    if column.is_category:
+        return categories[column.name].encode(values)
+    if column.name == "pose" and schema.pose_order(version)[0] == "roll":
+        return fixed(numbers_of(values)[:, ::-1], is_valid(values), column.type)
+    return values if values.type == column.type else values.cast(column.type)
+
+
+def _outlines(batch: pa.RecordBatch) -> pa.Array:
+    """Return the polygons of a batch, and where there is none the outlines of the masks."""
+    there = batch.schema.names
+    polygons = batch["polygon"] if "polygon" in there else pa.nulls(batch.num_rows, schema.POLYGON)
+    if "mask" not in there:
+        return polygons
+    wanted = is_valid(batch["mask"]) & ~is_valid(polygons)
+    if not wanted.any():
+        return polygons
+    masks = batch["mask"].filter(pa.array(wanted)).to_pylist()
+    outlines = pa.array([outline_of_png(mask) for mask in masks], schema.POLYGON)
+    index = np.where(wanted, len(polygons) + np.cumsum(wanted) - 1, np.arange(len(polygons)))
+    return pa.concat_arrays([polygons, outlines]).take(pa.array(index))
+
+
+FORMS = (".arrow", ".parquet", ".json")
+"""Suffixes, which name the form."""
+ROWS = {".arrow": 1024, ".parquet": 1 << 14, ".json": 1 << 13}
+"""Rows of a batch; fixed, so that equal rows give equal bytes."""
+
+
+class _Writer(Protocol):
+    def write_batch(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def write_rows(
+    rows: Batches,
+    file: BinaryIO,
+    form: str,
+    columns: Mapping[str, Column],
+    categories: Mapping[str, Categories],
+    metadata: Mapping[str, str],
+    version: str,
+) -> int:
+    """Write rows in working types to an open file; returns their number.
+
+    `columns` are those of the version that are written, `categories` the values of each that is one. Equal rows give
+    equal bytes.
+    """
+    target = schema.arrow_schema(dict(columns)).with_metadata(dict(metadata) or None)
+    writer = _writer(file, form, target, columns, metadata, version)
+    count = 0
+    try:
+        for batch in even_batches(rows(), ROWS[form]):
+            if form != ".json":
+                arrays = [stored(batch, column, categories, version) for column in columns.values()]
+                writer.write_batch(pa.record_batch(arrays, schema=target))
+            else:
+                writer.write_batch(batch)
+            count += batch.num_rows
+    finally:
+        writer.close()
+    return count
+
+
+def _writer(
+    file: BinaryIO,
+    form: str,
+    target: pa.Schema,
+    columns: Mapping[str, Column],
+    metadata: Mapping[str, str],
+    version: str,
+) -> _Writer:
+    if form == ".arrow":
+        arrow: _Writer = pa.ipc.new_file(file, target)
+        return arrow
+    if form == ".parquet":
+        from pyarrow.parquet import ParquetWriter
+
+        parquet: _Writer = ParquetWriter(file, target, compression="zstd")
+        return parquet
+    from edgefirst_ros.dataset.tables.json_write import NestedWriter
+
+    return NestedWriter(file, columns, metadata, version)
+
+
+GROUPING = "grouping"
+"""Key of the description of an unfinished dataset: its group rule."""
+
+
+def seal_annotations(
+    journal: Batches,
+    out: Path,
+    version: str = schema.DEFAULT_VERSION,
+    labels: Sequence[str] | None = None,
+    category_metadata: Mapping[str, object] | None = None,
+    stated: Mapping[str, str | None] = MappingProxyType({}),
+) -> int:
+    """Write NAME.arrow in a schema version from an annotation journal; returns the rows.
+
+    Columns that nobody filled are left out, and metadata about them. `labels`: names by `label_index`; `stated`: values
+    of further metadata, None for a key that stays out. Raises DatasetError when it cannot be written, KeyError for a
+    version that cannot be.
+    """
+    if version not in schema.WRITABLE:
+        raise KeyError(version)
+    known = schema.columns(version)
+    found = count_columns(journal, known)
+    identity = {column.name: 0 for column in known.values() if column.level == "identity"}
+    found.filled = identity | found.filled
+    columns = written_columns(found, known)
+    metadata: dict[str, str] = {}
+    if schema.has_metadata(version):
+        given = {
+            "schema_version": version,
+            "category_metadata": None if category_metadata is None else json_text(category_metadata),
+            "labels": None if labels is None else json_text(list(labels)),
+            **stated,
+        }
+        for key in schema.METADATA:
+            value = given.get(key.name, key.written)
+            if value is not None and (key.column is None or key.column in columns):
+                metadata[key.name] = value
+    return _seal(journal, out, columns, found.categories, metadata, version)
+
+
+def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadata: Mapping[str, object]) -> int:
+    """Write NAME.frames.arrow from a journal, with all `columns` and `metadata` (plain objects, as JSON).
+
+    Returns the rows. Raises DatasetError when it cannot be written or a value has no JSON form.
+    """
+    return _seal(journal, out, columns, {}, {key: json_text(value) for key, value in metadata.items()}, "")
+
+
+def json_text(value: object) -> str:
+    """Return `value` as JSON in UTF-8; numbers that are not finite become null, mappings keep their order."""
+    try:
+        text = json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DatasetError(f"metadata cannot be stored as JSON: {error}") from error
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate: JSON's own escape
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _seal(
+    journal: Batches,
+    out: Path,
+    columns: dict[str, Column],
+    categories: Mapping[str, Categories],
+    metadata: Mapping[str, str],
+    version: str,
+) -> int:
+    with reporting(out, "write"), open(create_anew(out), "wb", buffering=1 << 20) as file:
+        rows = write_rows(journal, file, ".arrow", columns, categories, metadata, version)
+        file.flush()
+        os.fsync(file.fileno())
+    return rows
