@@ -15,7 +15,7 @@ import numpy as np
 from edgefirst_ros import streams
 from edgefirst_ros.counts import MISSING_TILE, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.streams import MASK, TF_MESSAGE, TILED, TILES, VIDEO
+from edgefirst_ros.streams import FFMPEG, MASK, TF_MESSAGE, TILED, TILES, VIDEO
 
 KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
 """Topics of the device, without slash, `rt/` or host name, and the types they may have."""
@@ -115,9 +115,40 @@ class _Whole(bytes):
         return super().__getitem__(key)
 
 
+class FfmpegPacket(NamedTuple):
+    """A message of ffmpeg_image_transport: an access unit of video. Source: FFMPEGPacket.msg."""
+
+    frame_id: str
+    encoding: str
+    """Codec or name of the encoder, and further forms after `;`."""
+    data: memoryview
+
+    @classmethod
+    def from_cdr(cls, data: bytes) -> FfmpegPacket:
+        """Read a little-endian message; raises ValueError or struct.error when it ends early."""
+        frame_id, at = _read_text(data, _HEAD + 8)
+        encoding, at = _read_text(data, at + -at % 4 + 8)
+        at += -(at - _HEAD) % 8 + 10  # after pts, flags and is_bigendian
+        at += -at % 4
+        (size,) = struct.unpack_from("<I", data, at)
+        if len(data) < at + 4 + size:
+            raise ValueError(f"{at + 4 + size} bytes are announced, {len(data)} are there")
+        return cls(frame_id, encoding, memoryview(data)[at + 4 : at + 4 + size])
+
+
+def _read_text(data: bytes, at: int) -> tuple[str, int]:
+    """Return the text at an offset, and where it ends."""
+    (size,) = struct.unpack_from("<I", data, at)
+    if not size or len(data) < at + 4 + size:
+        raise ValueError(f"a text of {size} bytes at {at}")
+    return data[at + 4 : at + 3 + size].decode("utf-8", "replace"), at + 4 + size
+
+
 @functools.cache
 def _codec(schema: str) -> Any:
-    """Return the vendor codec's class for a type, or None."""
+    """Return the class that reads a type: the vendor codec's, or our own; None where only its text can tell."""
+    if schema == FFMPEG:
+        return FfmpegPacket
     package, _, name = schema.partition("/msg/")
     if schema in ABORTING:
         return None
@@ -201,6 +232,7 @@ CDR_FIELDS: dict[str, tuple[Any, ...]] = {
     "foxglove_msgs/msg/CompressedVideo": (*_TIME, "s", ("B",), "s"),
     "sensor_msgs/msg/CompressedImage": (*_HEADER, "s", ("B",)),
     "sensor_msgs/msg/Image": (*_HEADER, *"IIsBI", ("B",)),
+    FFMPEG: (*_HEADER, *"IIsQBB", ("B",)),
     "sensor_msgs/msg/CameraInfo": (*_HEADER, *"IIs", ("d",), *"d" * 30, *"IIIIIIB"),
     "sensor_msgs/msg/PointCloud2": (*_HEADER, *"II", (*"sIBI",), *"BII", ("B",), "B"),
     "sensor_msgs/msg/NavSatFix": (*_HEADER, *"BH", *"d" * 12, "B"),

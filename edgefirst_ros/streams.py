@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
 COMPRESSED_IMAGE = "sensor_msgs/msg/CompressedImage"
 IMAGE = "sensor_msgs/msg/Image"
+FFMPEG = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 TILED = "edgefirst_ros/msg/TiledVideo"
 """Four messages of video with one stamp, as `messages.join_tiles` joins them; nobody publishes it."""
@@ -81,8 +82,8 @@ def _one(name: str, schema: str) -> tuple[Topic, ...]:
 CAMERA = Sensor(
     "camera",
     (
-        Topic("camera/h265", (VIDEO,)),
-        Topic("camera/h264", (VIDEO,)),
+        Topic("camera/h265", (VIDEO, FFMPEG, COMPRESSED_IMAGE)),
+        Topic("camera/h264", (VIDEO, FFMPEG, COMPRESSED_IMAGE)),
         Topic("camera/h264/tl", (TILED,)),
         Topic("camera/jpeg", (COMPRESSED_IMAGE,)),
         Topic("camera/image", (IMAGE,)),

@@ -61,6 +61,8 @@ class SequenceFacts:
     """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
     scaling: Scaling = field(default_factory=Scaling)
     box_frames: BoxFrames = field(default_factory=BoxFrames)
+    video: set[str] = field(default_factory=set)
+    """Formats of the video that is decoded."""
 
     def place_of(self, frame_id: str) -> Place:
         """Return the place of a fused sensor, for its boxes in space."""
@@ -130,7 +132,7 @@ class DatasetFacts:
     def begin(self, facts: SequenceFacts) -> None:
         """Begin the next sequence."""
         self._current = facts
-        self._decodes = self._decodes or facts.roles.schema in (streams.VIDEO, streams.TILED)
+        self._decodes = self._decodes or facts.roles.schema in (streams.VIDEO, streams.FFMPEG, streams.TILED)
 
     def check_labels(self, models: Iterable[Sequence[str] | None]) -> None:
         """Raise UsageError where the labels of models have other indices than those of the sequences before."""
@@ -144,6 +146,7 @@ class DatasetFacts:
         if facts is None:
             return
         self._labels = self.labels
+        self._decodes = self._decodes or bool(facts.video)
         self._box_frames.update(facts.box_frames.names)
         self.counts.add(facts.counts)
         self._sources, self._sequences = self._all()
@@ -188,7 +191,7 @@ class DatasetFacts:
         bases = {name: known["time_base"] for name, known in sequences.items()}
         first = next(iter(bases.values()))
         made = making(self._settings)
-        if self._decodes:
+        if self._decodes or (self._current is not None and self._current.video):
             made["software"]["ffmpeg"] = ffmpeg_version()
         return {
             "sources": sources,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from edgefirst_ros.config import SENSORS, Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sensors.pictures import KINDS, Parsed, open_parser
+from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sources.topics import Roles
 
 LONGEST_WAIT = 10_000_000_000
@@ -66,7 +66,8 @@ class Recent:
         self._fixes: deque[Arrival] = deque()  # positions and attitudes: needed for longer, and small
         self._entries: deque[int] = deque()
         self._parse = open_parser(roles.schema) if roles.camera else None
-        self._depends = roles.camera and KINDS[roles.schema].source.depends
+        self._depends = roles.camera
+        """True if pictures may need the messages before them, as the newest one says."""
         self.hold: int | None = None
         """Arrival from which on messages are kept, whatever their age; ns."""
         self.spread = UNKNOWN_SPREAD
@@ -134,7 +135,7 @@ class Recent:
         except MessageError as error:
             arrival.parsed = error
         else:
-            arrival.entry, arrival.closed = parsed.entry, parsed.closed
+            arrival.entry, arrival.closed, self._depends = parsed.entry, parsed.closed, parsed.depends
 
 
 def max_skew(settings: Settings) -> int:

@@ -218,7 +218,6 @@ class SampleBuilder:
         self._pace = Pace(start_lag)
         eager = start_lag is None and chosen is None
         self._pictures = _pictures(settings, facts, eager=eager, already_written=already_written)
-        self._depends = self._pictures is not None and self._pictures.depends
         self._encoder = SampleEncoder(settings, facts, already_written)
         self._waiting: deque[Frame] = deque()
         self._fallback: SampleParts | None = None
@@ -240,7 +239,7 @@ class SampleBuilder:
             self._pace.move()
         elif self._pace.is_stuck and isinstance(item, Frame):
             item = item.make_overdue()
-        elif self._pace.is_stuck and isinstance(item, AccessUnit) and not self._depends:
+        elif self._pace.is_stuck and isinstance(item, AccessUnit) and not _depends(item):
             item.leave_out()
         self._choosing.put(item)
 
@@ -303,7 +302,9 @@ class SampleBuilder:
         elif self._pictures is not None and not self._pace.is_over:
             if unit.content is None:
                 unit.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
-            if unit.wanted or self._depends:
+            if unit.wanted or _depends(unit):
+                if _depends(unit):
+                    self._facts.video.add(unit.content.form)
                 self._pictures.push(unit)
             if not unit.wanted:
                 self._pictures.skip(unit)
@@ -382,6 +383,11 @@ class SampleBuilder:
         """Count a dropped frame; returns True: it is decided."""
         self._facts.counts.drop(self._facts.roles.reference, reason, why=error)
         return True
+
+
+def _depends(unit: AccessUnit) -> bool:
+    """True if the picture of a message that is not pushed yet may need those before it."""
+    return getattr(unit.content, "depends", False)
 
 
 def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> PictureSource | None:

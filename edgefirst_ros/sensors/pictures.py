@@ -17,7 +17,7 @@ import numpy.typing as npt
 from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.messages import Message, decode
+from edgefirst_ros.messages import FfmpegPacket, Message, decode
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_size, raw_frame, still_frame
 from edgefirst_ros.sensors.png import check_png
@@ -25,28 +25,43 @@ from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderRead
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
 from edgefirst_ros.sensors.video.reader import GopReader, VideoReader
-from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE, TILED, VIDEO
+from edgefirst_ros.streams import COMPRESSED_IMAGE, FFMPEG, IMAGE, TILED, VIDEO
 
-CODECS = {"h264": "h264", "avc": "h264", "h265": "hevc", "hevc": "hevc"}
-"""`format` of a CompressedVideo -> codec."""
+CODECS = {
+    "h264": "h264", "avc": "h264", "libx264": "h264", "libopenh264": "h264",
+    "h265": "hevc", "hevc": "hevc", "libx265": "hevc", "libkvazaar": "hevc",
+}  # fmt: skip
+"""`format` of video, or name of its encoder up to `_` (`hevc_nvenc`) -> codec."""
 COLOURS = ("colorspace", "color_range", "color_primaries", "color_trc")
 """Attributes of a picture's colour space."""
 
 
 def codec_of(form: str) -> str:
-    """Return the codec of the `format` of a CompressedVideo: h264 or hevc.
+    """Return the codec of a `format` or `encoding` of video, up to `;`: h264 or hevc.
 
     Raises MessageError(UNDECODABLE) for an unknown one.
     """
     try:
-        return CODECS[form.strip().lower()]
+        return CODECS[form.partition(";")[0].strip().lower().partition("_")[0]]
     except KeyError:
         raise MessageError(UNDECODABLE, f"video format {form!r}; expected h264 or h265") from None
+
+
+def is_video(form: str) -> bool:
+    """True if a `format` is that of video."""
+    try:
+        return bool(codec_of(form))
+    except MessageError:
+        return False
 
 
 # ---- messages ----------------------------------------------------------------------------------
 class Parsed(Protocol):
     """A parsed message of a camera."""
+
+    @property
+    def depends(self) -> bool:
+        """True if its picture may need the messages before it."""
 
     @property
     def form(self) -> str:
@@ -72,13 +87,14 @@ class StillMessage(NamedTuple):
     form: str
     entry: bool = True
     closed: bool = True
+    depends: bool = False
 
     def as_first(self) -> StillMessage:
         return self
 
 
 class VideoMessage(NamedTuple):
-    """The access unit of a CompressedVideo, with its headers."""
+    """An access unit of video, with its headers."""
 
     form: str
     data: Buffer
@@ -87,6 +103,7 @@ class VideoMessage(NamedTuple):
     """None if the format is unknown."""
     lacking: bytes = b""
     """Parameter sets of the messages before it that it does not repeat."""
+    depends: bool = True
 
     @property
     def tiles(self) -> tuple[VideoMessage, ...]:
@@ -112,6 +129,7 @@ class TiledMessage(NamedTuple):
     """The tiles of one picture, each of its own stream: top left, top right, bottom left, bottom right."""
 
     tiles: tuple[VideoMessage, ...]
+    depends: bool = True
 
     @property
     def form(self) -> str:
@@ -133,11 +151,6 @@ Parser = Callable[[Message], Parsed]
 """Parses the messages of one camera in recorded order; raises MessageError as `decode` does."""
 
 
-def _parse_compressed(message: Message) -> StillMessage:
-    content = decode(message)
-    return StillMessage(content, content.format)
-
-
 def _parse_raw(message: Message) -> StillMessage:
     content = decode(message)
     return StillMessage(content, content.encoding)
@@ -152,6 +165,8 @@ class VideoParser:
 
     def __call__(self, message: Message) -> VideoMessage:
         content = decode(message)
+        if isinstance(content, FfmpegPacket):
+            return self.parse(content.encoding, content.data)
         return self.parse(content.format, content.data.view())
 
     def parse(self, form: str, data: Buffer) -> VideoMessage:
@@ -166,6 +181,19 @@ class VideoParser:
         before = self._sets.get(codec, b"")
         known = self._sets[codec] = with_sets(before, headers.sets)
         return VideoMessage(form, data, headers, before if known != headers.sets else b"")
+
+
+class CompressedParser:
+    """Parses the messages of one topic of CompressedImage, which may be still pictures or video."""
+
+    def __init__(self) -> None:
+        self._video = VideoParser()
+
+    def __call__(self, message: Message) -> StillMessage | VideoMessage:
+        content = decode(message)
+        if is_video(content.format):
+            return self._video.parse(content.format, content.data.view())
+        return StillMessage(content, content.format)
 
 
 class TileParser:
@@ -203,9 +231,6 @@ class PictureSource(Protocol):
     One thread pushes, takes and skips; any thread may close.
     """
 
-    depends: bool
-    """True if a picture may need the messages before its own."""
-
     def __init__(self, options: PictureOptions) -> None: ...
 
     @property
@@ -232,9 +257,8 @@ class PictureSource(Protocol):
 
 
 class StillPictures:
-    """CompressedImage: JPEG and PNG pass through as they are, unless they are scaled or changed."""
+    """JPEG and PNG pass through as they are, unless they are scaled or changed."""
 
-    depends = False
     note = ""
 
     def __init__(self, options: PictureOptions) -> None:
@@ -299,8 +323,6 @@ class VideoPictures:
 
     Owns: one thread pushes, takes and skips, and changes it; each reader of tiles is used by one thread at a time.
     """
-
-    depends = True
 
     def __init__(self, options: PictureOptions) -> None:
         self._options = options
@@ -410,6 +432,52 @@ class VideoPictures:
             self._tile_threads.shutdown()
 
 
+class CompressedPictures:
+    """CompressedImage: still pictures or video, as the first message of the camera says.
+
+    Owns: the thread that pushes, takes and skips.
+    """
+
+    def __init__(self, options: PictureOptions) -> None:
+        self._options = options
+        self._source: StillPictures | VideoPictures | None = None
+        self._depends = False
+
+    @property
+    def note(self) -> str:
+        return self._source.note if self._source is not None else ""
+
+    def push(self, unit: AccessUnit) -> None:
+        message = unit.content
+        if not isinstance(message, MessageError):
+            if self._source is None:
+                self._depends = message.depends
+                self._source = (VideoPictures if self._depends else StillPictures)(self._options)
+            elif message.depends != self._depends:
+                expected = "video" if self._depends else "still pictures"
+                unit.content = MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
+        if self._source is not None:
+            self._source.push(unit)
+
+    def mark_gap(self) -> None:
+        if self._source is not None:
+            self._source.mark_gap()
+
+    def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
+        if self._source is not None:
+            return self._source.take(unit, last=last)
+        return unit.content if isinstance(unit.content, MessageError) else None
+
+    def skip(self, unit: AccessUnit) -> MessageError | None:
+        if self._source is not None:
+            return self._source.skip(unit)
+        return unit.content if isinstance(unit.content, MessageError) else None
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+
 def join_pictures(tiles: list[Any]) -> Any:
     """Return four av.VideoFrames of one form as one: top left, top right, bottom left, bottom right.
 
@@ -453,9 +521,10 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
-    COMPRESSED_IMAGE: Kind(lambda: _parse_compressed, StillPictures),
+    COMPRESSED_IMAGE: Kind(CompressedParser, CompressedPictures),
     IMAGE: Kind(lambda: _parse_raw, RawPictures),
     VIDEO: Kind(VideoParser, VideoPictures),
+    FFMPEG: Kind(VideoParser, VideoPictures),
     TILED: Kind(TileParser, VideoPictures),
 }
 """Type of message -> how its messages become pictures."""

@@ -33,6 +33,9 @@ _FIELDS = {
     "sensor_msgs/PointCloud2":
         "std_msgs/Header header; uint32 height; uint32 width; sensor_msgs/PointField[] fields; bool is_bigendian; "
         "uint32 point_step; uint32 row_step; uint8[] data; bool is_dense",
+    "ffmpeg_image_transport_msgs/FFMPEGPacket":
+        "std_msgs/Header header; int32 width; int32 height; string encoding; uint64 pts; uint8 flags; "
+        "bool is_bigendian; uint8[] data",
     "foxglove_msgs/CompressedVideo":
         "builtin_interfaces/Time timestamp; string frame_id; uint8[] data; string format",
     "edgefirst_msgs/RadarCube":

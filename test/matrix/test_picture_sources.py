@@ -23,6 +23,7 @@ from edgefirst.schemas import builtin_interfaces, edgefirst_msgs, foxglove_msgs,
 from live_system import System
 from mcap.writer import CompressionType, Writer
 from PIL import Image
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from same_dataset import adds_up, assert_same_dataset, members
 
 from edgefirst_ros import Dataset, convert
@@ -30,6 +31,7 @@ from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.pipeline.capture_session import CaptureSession
+from edgefirst_ros.sensors.pictures import codec_of
 from edgefirst_ros.sources.live import Settling
 
 FRAMES, GOP, FPS = 24, 12, 10
@@ -41,8 +43,19 @@ MODEL_EVERY = 3
 X264 = f"keyint={GOP}:min-keyint={GOP}:scenecut=0:threads=1:qp=18:"
 X265 = f"{X264}pools=none:frame-threads=1:wpp=0:info=0:log-level=none:".replace("threads=1:", "", 1)
 B_FRAMES = "bframes=2:b-adapt=0:open-gop=0"
+PACKET = """std_msgs/Header header
+int32 width
+int32 height
+string encoding
+uint64 pts
+uint8 flags
+bool is_bigendian
+uint8[] data"""
+types = get_typestore(Stores.ROS2_JAZZY)
+types.register(get_types_from_msg(PACKET, "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"))
 VIDEO, IMAGE = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/Image"
 COMPRESSED = "sensor_msgs/msg/CompressedImage"
+FFMPEG = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
 
 
 # ---- drives ------------------------------------------------------------------------------------
@@ -60,12 +73,17 @@ class Source:
     @property
     def depends(self) -> bool:
         """True if a picture needs those before it, back to a keyframe."""
-        return self.schema == VIDEO
+        return bool(self.settings)
+
+    @property
+    def codec(self) -> str:
+        """h264 or hevc, as FFmpeg names it."""
+        return "h264" if "264" in self.form else "hevc"
 
     @property
     def passes(self) -> bool:
         """True if pictures that stay as they are keep their bytes."""
-        return self.schema == COMPRESSED
+        return self.schema == COMPRESSED and not self.depends
 
 
 SOURCES = {
@@ -76,6 +94,8 @@ SOURCES = {
     "h265": Source("h265", VIDEO, ("camera/h265",), f"{X265}bframes=0"),
     "h264-b": Source("h264", VIDEO, ("camera/h264",), f"{X264}{B_FRAMES}"),
     "h265-b": Source("h265", VIDEO, ("camera/h265",), f"{X265}{B_FRAMES}"),
+    "h264-compressed": Source("h264", COMPRESSED, ("camera/h264",), f"{X264}bframes=0"),
+    "h265-ffmpeg": Source("hevc_nvenc;yuv420p;bgr8;bgr8", FFMPEG, ("camera/h265",), f"{X265}{B_FRAMES}"),
     "tiles": Source("h264", VIDEO, tuple(f"camera/h264/{tile}" for tile in ("tl", "tr", "bl", "br")),
                     f"{X264}bframes=0"),
     "tiles-b": Source("h264", VIDEO, tuple(f"camera/h264/{tile}" for tile in ("tl", "tr", "bl", "br")),
@@ -103,11 +123,11 @@ def quarters(picture):
 
 def coded(source, series):
     """[(index, access unit)] of pictures of one size, in decode order."""
-    encoder = av.CodecContext.create("libx264" if source.form == "h264" else "libx265", "w")
+    encoder = av.CodecContext.create("libx264" if source.codec == "h264" else "libx265", "w")
     encoder.height, encoder.width = series[0].shape[:2]
     encoder.pix_fmt, encoder.thread_count = "yuv420p", 1
     encoder.time_base, encoder.framerate = Fraction(1, FPS), Fraction(FPS)
-    encoder.options = {"preset": "ultrafast", f"x{source.form[1:]}-params": source.settings}
+    encoder.options = {"preset": "ultrafast", f"x{source.codec.replace('hevc', 'h265')[1:]}-params": source.settings}
     packets = []
     for index, picture in enumerate(series):
         frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(format="yuv420p")
@@ -141,7 +161,7 @@ def streams(name, resize=False):
 
 def decoded(codec, units):
     """{index: RGB} as PyAV decodes [(index, data)]."""
-    decoder, found = av.CodecContext.create({"h265": "hevc"}.get(codec, codec), "r"), {}
+    decoder, found = av.CodecContext.create(codec, "r"), {}
     decoder.thread_count = 1
     for index, data in [*units, (None, None)]:
         packet = None
@@ -163,7 +183,7 @@ def true(name, resize=False):
     parts = []
     for units in streams(name, resize):
         runs = [[u for u in units if (u[0] < GOP) == first] for first in (True, False)] if resize else [units]
-        parts.append(functools.reduce(lambda a, b: a | b, (decoded(source.form, run) for run in runs)))
+        parts.append(functools.reduce(lambda a, b: a | b, (decoded(source.codec, run) for run in runs)))
     if len(parts) == 1:
         return [parts[0][n] for n in range(FRAMES)]
     joined = ([part[n] for part in parts] for n in range(FRAMES))
@@ -177,10 +197,22 @@ def time_of(stamp):
 def message(source, data, stamp, size, frame_id):
     if source.schema == VIDEO:
         return foxglove_msgs.CompressedVideo(time_of(stamp), frame_id, data, source.form).to_bytes()
+    if source.schema == FFMPEG:
+        return ffmpeg_packet(stamp, frame_id, size, source.form, data)
     head, array = std_msgs.Header(time_of(stamp), frame_id), np.frombuffer(data, np.uint8)
     if source.schema == COMPRESSED:
         return sensor_msgs.CompressedImage(head, source.form, array).to_bytes()
     return sensor_msgs.Image(head, size[1], size[0], source.form, 0, 3 * size[0], array).to_bytes()
+
+
+def ffmpeg_packet(stamp, frame_id, size, encoding, data):
+    """CDR of FFMPEGPacket.msg, by rosbags from the package's text."""
+    kind = types.types["ffmpeg_image_transport_msgs/msg/FFMPEGPacket"]
+    header = types.types["std_msgs/msg/Header"](
+        types.types["builtin_interfaces/msg/Time"](*divmod(stamp, 10**9)), frame_id
+    )
+    packet = kind(header, *size, encoding, 7, 1, False, np.frombuffer(data, np.uint8))
+    return bytes(types.serialize_cdr(packet, kind.__msgtype__))
 
 
 def info_of(stamp, frame_id, focal, size=SMALL):
@@ -530,3 +562,10 @@ def test_every_source_that_the_table_of_sensors_has_is_here():
 
     there = {topic.name for topic in CAMERA.topics}
     assert there == {source.topics[0] for source in SOURCES.values()}
+
+
+@pytest.mark.parametrize(("encoding", "codec"), [
+    ("h264", "h264"), ("libx264;yuv420p", "h264"), ("H264_VAAPI", "h264"), ("hevc_nvenc;nv12;bgr8", "hevc"),
+    ("libx265", "hevc"), (" hevc ", "hevc")])  # fmt: skip
+def test_names_of_encoders_count_as_their_codec(encoding, codec):
+    assert codec_of(encoding) == codec

@@ -19,7 +19,6 @@ from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, need
-from edgefirst_ros.messages import decode
 from edgefirst_ros.pipeline.first_pass import FirstPass
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.progress import Progress, quiet
@@ -28,9 +27,9 @@ from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
 from edgefirst_ros.report.subject import Subject
 from edgefirst_ros.report.view.log import INPUTS, Logger, Packet, blueprint
 from edgefirst_ros.report.view.viewer import show
-from edgefirst_ros.sensors.pictures import VideoParser, codec_of
+from edgefirst_ros.sensors.pictures import VideoMessage, codec_of, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Tracker
-from edgefirst_ros.streams import VIDEO
+from edgefirst_ros.streams import TILED
 
 SENSORS = (*INPUTS, "model")
 """Names that `--only` accepts."""
@@ -185,14 +184,14 @@ def _is_streamed(found: FirstPass) -> bool:
 
     H.265 is decoded here: browsers refuse it in the middle of a stream.
     """
-    topic = found.roles.reference
-    if found.topics.get(topic) != VIDEO:
+    topic, schema = found.roles.reference, found.roles.schema
+    if not found.roles.camera or schema == TILED:
         return False
-    last = None
-    for message in islice(found.recording.iter_messages({topic: VIDEO}), LOOKED_AT):
+    last, parse = None, open_parser(schema)
+    for message in islice(found.recording.iter_messages({topic: schema}), LOOKED_AT):
         try:
-            content = decode(message)
-            if codec_of(content.format) != "h264":
+            content = parse(message)
+            if not content.depends or codec_of(content.form) != "h264":
                 return False
         except MessageError:
             continue
@@ -209,11 +208,13 @@ def _packets(found: FirstPass, subject: Subject) -> Iterator[Packet]:
 
     topic, begun = found.roles.reference, False
     tracker: Tracker = H264Tracker()
-    parse = VideoParser()
-    for number, message in enumerate(found.recording.iter_messages({topic: VIDEO})):
+    parse = open_parser(found.roles.schema)
+    for number, message in enumerate(found.recording.iter_messages({topic: found.roles.schema})):
         try:
             video = parse(message)
         except MessageError:
+            video = None
+        if not isinstance(video, VideoMessage):
             tracker.mark_gap()
             continue
         unit = AccessUnit(number)
