@@ -19,8 +19,7 @@ import pyarrow as pa
 from edgefirst_ros import convert
 from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.dataset.names import DatasetPaths, parse_member
-from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.recovery.report import Recovery
+from edgefirst_ros.dataset.recovery.recover import Recovery, recover
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import EdgeFirstError
 from fuzzing import leftover, seeds

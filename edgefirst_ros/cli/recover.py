@@ -14,7 +14,7 @@ from edgefirst_ros.cli.options import SET_LIMITS, limits_of
 from edgefirst_ros.cli.text import say, table
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.recovery.report import (
+    from edgefirst_ros.dataset.recovery.recover import (
         Recovery,
     )
 

@@ -85,7 +85,7 @@ def finished(
     are others. What a kill behind its last step left beside the dataset is removed. Raises RecordingError where a
     recording cannot be read.
     """
-    from edgefirst_ros.dataset.recovery.state import tidy
+    from edgefirst_ros.dataset.recovery.recover import tidy
     from edgefirst_ros.dataset.sequences import frames_metadata
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 

@@ -10,7 +10,7 @@ from unfinished_datasets import finish, leave, sample
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.cli.recover import _print
-from edgefirst_ros.dataset.recovery.report import Recovery
+from edgefirst_ros.dataset.recovery.recover import Recovery
 from edgefirst_ros.dataset.storage.zip_write import Lost
 
 SAMPLES = [sample(frame) for frame in range(4)]  # each has a picture, a cube and a cloud

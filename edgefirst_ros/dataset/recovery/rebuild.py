@@ -12,7 +12,7 @@ import pyarrow as pa
 from edgefirst_ros.counts import INTERRUPTED, Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import FrameSet, Member, keys_of
-from edgefirst_ros.dataset.recovery.members import Found
+from edgefirst_ros.dataset.recovery.unfinished import Found
 from edgefirst_ros.dataset.sequences import REFERENCE, SEQUENCES
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Rows
 from edgefirst_ros.errors import MessageError

@@ -1,36 +1,212 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completes unfinished datasets: every whole member is kept, the tables are rebuilt around them."""
+"""Completes unfinished datasets: keeps every whole member, rebuilds the tables around them, and reports."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
-from edgefirst_ros.dataset.names import KIND_OF, FrameSet, NewMessages, keys_of, parse_member
-from edgefirst_ros.dataset.publish import place, refuse_existing, remove_unfinished
-from edgefirst_ros.dataset.recovery.finished_tables import FinishedFrames, FinishedTables, write_annotations
-from edgefirst_ros.dataset.recovery.members import Found
+from edgefirst_ros.dataset.names import (
+    KIND_OF,
+    DatasetPaths,
+    FrameSet,
+    Layout,
+    NewMessages,
+    keys_of,
+    parse_member,
+    refuse_unreadable,
+)
+from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
+from edgefirst_ros.dataset.recovery.journals import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.rebuild import Rebuilt, recounted_facts
-from edgefirst_ros.dataset.recovery.report import Recovery
-from edgefirst_ros.dataset.recovery.state import has_tables, is_cut, locate_any, tidy, unfinished
-from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
 from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE
-from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.rowlog import Rows
 from edgefirst_ros.dataset.tables.write import GROUPING, seal_annotations, seal_frames
-from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, counted
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, InUseError, StorageError, TooLargeError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+
+LISTED = 100
+"""Ranges without a whole member that are reported one by one."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """Outcome of a recovery."""
+
+    paths: DatasetPaths
+    dry_run: bool
+    complete: bool = False
+    """True if the dataset was complete already."""
+    samples: int = 0
+    members: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    """The first ranges without a whole member."""
+    lost_stretches: int = 0
+    lost_bytes: int = 0
+    rows_rebuilt: int = 0
+    """Samples whose frames row was lost and is rebuilt."""
+    unstamped: int = 0
+    """Samples of these whose stamp is known to 2 s only."""
+    annotations_lost: int = 0
+    """Samples whose annotation rows may be lost."""
+    rows_dropped: int = 0
+    """Samples of the journal, or of the tables, without any member."""
+    members_missing: int = 0
+    """Missing members of samples that are kept."""
+    told_by: str = "journal"
+    """What has the rows: `journal`, or `tables` of a finished dataset that was cut."""
+    kept: dict[Path, Path] = field(default_factory=dict)
+    """{journal that is not understood: where it is kept}."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The outcome in one line."""
+        if self.complete:
+            return "all of it was there"
+        said = f"{counted(self.samples, 'sample')}, {counted(self.members, 'member')}"
+        if self.lost_stretches:
+            said += (
+                f"; no whole member in {counted(self.lost_bytes, 'byte')} in {counted(self.lost_stretches, 'place')}"
+            )
+        if self.rows_rebuilt:
+            said += f"; {counted(self.rows_rebuilt, 'row')} rebuilt"
+        if self.annotations_lost:
+            said += f"; annotations of {counted(self.annotations_lost, 'sample')} may be lost"
+        if self.rows_dropped:
+            said += f"; not there of the {self.told_by}: {counted(self.rows_dropped, 'sample')}"
+        return "; ".join([said, *self.notes])
+
+    def note(self, lost: Lost) -> None:
+        """Count a range without a whole member; the first ones are listed."""
+        self.lost_stretches += 1
+        self.lost_bytes += lost.end - lost.start
+        if len(self.lost) < LISTED:
+            self.lost.append(lost)
+
+    def plain(self, not_understood: Mapping[Path, str]) -> dict[str, Any]:
+        """Return the metadata `recovered`; `not_understood`: what is wrong with the journals that are kept."""
+        told: dict[str, Any] = {
+            "members": self.members,
+            "lost_bytes": self.lost_bytes,
+            "lost": [{"offset": lost.start, "name": lost.name, "why": lost.why} for lost in self.lost],
+            "rows_rebuilt": self.rows_rebuilt,
+            "annotations_lost": self.annotations_lost,
+            "rows_dropped": self.rows_dropped,
+            "members_missing": self.members_missing,
+        }
+        if self.kept:
+            told["journals"] = [
+                {"file": path.name, "why": not_understood[path], "kept": kept.name} for path, kept in self.kept.items()
+            ]
+        return told
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is there, 3 when something was lost."""
+        lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
+        return 3 if any(lost) or self.kept else 0
+
+
+_LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+_SUFFIXES = (
+    ".zip.partial", ".partial", ".rows.journal", ".frames.arrow.journal", ".arrow.journal", ".frames.arrow", ".arrow",
+    ".zip",
+)  # fmt: skip
+
+
+def unfinished(out: Path) -> list[DatasetPaths]:
+    """Return the unfinished datasets in a folder; a writer may be at work on them. Raises StorageError."""
+    if not os.path.isdir(out):
+        return []
+    with reporting(out, "search it for unfinished datasets"):
+        names = sorted(os.listdir(out))
+    found = []
+    for name in names:
+        if name.endswith(".zip.partial"):
+            found.append(DatasetPaths(out, name.removesuffix(".zip.partial"), "zip"))
+        elif name.endswith(".partial") and not name.endswith(".replaced.partial") and os.path.isdir(out / name):
+            found.append(DatasetPaths(out, name.removesuffix(".partial"), "directory"))
+    return [paths for paths in found if paths.unfinished]
+
+
+def locate_any(path: str | os.PathLike[str]) -> DatasetPaths:
+    """Return the dataset that a user names by any of its files, finished or not. Raises DatasetError."""
+    text = os.fspath(path)
+    if "\0" in text:
+        raise DatasetError(f"{text!r} is not a valid path")
+    given = Path(os.path.abspath(text))
+    stems = [given.name, *(given.name.removesuffix(suffix) for suffix in _SUFFIXES if given.name.endswith(suffix))]
+    outs = [given.parent, *([given.parent.parent] if given.parent.name.removesuffix(".partial") in stems else [])]
+    candidates = [DatasetPaths(out, stem, layout) for out in outs for stem in stems if stem for layout in _LAYOUTS]
+    for paths in candidates:
+        # NAME.zip.partial of a ZIP must not pass for the folder of a dataset that is named NAME.zip.
+        if paths.unfinished and (paths.layout == "zip" or os.path.isdir(paths.folder_partial)):
+            return paths
+    for paths in candidates:
+        if os.path.isfile(paths.container) if paths.layout == "zip" else os.path.isdir(paths.members):
+            return paths
+    refuse_unreadable(given)
+    raise DatasetError(f"{text}: no dataset here; looked for {', '.join(str(c.members_partial) for c in candidates)}")
+
+
+def is_cut(paths: DatasetPaths, limits: Limits) -> bool:
+    """True if a finished dataset lost the end of its ZIP or of a table. Raises TooLargeError."""
+    if paths.layout == "directory":
+        return False
+    try:
+        Archive(paths.container, limits)
+    except TooLargeError:
+        raise
+    except DatasetError:
+        return True
+    return any(os.path.isfile(table) and not _is_table(table, limits) for table in (paths.arrow, paths.frames))
+
+
+def has_tables(paths: DatasetPaths, limits: Limits) -> bool:
+    """Return True if both tables of an unfinished dataset are complete. Raises TooLargeError."""
+    if paths.layout == "zip":
+        tables = (paths.arrow_partial, paths.arrow), (paths.frames_partial, paths.frames)
+        begun = not os.path.lexists(paths.container)  # else the final tables are those of another dataset
+        return all(
+            _is_table(final if begun and not os.path.exists(partial) else partial, limits) for partial, final in tables
+        )
+    building = paths.folder_partial
+    return _is_table(building / paths.arrow.name, limits) and _is_table(building / paths.frames.name, limits)
+
+
+def _is_table(path: Path, limits: Limits) -> bool:
+    try:
+        return is_plain_file(path) and bool(TableFile(path, limits).schema)
+    except TooLargeError:
+        raise
+    except DatasetError:
+        return False
+
+
+def tidy(paths: DatasetPaths) -> None:
+    """Remove temporary files beside a finished dataset."""
+    with reporting(paths.container, "remove what is left beside it"):
+        if paths.layout == "directory":
+            remove_tree(paths.aside)
+            return
+        for path in paths.temporary:
+            if os.path.lexists(path):  # a medium that cannot be written refuses to remove what is not there, too
+                path.unlink()
 
 
 def recover(

@@ -1,23 +1,273 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An unfinished dataset without a writer: to be completed as it is, or continued by a new writer."""
+"""Reopens an unfinished dataset without a writer: finds its whole members, to complete or to continue it."""
 
 from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
-from edgefirst_ros.dataset.names import DatasetPaths
+import pyarrow as pa
+from zlib_ng import zlib_ng
+
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Member, keys_of, parse_member
 from edgefirst_ros.dataset.recovery.journals import Journals
-from edgefirst_ros.dataset.recovery.members import Found, reopen
-from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reporting
-from edgefirst_ros.dataset.storage.zip_write import Lost, MemberWriter
+from edgefirst_ros.dataset.storage.folder import DirectoryWriter, files, present
+from edgefirst_ros.dataset.storage.lock import give_back, refuse_planted, reopen_folder, reporting
+from edgefirst_ros.dataset.storage.zip_format import unix_time
+from edgefirst_ros.dataset.storage.zip_read import Archive
+from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter, Lost, MemberWriter, missing
 from edgefirst_ros.dataset.tables.rowlog import Checkpoint
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, MessageError, TooLargeError
 from edgefirst_ros.limits import Limits
+from edgefirst_ros.sensors.cloud import decode_cloud
+from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.png import check_png
+
+_UNNAMED = "/.partial"
+"""Suffix of a file that is being written, and not a member yet."""
+_PAGE = 4096
+"""Bytes that a disk writes at once: after a power cut such a piece of a file can be all zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A whole member."""
+
+    name: str
+    stamp: int
+    """Time of the member, ns since the epoch, with a resolution of 2 s in a ZIP."""
+    head: Callable[[int], bytes]
+    """Reads its first bytes, as many as asked for."""
+
+
+class Members(Protocol):
+    """The members that a dead writer left. Its writer keeps none of them before `whole` or `rewind` gave them to it."""
+
+    @property
+    def writer(self) -> MemberWriter:
+        """Writer that appends further members to those it keeps."""
+
+    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+        """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
+
+    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members in their order, which the writer keeps from then on, and what lies between them.
+
+        Members up to the last synced commit are not compared with their checksums, unless `verify`.
+        """
+
+    def rewind(self, journals: Journals) -> Checkpoint:
+        """Go back to the last commit of which all is there; the writer keeps what belongs to it, and no more."""
+
+    def remove(self, lost: list[str]) -> None:
+        """Remove what `whole` found to be no whole member."""
+
+
+def reopen(paths: DatasetPaths, members: Path) -> tuple[Members, int]:
+    """Open and lock what is at `members`; returns it, and a descriptor that holds the lock until it is closed.
+
+    Raises InUseError where a living writer has it, DatasetError where it cannot be taken over, and StorageError.
+    """
+    if paths.layout == "zip":
+        archive = ArchiveWriter(members, reopen=True)
+        return ArchiveMembers(archive), archive.hold()
+    with reporting(paths.folder_partial, "open"):
+        lock = reopen_folder(paths.folder_partial)
+    try:
+        with reporting(members, "create"):
+            members.mkdir(exist_ok=True)
+        return FolderMembers(DirectoryWriter(members, reopen=True)), lock
+    except DatasetError:
+        os.close(lock)
+        raise
+
+
+class ArchiveMembers:
+    """Members in a ZIP without its end."""
+
+    def __init__(self, writer: ArchiveWriter) -> None:
+        self.writer = writer
+
+    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+        """Return True if the ZIP has its end, and every member in it is whole. Raises TooLargeError."""
+        try:
+            archive = Archive(self.writer.path, limits)
+        except TooLargeError:
+            raise
+        except DatasetError:
+            return False
+        count = 0
+        for found in self.writer.scan(self._trusted(journals)):
+            if isinstance(found, Lost) or count == len(archive.entries):
+                return False
+            listed = archive.entries[count]
+            if (found.text, found.start, found.packed, found.size, found.crc) != (
+                listed.filename, listed.header_offset, listed.compress_size, listed.file_size, listed.CRC,
+            ):  # fmt: skip
+                return False
+            count += 1
+        return count == len(archive.entries)
+
+    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members and what lies between them, as `Members` says."""
+        archive, own = self.writer, journals.written_here
+        for found in archive.scan(0 if verify else self._trusted(journals)):
+            if isinstance(found, Lost):
+                yield found
+            elif own and parse_member(found.text) is None:  # a header has no checksum
+                yield Lost(found.start, found.end, found.text, "no name of a member")
+            elif archive.keep(found):
+                yield Found(found.text, unix_time(found.time, found.date), partial(archive.read, found.data))
+            else:
+                yield Lost(found.start, found.end, found.text, "is there twice")
+
+    def _trusted(self, journals: Journals) -> int:
+        """Return how many bytes were synced; 0 if the file is shorter: the disk lost what it had acknowledged."""
+        synced = journals.synced.bytes
+        return synced if self.writer.file_bytes() >= synced else 0
+
+    def rewind(self, journals: Journals) -> Checkpoint:
+        """Go back to the last commit of which all is there, as `Members` says."""
+        archive, points, ends = self.writer, journals.points, {0: 0}
+        wanted, rows = {p.samples for p in points}, _rows(journals.frames(points[-1].samples))
+        for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):
+            ends.update({number: end} if number in wanted else {})
+        point = next(p for p in reversed(points) if ends.get(p.samples) == p.bytes)
+        for found in archive.scan(point.bytes):
+            if isinstance(found, Lost) or found.end > point.bytes or not archive.keep(found):
+                break
+        archive.cut()
+        return point
+
+    def remove(self, lost: list[str]) -> None:
+        """Cut off what lies behind the last member; what is damaged between others stays, and no directory names it."""
+        self.writer.cut()
+
+
+class FolderMembers:
+    """Members in a folder, a file each, whose sizes and checksums are in the row log."""
+
+    def __init__(self, writer: DirectoryWriter) -> None:
+        self.writer = writer
+
+    def is_complete(self, journals: Journals, limits: Limits) -> bool:
+        """Return True if every file is a whole member; that the folder ends is said by the tables in it."""
+        del limits
+        known = _synced_samples(journals)
+        return not any(_fault_of(*one, known, journals) for one in files(self.writer.path))
+
+    def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
+        """Yield the whole members and what is none, as `Members` says."""
+        known = FrameSet() if verify else _synced_samples(journals)
+        for name, file in files(self.writer.path):
+            why = _fault_of(name, file, known, journals)
+            with reporting(file, "read"):
+                status = file.lstat()
+            if why:
+                yield Lost(0, status.st_size, name, why)
+                continue
+            member = parse_member(name)
+            if member is not None:
+                self.writer.seen.note(member)
+            yield Found(name, status.st_mtime_ns, partial(_head, file))
+
+    def rewind(self, journals: Journals) -> Checkpoint:
+        """Go back to the last commit of which all is there, as `Members` says."""
+        known, whole = _synced_samples(journals), 0
+        for row in _rows(journals.frames(journals.points[-1].samples)):
+            found = self._present(row)
+            if missing(row, {member.kind for member, _, _ in found}):
+                break
+            if any(_fault_of(name, file, known, journals) for _, name, file in found):
+                break
+            whole += 1
+        point = next(p for p in reversed(journals.points) if p.samples <= whole)
+        kept = set()
+        for row in _rows(journals.frames(point.samples)):
+            for member, name, _ in self._present(row):
+                self.writer.seen.note(member)
+                kept.add(name)
+        self.remove([name for name, _ in files(self.writer.path) if name not in kept])
+        return point
+
+    def _present(self, row: dict[str, Any]) -> list[tuple[Member, str, Path]]:
+        """Return the members of a sample that are there, with their names and files."""
+        root = self.writer.path
+        found = present(root, row["name"], row["frame"])
+        return [(member, file.relative_to(root).as_posix(), file) for member, file in found]
+
+    def remove(self, lost: list[str]) -> None:
+        """Remove files that are no whole members."""
+        for name in lost:
+            with reporting(self.writer.path / name, "remove"):
+                (self.writer.path / name).unlink(missing_ok=True)
+
+
+def _synced_samples(journals: Journals) -> FrameSet:
+    """Return the samples that were synced to disk."""
+    known = FrameSet()
+    for batch in journals.frames(journals.synced.samples):
+        for key in keys_of(batch):
+            known.add(*key)
+    return known
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    return (row for batch in batches for row in batch.to_pylist())
+
+
+def _head(file: Path, size: int) -> bytes:
+    with reporting(file, "read"), file.open("rb") as handle:
+        return handle.read(size)
+
+
+def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> str:
+    """Return why a file is no whole member; empty if it is one. Raises StorageError if it cannot be read.
+
+    Of a sample among those `synced` the size is compared, of others the checksum. A file that the log does not have is
+    judged by its content.
+    """
+    member = parse_member(name)
+    if member is None:
+        return "cut: it was being written" if name.endswith(_UNNAMED) else "no name of a member"
+    with reporting(file, "read"):
+        status = file.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    certain = (member.sequence, member.frame) in synced
+    logged = journals.members.get(name) if journals.members is not None else None
+    if logged is not None and status.st_size != logged[0]:
+        return f"has {status.st_size} bytes of {logged[0]}"
+    if certain:
+        return ""
+    with reporting(file, "read"):
+        data = file.read_bytes()
+    if logged is not None:
+        return "" if zlib_ng.crc32(data) == logged[1] else "its checksum is wrong"
+    return _fault_in(data, member.kind)
+
+
+def _fault_in(data: bytes, kind: str) -> str:
+    """Return what is wrong with the content of a member that may be cut; empty if nothing."""
+    try:
+        if kind.endswith("png"):
+            check_png(data)
+            return ""
+        if kind.endswith("jpeg"):
+            check_jpeg(data)
+        else:
+            decode_cloud(data)
+    except (MessageError, DatasetError) as error:
+        return str(error)
+    pages = (data[place : place + _PAGE] for place in range(0, len(data), _PAGE))
+    return "" if all(map(any, pages)) else "a page of it is all zeros, and its checksum is not known"
 
 
 class State(enum.Enum):

@@ -4,9 +4,8 @@
 import pytest
 from unfinished_datasets import SEQUENCE, cut, finish, leave, sample, spans
 
-from edgefirst_ros.dataset.recovery import report as reports
-from edgefirst_ros.dataset.recovery.recover import recover
-from edgefirst_ros.dataset.recovery.report import Recovery
+from edgefirst_ros.dataset.recovery import recover as reports
+from edgefirst_ros.dataset.recovery.recover import Recovery, recover
 from edgefirst_ros.dataset.storage.zip_write import Lost
 
 SAMPLES = [sample(frame) for frame in range(3)]
