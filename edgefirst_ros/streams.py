@@ -7,6 +7,7 @@ Everything else that lists sensors is derived from it. A new sensor is one recor
 
 from __future__ import annotations
 
+import functools
 from typing import Literal, NamedTuple
 
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
@@ -52,13 +53,13 @@ class Sensor(NamedTuple):
     """Topics, the preferred one first; none for sensors that only other tools write."""
     kinds: tuple[str, ...]
     """Kinds (suffixes) of its members, the usual one first: `radar.png`."""
-    input: str
-    """Its name as an input of a sample: `radar.pcd`."""
+    former: str
+    """An earlier name of it, which is accepted too: `radar.pcd`."""
     form: Form
     column: str | None = None
     """Prefix of its columns in the frames table: `radar_cube`; None without columns."""
     alias: str | None = None
-    """Another name of the input."""
+    """A short name, which is accepted too: `radar`."""
     setting: tuple[str, object] | None = None
     """Name and value of the setting that selects it; None: it is always used."""
     default: bool = True
@@ -166,14 +167,25 @@ def of_kind(kind: str) -> Sensor:
     return _BY_KIND[kind]
 
 
-def meant(name: str) -> str | None:
-    """Return the key of what a user calls by another of its names: its topic, member, column or input; else None."""
+@functools.cache
+def keys_named(name: str) -> tuple[str, ...]:
+    """Return the keys of sensors with a name: a key, a topic, a member, a column, an earlier or a short name."""
+    if name in _BY_KEY:
+        return (name,)
     plain = name.lower().removeprefix("/").removeprefix("rt/")
+    dotted = plain.replace("/", ".").replace("_", ".")
+    found = []
     for sensor in SENSORS:
-        others = {sensor.input, sensor.alias, sensor.column, *sensor.kinds, *(topic.name for topic in sensor.topics)}
-        if plain in others or plain.replace("/", ".").replace("_", ".") == sensor.key:
-            return sensor.key
-    return "model" if plain.startswith("model") else None
+        others = {sensor.former, sensor.alias, sensor.column, *sensor.kinds, *(topic.name for topic in sensor.topics)}
+        if plain in others or dotted == sensor.key:
+            found.append(sensor.key)
+    return tuple(found)
+
+
+def meant(name: str) -> str | None:
+    """Return the key of a sensor by any of its names, the first of several, or `model`; None for an unknown name."""
+    found = keys_named(name)
+    return found[0] if found else "model" if name.lower().strip("/").removeprefix("rt/").startswith("model") else None
 
 
 def kinds(*forms: Form) -> tuple[str, ...]:

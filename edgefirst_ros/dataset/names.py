@@ -11,14 +11,15 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from edgefirst_ros import streams
-from edgefirst_ros.errors import DatasetError, UsageError, nearest_first
+from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.streams import SENSORS
 
+T = TypeVar("T")
 Layout = Literal["zip", "directory"]
 
 KINDS = streams.kinds()
@@ -326,11 +327,8 @@ def _candidates(given: Path) -> list[DatasetPaths]:
     return plain
 
 
-INPUTS: Mapping[str, tuple[str, ...]] = {sensor.input: sensor.kinds for sensor in SENSORS}
-"""Sample input -> kinds of members that hold it, the preferred one first."""
-ALIASES = {sensor.alias: sensor.input for sensor in SENSORS if sensor.alias is not None}
-
-INPUT_OF = {kind: name for name, kinds in INPUTS.items() for kind in kinds}
+INPUT_OF = {kind: streams.of_kind(kind).key for kind in KINDS}
+"""Kind of a member -> its sensor; in a dataset with `radar_clusters` columns `radar.pcd` is of radar.clusters."""
 _FLAT = re.compile(r"(?P<sequence>.+)_(?P<frame>[0-9]{1,10})", re.DOTALL)
 """A name in the flat folders of the vendor's client."""
 _STANDALONE = {".jpeg": "camera.jpeg", ".jpg": "camera.jpeg", ".png": "camera.png"}
@@ -375,10 +373,11 @@ def list_members(names: Sequence[str], keys: Callable[[], Collection[Key]]) -> l
 
 
 def input_name(name: str) -> str:
-    """Return the full name of an input, which may be an alias; raises UsageError for an unknown one."""
-    found = ALIASES.get(name, name)
-    if found not in INPUTS:
-        raise UsageError(f"{name!r} is not an input of a sample; known: {nearest_first(name, (*INPUTS, *ALIASES))}")
+    """Return the key of a sensor by any of its names; raises UsageError for an unknown one."""
+    found = streams.meant(name)
+    if found is None or found == "model":
+        known = ", ".join(sorted(sensor.key for sensor in SENSORS))
+        raise UsageError(f"{name!r} is not a sensor of a sample; known: {known}")
     return found
 
 
@@ -474,3 +473,44 @@ class NewMessages:
 def keys_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
     """Yield (sequence, frame) of every row of either table."""
     return zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)
+
+
+def inputs_of_kinds(columns: Collection[str]) -> dict[str, str]:
+    """Return {kind of member: sensor} of a dataset whose frames table has these columns."""
+    found = dict(INPUT_OF)
+    for sensor in streams.with_column():
+        kind = sensor.kind
+        if f"{sensor.column}_timestamp" in columns and f"{streams.of_kind(kind).column}_timestamp" not in columns:
+            found |= dict.fromkeys(sensor.kinds, sensor.key)
+    return found
+
+
+def _keys_named(name: object) -> tuple[str, ...]:
+    return streams.keys_named(name) if isinstance(name, str) else ()
+
+
+class Inputs(frozenset[str]):
+    """Keys of sensors; `in` takes their other names too."""
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or not self.isdisjoint(_keys_named(name))
+
+
+class BySensor(dict[str, T]):
+    """Values by key of a sensor; `[]`, `in` and `get` take its other names too."""
+
+    def __missing__(self, name: str) -> T:
+        for key in _keys_named(name):
+            if super().__contains__(key):
+                return self[key]
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(super(BySensor, self).__contains__(key) for key in (name, *_keys_named(name)))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a sensor, `default` without one."""
+        try:
+            return self[name]
+        except KeyError:
+            return default

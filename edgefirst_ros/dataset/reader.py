@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import INPUT_OF, INPUTS, Key, input_name, list_members
+from edgefirst_ros.dataset.names import INPUT_OF, BySensor, Inputs, Key, input_name, inputs_of_kinds, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
 from edgefirst_ros.dataset.query import (
@@ -47,7 +47,7 @@ from edgefirst_ros.errors import (
     text_of,
 )
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import of_kind
+from edgefirst_ros.streams import keys_named, of_key, of_kind, with_column
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,14 +122,14 @@ class Sample:
         return self.key.frame
 
     @property
-    def inputs(self) -> frozenset[str]:
-        """Inputs that it has, such as `camera` and `radar.cube`."""
-        return frozenset(INPUT_OF[kind] for kind in self.dataset.members(self.key))
+    def inputs(self) -> Inputs:
+        """Sensors that it has, by key, such as `camera` and `radar.cube`; `in` takes their other names too."""
+        return Inputs(self.dataset.sensors[kind] for kind in self.dataset.members(self.key))
 
     @property
-    def repeats(self) -> frozenset[str]:
-        """Inputs whose message the sample before, of the same sequence, has too."""
-        return self.dataset.repeats.get(self.key, frozenset()) & self.inputs
+    def repeats(self) -> Inputs:
+        """Sensors whose message the sample before, of the same sequence, has too."""
+        return Inputs(self.dataset.repeats.get(self.key, frozenset()) & self.inputs)
 
     @property
     def row(self) -> Mapping[str, Any]:
@@ -157,12 +157,10 @@ class Sample:
 
     @property
     def skew(self) -> dict[str, int]:
-        """{companion: its stamp minus that of the sample, ns}, such as `radar_cube` and `lidar_points`."""
-        return {
-            name.removesuffix("_skew"): value
-            for name, value in self.row.items()
-            if name.endswith("_skew") and value is not None
-        }
+        """{sensor: its stamp minus that of the sample, ns}; `[]`, `in` and `get` take other names of a sensor too."""
+        row = self.row
+        skews = {sensor.key: row.get(f"{sensor.column}_skew") for sensor in with_column()}
+        return BySensor({key: value for key, value in skews.items() if value is not None})
 
     @property
     def annotations(self) -> pl.DataFrame:
@@ -181,7 +179,7 @@ class Sample:
     def _kind(self, kind: str) -> str:
         """Return the kind of member that holds an input."""
         members = self.dataset.members(self.key)
-        for candidate in (kind,) if kind in INPUT_OF else INPUTS[input_name(kind)]:
+        for candidate in (kind,) if kind in INPUT_OF else self.dataset.kinds_of(kind):
             if candidate in members:
                 return candidate
         raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
@@ -216,11 +214,11 @@ class Sample:
 
     def radar(self) -> NDArray[np.void]:
         """Return radar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
-        return self._decoded("radar.pcd", _points)
+        return self._decoded("radar", _points)
 
     def lidar(self) -> NDArray[np.void]:
         """Return lidar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
-        return self._decoded("lidar.pcd", _points)
+        return self._decoded("lidar", _points)
 
     def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
         data = self.read(kind)
@@ -297,8 +295,8 @@ def select(
     repeats: bool,
 ) -> list[Key]:
     """Return the `keys` that match the arguments of `Dataset.samples`, in their order. Raises UsageError."""
-    wanted = {input_name(name) for name in ([inputs] if isinstance(inputs, str) else inputs or ())}
-    kinds = [frozenset(INPUTS[name]) for name in wanted]
+    named = [inputs] if isinstance(inputs, str) else list(inputs or ())
+    kinds = [frozenset(dataset.kinds_of(name)) for name in named]
     found = [key for key in keys if all(kind & dataset.members(key).keys() for kind in kinds)]
     if (label, group, score) != (None, None, None):
         metadata = dataset.metadata if label is not None else {}
@@ -311,8 +309,8 @@ def select(
         looked = _looked(dataset)
         found = [key for key in found if (key in looked) == model]
     if not repeats:
-        named = wanted or INPUTS.keys()
-        found = [key for key in found if not dataset.repeats.get(key, frozenset()) & named]
+        wanted = {dataset.sensors[kind] for kind in (frozenset().union(*kinds) if named else INPUT_OF)}
+        found = [key for key in found if not dataset.repeats.get(key, frozenset()) & wanted]
     return found
 
 
@@ -404,6 +402,19 @@ class Dataset(Sequence[Sample]):
     def sequences(self) -> list[str]:
         """Names of the sequences, in the order of the samples."""
         return list(dict.fromkeys(key.name for key in self._order))
+
+    @cached_property
+    def sensors(self) -> dict[str, str]:
+        """{kind of member: key of its sensor}."""
+        return inputs_of_kinds(self._frames_file.schema.names if self._frames_file else ())
+
+    def kinds_of(self, name: str) -> tuple[str, ...]:
+        """Return the kinds of members of a sensor, by any of its names; none for a key whose members are of another.
+
+        Raises UsageError for an unknown name.
+        """
+        kinds = of_key(input_name(name)).kinds
+        return tuple(kind for kind in kinds if self.sensors[kind] in keys_named(name))
 
     @property
     def table_files(self) -> tuple[TableFile | None, TableFile | None]:
@@ -508,8 +519,8 @@ class Dataset(Sequence[Sample]):
     ) -> Samples:
         """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
 
-        Inputs are one or several of "camera", "radar.cube", "radar.pcd" or "radar", "lidar.pcd" or "lidar",
-        "lidar.depth", "lidar.reflectivity", "depth".
+        Inputs are one or several sensors by any of their names: "camera", "radar.cube", "radar.targets" (or "radar"),
+        "lidar.points" (or "lidar"), "lidar.depth", "lidar.reflect", "depth".
         Only those are left away that lack what is asked for: an annotation with `label` (or one of several) and a score
         at least `score`, the `group`, annotations at all (`annotated` True) or their absence (False), a look of the
         model (`model` True; it may have seen nothing) or none (False); with `repeats` False those too that repeat one

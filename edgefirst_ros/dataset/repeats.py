@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
-from edgefirst_ros.dataset.names import INPUT_OF, DatasetPaths, FrameSet, Key, keys_of, parse_member
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_kinds, keys_of, parse_member
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.streams import with_column
 
 
 def stamp_columns(there: Container[str]) -> dict[str, str]:
-    """Return {input: its stamp column}, of the columns `there` of a frames table; two sensors may share an input."""
-    columns = ((sensor.input, f"{sensor.column}_timestamp") for sensor in with_column())
+    """Return {sensor: its stamp column}, of the columns `there` of a frames table."""
+    columns = ((sensor.key, f"{sensor.column}_timestamp") for sensor in with_column())
     return {name: column for name, column in columns if column in there}
 
 
@@ -50,6 +50,7 @@ def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
     table = TableFile(paths.frames)
     columns = stamp_columns(table.schema.names)
     found = {name: FrameSet() for name in columns}
+    inputs_of = inputs_of_kinds(table.schema.names)
     keys, stamps = list[Key](), {name: list[Any]() for name in columns}
     for batch in table.batches():
         keys = [*keys[-1:], *map(Key._make, keys_of(batch))]
@@ -61,7 +62,7 @@ def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
 
     def repeats(name: str) -> bool:
         member = parse_member(name)
-        frames = found.get(INPUT_OF.get(member.kind, "")) if member is not None else None
+        frames = found.get(inputs_of.get(member.kind, "")) if member is not None else None
         return frames is not None and member is not None and (member.sequence, member.frame) in frames
 
     return count_members(paths.members, repeats) if any(found.values()) else (0, 0)

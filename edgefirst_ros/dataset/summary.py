@@ -17,7 +17,6 @@ from edgefirst_ros.counts import LOSS, Counts
 from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES, of_sequence
 from edgefirst_ros.dataset.verdict import MODEL, Check, Level, Timeline, checks_of, losses, worst
 from edgefirst_ros.errors import DatasetError, counted
-from edgefirst_ros.streams import of_key
 
 if TYPE_CHECKING:
     import polars as pl
@@ -191,7 +190,6 @@ class DatasetSummary:
         found = []
         for one in self.rows:
             skew = {sensor: [f"{value:.1f}" for value in its.values()] for sensor, its in one.skew.items()}
-            skew |= {of_key(sensor).input: values for sensor, values in skew.items()}
             there = {name: n for name, n in one.sensors.items() if n or one.name == ALL}
             found += [(one.name, name, str(n), *skew.get(name, [""] * 3)) for name, n in there.items()]
         return self._told_apart(("samples with", "number", "skew, ms: p50", "p95", "max"), found)

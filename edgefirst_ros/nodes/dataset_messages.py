@@ -27,10 +27,11 @@ UNKNOWN = [-1.0] + [0.0] * 8
 """First covariance value of what the sensor does not measure (sensor_msgs)."""
 COMPANIONS: Mapping[str, tuple[str, str, str]] = {
     "radar.cube": ("radar_cube", "/radar/cube", CUBE),
-    "radar.pcd": ("radar_targets", "/radar/targets", CLOUD),
-    "lidar.pcd": ("lidar_points", "/lidar/points", CLOUD),
+    "radar.targets": ("radar_targets", "/radar/targets", CLOUD),
+    "radar.clusters": ("radar_clusters", "/radar/clusters", CLOUD),
+    "lidar.points": ("lidar_points", "/lidar/points", CLOUD),
 }
-"""Sample input -> column prefix in the frames table, topic, type."""
+"""Sensor -> column prefix in the frames table, topic, type."""
 OTHERS = {"/camera/jpeg": COMPRESSED_IMAGE, "/gps": FIX, "/imu": IMU, "/model/boxes2d": DETECT}
 
 Make = Callable[[], bytes]
@@ -183,7 +184,7 @@ def _cube(sample: Sample, stamp: int) -> bytes:
         _header(stamp, "radar"),
         stamp // 1000,
         bytes(cube.layout),
-        np.array(cube.shape, dtype=np.uint16).tobytes(),
+        np.array(cube.message_shape, dtype=np.uint16).tobytes(),
         np.array(cube.scales, dtype=np.float32).tobytes(),
         cube.raw().tobytes(),
         is_complex=cube.is_complex,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.names import INPUT_OF, member_of
+from edgefirst_ros.dataset.names import member_of
 from edgefirst_ros.dataset.summary import lacking
 from edgefirst_ros.dataset.verdict import (
     MODEL,
@@ -176,7 +176,9 @@ def sizes(subject: Subject) -> dict[str, Any]:
     for key, inputs in repeats.items():
         if subject.has(key):
             own = subject.dataset.members(key)
-            repeated += sum(container.size(member) for kind, member in own.items() if INPUT_OF[kind] in inputs)
+            repeated += sum(
+                container.size(member) for kind, member in own.items() if subject.dataset.sensors[kind] in inputs
+            )
     return {
         "kinds": {kind: {"members": members[kind], "bytes": sizes[kind]} for kind in sorted(members)},
         "repeats": {"members": sum(map(len, repeats.values())), "bytes": repeated},

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from PIL import Image
 
+from edgefirst_ros.dataset.names import Inputs
 from edgefirst_ros.dataset.reader import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
@@ -150,7 +151,7 @@ def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
             by_sequence.setdefault(place.sample.name, []).append(place)
     most = CUBES // max(1, min(len(by_sequence), SEQUENCES))
     looks = [_look_at_cubes(subject, *one, most, unreadable) for one in [*by_sequence.items()][:SEQUENCES]]
-    targets, clouds = _targets(subject.with_input("radar.pcd", TARGETS), unreadable)
+    targets, clouds = _targets(subject.with_input("radar", TARGETS), unreadable)
     return RadarLook([one for one in looks if one is not None], targets, clouds)
 
 
@@ -232,7 +233,7 @@ def speeds(points: Any) -> Floats:
 def lidar(subject: Subject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
     """Return by sequence the ranges of lidar points in m, and of how many clouds they are."""
     found: dict[str, list[Floats]] = {}
-    for place in subject.with_input("lidar.pcd", CLOUDS):
+    for place in subject.with_input("lidar.points", CLOUDS):
         try:
             away = np.linalg.norm(xyz(place.sample.lidar()), axis=1)
         except (EdgeFirstError, ValueError) as error:
@@ -315,7 +316,7 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
     found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
     annotated = subject.dataset.annotation_rows[1]
     parts = {name: Alignment() for name in subject.by_sequence}
-    both = [place for place in subject.places if "radar.pcd" in place.sample.inputs and place.sample.key in annotated]
+    both = [place for place in subject.places if "radar" in place.sample.inputs and place.sample.key in annotated]
     for place in evenly(both, BOXED_SAMPLES):
         way, part = ways.get((place.sample.name, "radar")), parts[place.sample.name]
         if isinstance(way, Projector):
@@ -330,7 +331,7 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
                 near = np.abs(inside[None] - boxes[:, None, :2]) <= (0.5 + MARGIN) * boxes[:, None, 2:]
                 part.boxes += len(boxes)
                 part.met += int(np.any(np.all(near, 2), 1).sum())
-    for place in subject.with_input("lidar.pcd", ALIGNED_CLOUDS):
+    for place in subject.with_input("lidar.points", ALIGNED_CLOUDS):
         way, part = ways.get((place.sample.name, "lidar")), parts[place.sample.name]
         if isinstance(way, Projector):
             try:
@@ -350,8 +351,8 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
 def projectors(subject: Subject) -> dict[tuple[str, str], Projector | str]:
     """Return by sequence and sensor (`radar`, `lidar`) the way into the picture, or why there is none."""
     found: dict[tuple[str, str], Projector | str] = {}
-    seen = {name for place in subject.places[:1000] for name in place.sample.inputs}
-    sensors = [sensor for sensor in ("radar", "lidar") if f"{sensor}.pcd" in seen]
+    seen = Inputs(name for place in subject.places[:1000] for name in place.sample.inputs)
+    sensors = [sensor for sensor in ("radar", "lidar") if sensor in seen]
     for name, calibration in subject.calibrations.items():
         for sensor in sensors:
             try:

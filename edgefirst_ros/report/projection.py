@@ -18,6 +18,7 @@ from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, judge
 from edgefirst_ros.sensors.transforms import OPTICAL, frames_from, pose
+from edgefirst_ros.streams import meant
 
 NEAREST = 1e-3
 """m; what is nearer to the plane of the camera's eye is not projected."""
@@ -75,7 +76,7 @@ def project(
 ) -> Projected:
     """Return (N, 2) pixels of a sensor's points, and a mask of those that are to be seen.
 
-    `points`: (N, 3) m in the sensor's frame, or a structured cloud; `sensor`: "lidar", "radar.pcd", or a frame's name.
+    `points`: (N, 3) m in the sensor's frame, or a structured cloud; `sensor`: any name of one, or a frame's.
     Raises as `projector` does.
     """
     return projector(sensor, calibration, assume_forward=assume_forward).project(points)
@@ -88,7 +89,7 @@ def projector(sensor: str, calibration: SequenceCalibration, *, assume_forward: 
     Raises NotProjectableError where the calibration is a placeholder (and nothing is assumed) or missing, and for an
     unknown distortion model, named.
     """
-    info, frame = calibration.camera_info, sensor.partition(".")[0]
+    info, frame = calibration.camera_info, (meant(sensor) or sensor).partition(".")[0]
     word = judge(info, calibration.static_transforms, {frame})
     if word == MISSING:
         raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")

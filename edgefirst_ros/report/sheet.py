@@ -113,9 +113,9 @@ def _drawn(
 ) -> Shown:
     sample, said, view = place.sample, [], None
     lidar, radar, speed = NOTHING, NOTHING, np.zeros(0)
-    if "lidar.pcd" in sample.inputs:
+    if "lidar" in sample.inputs:
         lidar = _points(sample.lidar, unreadable, "lidar points")[0]
-    if "radar.pcd" in sample.inputs:
+    if "radar" in sample.inputs:
         radar, speed = _points(sample.radar, unreadable, "radar points")
     picture = None
     if "camera" in sample.inputs:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SEQUENCE, RANGE, RX, DOPPLER = 6, 1, 5, 2
 ORDER = (SEQUENCE, RANGE, RX, DOPPLER)
 """Layout codes of RadarCube in the order of the picture: rows are (sequence, range), columns (rx, doppler)."""
+AXES = ("sequence", "rx", "range", "doppler")
+"""Axes of a cube for its readers. Source: EdgeFirst Dataset Format, "Radar Data Cube"."""
 MAX_VALUES = 1 << 26
 """Pictures of more values are not read as a cube (the largest of the device has 819,200)."""
 BLOCK = 1 << 16
@@ -39,29 +41,35 @@ DEFLATE_LIMIT = 1040
 class Cube:
     """A radar cube as read from its picture.
 
-    values     int16 (sequence, range, rx, doppler), with a last axis (real, imaginary) when complex; where another
-               dimension than doppler came last in the message, that one is the halved one
-    layout     the message's axis codes; shape: its sizes, the last one doubled when complex
-    scales     per axis of the message (m per range bin, m/s per doppler bin), NaN where the message had no number
-    timestamp  ns since the epoch, None when the picture does not say
+    values         int16 as in the picture, (sequence, range, rx, doppler), with a last axis (real, imaginary) when
+                   complex; where another dimension than doppler came last in the message, that one is the halved one
+    layout         the message's axis codes; message_shape: its sizes, the last one doubled when complex
+    scales         per axis of the message (m per range bin, m/s per doppler bin), NaN where the message had no number
+    timestamp      ns since the epoch, None when the picture does not say
     """
 
     values: NDArray[np.int16]
     layout: tuple[int, ...]
-    shape: tuple[int, ...]
+    message_shape: tuple[int, ...]
     scales: tuple[float, ...]
     is_complex: bool
     timestamp: int | None
 
     def __repr__(self) -> str:
-        sizes = " x ".join(map(str, self.values.shape[:4]))
+        sizes = " x ".join(map(str, self.shape))
         steps = {"m": self.metres_per_range_bin, "m/s": self.speed_per_doppler_bin}
         known = [f"{step:g} {unit} a bin" for unit, step in steps.items() if step is not None]
-        parts = [f"{sizes} (sequence, range, rx, doppler)", "complex" if self.is_complex else "real", *known]
+        parts = [f"{sizes} ({', '.join(AXES)})", "complex" if self.is_complex else "real", *known]
         return f"<Cube {', '.join(parts)}>"
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells by AXES: sequence, rx, range, doppler."""
+        sequence, bins, antennas, doppler = self.values.shape[:4]
+        return sequence, antennas, bins, doppler
+
     def complex(self) -> NDArray[np.complex64]:
-        """The documented reading: complex64 (sequence, rx, range, doppler); a real cube has no imaginary part."""
+        """Return the cells as complex64, by AXES: of `shape`; a real cube has no imaginary part."""
         values = self.values.astype(np.float32)
         cells = values.view(np.complex64)[..., 0] if self.is_complex else values.astype(np.complex64)
         return cells.transpose(0, 2, 1, 3)
@@ -69,10 +77,10 @@ class Cube:
     def raw(self) -> NDArray[np.int16]:
         """Return the message's own array, int16 in the message's shape and axis order."""
         present = [code for code in ORDER if code in self.layout]
-        sizes = _cells(self.layout, self.shape, self.is_complex)
+        sizes = _cells(self.layout, self.message_shape, self.is_complex)
         values = self.values.reshape([sizes[code] for code in present] + [2 if self.is_complex else 1])
         back = [present.index(code) for code in self.layout]
-        return np.ascontiguousarray(values.transpose([*back, len(back)])).reshape(self.shape)
+        return np.ascontiguousarray(values.transpose([*back, len(back)])).reshape(self.message_shape)
 
     @property
     def metres_per_range_bin(self) -> float | None:

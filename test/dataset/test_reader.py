@@ -41,9 +41,9 @@ def test_samples_and_their_inputs(dataset):
     assert dataset.sequences == [SEQUENCE]
     assert [(s.name, s.frame, s.timestamp) for s in dataset.samples()] == [(SEQUENCE, f, stamp_of(f)) for f in FRAMES]
     assert [s.inputs for s in dataset.samples()] == [
-        {"camera", "radar.cube", "radar.pcd", "lidar.pcd"},
-        {"camera", "radar.cube", "lidar.pcd"},
-        {"camera", "lidar.pcd"},
+        {"camera", "radar.cube", "radar.targets", "lidar.points"},
+        {"camera", "radar.cube", "lidar.points"},
+        {"camera", "lidar.points"},
     ]
 
 
@@ -56,6 +56,8 @@ def test_samples_and_their_inputs(dataset):
         ({"camera", "radar.cube"}, [3, 4]),
         ({"radar"}, [3]),
         ({"radar.pcd", "lidar"}, [3]),
+        ({"radar.targets", "lidar_points"}, [3]),
+        ({"radar.clusters"}, []),
         ({"lidar.pcd"}, [3, 4, 7]),
         ({"depth"}, []),
     ],
@@ -149,8 +151,8 @@ def test_navigation_and_skew(dataset):
     assert third.position == (45.5, -73.6, 31.5)
     assert fourth.position == (45.500001, -73.600002, None)
     assert seventh.position is None
-    assert third.skew == {"radar_cube": 1000, "radar_targets": -5, "lidar_points": 0}
-    assert seventh.skew == {"lidar_points": 0}
+    assert third.skew == {"radar.cube": 1000, "radar.targets": -5, "lidar.points": 0}
+    assert seventh.skew == {"lidar.points": 0}
 
 
 def test_annotations_of_a_sample(dataset):

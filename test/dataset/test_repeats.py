@@ -28,7 +28,7 @@ def path(recording, tmp_path_factory):
 def test_a_sample_names_what_the_sample_before_has_too(path):
     dataset, before = Dataset(path), {}
     for sample in dataset.samples():
-        own = {name: sample.read(name) for name in ("lidar.pcd",) if name in sample.inputs}
+        own = {name: sample.read(name) for name in ("lidar.points",) if name in sample.inputs}
         last = before.get(sample.name, {})
         same = {name for name, data in own.items() if last.get(name) == data}
         assert sample.repeats == same

@@ -171,11 +171,24 @@ def test_what_they_say_of_themselves(dataset, path):
     assert repr(dataset) == f"<Dataset {path}: 3 samples>"
     assert repr(dataset.samples("radar")) == f"<1 of the 3 samples of {path}>"
     assert repr(dataset[0]) == (
-        f"<Sample {made.SEQUENCE!r} frame 3 of {path}: camera, lidar.pcd, radar.cube, radar.pcd>"
+        f"<Sample {made.SEQUENCE!r} frame 3 of {path}: camera, lidar.points, radar.cube, radar.targets>"
     )
     assert repr(dataset[0].cube()) == (
-        "<Cube 2 x 5 x 2 x 3 (sequence, range, rx, doppler), complex, 0.5 m a bin, 0.25 m/s a bin>"
+        "<Cube 2 x 2 x 5 x 3 (sequence, rx, range, doppler), complex, 0.5 m a bin, 0.25 m/s a bin>"
     )
+
+
+@pytest.mark.parametrize("name", ["lidar.points", "lidar", "lidar.pcd", "lidar_points", "/lidar/points"])
+def test_every_name_of_a_sensor_is_accepted(dataset, name):
+    sample = dataset[0]
+    assert name in sample.inputs
+    assert name in sample.skew
+    assert (sample.skew[name], sample.skew.get(name)) == (0, 0)
+    assert len(dataset.samples(name)) == 3
+    assert sample.read(name) == sample.read("lidar.pcd")
+    assert sample.decode(name).size == sample.lidar().size == 6
+    with pytest.raises(KeyError, match=r"radar\.clusters"):
+        sample.skew["radar.clusters"]
 
 
 def test_dir_and_help_show_what_can_be_asked_for(dataset):

@@ -549,10 +549,10 @@ def test_what_the_library_itself_wrote(tmp_path):
     dataset = Dataset(tmp_path / "out" / "theirs-left.zip")
     assert [s.timestamp for s in dataset.samples()] == [(us + 100_000) * 1000, (us + 900_000) * 1000]
     first, second = dataset.samples()
-    assert (first.inputs, second.inputs) == ({"camera", "lidar.pcd"}, {"camera"})
+    assert (first.inputs, second.inputs) == ({"camera", "lidar.points"}, {"camera"})
     assert first.position is None
     assert first.image()[0, 0, 0] == 20
-    assert first.skew == {"lidar_points": 10_000_000}
+    assert first.skew == {"lidar.points": 10_000_000}
     points_ = first.lidar()
     assert [tuple(p) for p in points_[["x", "y", "z", "intensity", "row"]]] == [(2, 0, 0, 0.5, 0), (0, 0, -3, 1, 2)]
     (row,) = dataset.annotations.drop_nulls("box3d").to_dicts()

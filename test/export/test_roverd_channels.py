@@ -187,7 +187,7 @@ def test_a_sensor_of_unknown_numbers_is_said_and_the_others_are_taken(foreign, t
     (foreign / "host/iq/meta.json").write_text(json.dumps({"iq": {"format": "raw", "type": "c16", "shape": []}}))
     dataset, lines = told(tmp_path / "back", foreign)
     assert "type 'c16'" in lines["host/iq"].lost
-    assert [sorted(sample.inputs) for sample in dataset] == [["camera", "lidar.pcd"]]
+    assert [sorted(sample.inputs) for sample in dataset] == [["camera", "lidar.points"]]
 
 
 @pytest.mark.parametrize("name", ["camera", "lidar_points"])

@@ -92,7 +92,9 @@ def test_every_order_is_placed_and_comes_back(codes, is_complex):
         assert np.array_equal(cube.raw(), whole.reshape(shape))
         full = tuple(sizes[c] if c in layout else 1 for c in (6, 1, 5, 2))
         assert cube.values.shape == ((*full, 2) if is_complex else full)
-        assert cube.complex().shape == (full[0], full[2], full[1], full[3])
+        assert cube.complex().shape == cube.shape == (full[0], full[2], full[1], full[3])
+        assert cube.message_shape == tuple(shape)
+        assert repr(cube).startswith(f"<Cube {' x '.join(map(str, cube.shape))} (sequence, rx, range, doppler), ")
         assert cube.complex().dtype == np.complex64
 
 
@@ -103,7 +105,7 @@ def test_complex_and_scales():
     # sequence 1, range 2, rx 1, doppler 0 is at ((1*3+2)*2+1)*4 = 44: (44, 45)
     assert cube.complex()[1, 1, 2, 0] == 44 + 45j
     assert (cube.metres_per_range_bin, cube.speed_per_doppler_bin) == (0.5, 0.25)
-    assert (cube.timestamp, cube.is_complex, cube.shape) == (STAMP, True, (2, 3, 2, 4))
+    assert (cube.timestamp, cube.is_complex, cube.message_shape) == (STAMP, True, (2, 3, 2, 4))
     unknown = decode_cube(encode_cube(message([1, 5], (2, 2), np.zeros(4), [0.0, np.nan]), STAMP))
     assert (unknown.metres_per_range_bin, unknown.speed_per_doppler_bin) == (None, None)
 
@@ -218,7 +220,7 @@ def test_texts_that_do_not_fit_the_picture_are_refused(change):
             info.add_text(f"edgefirst:{key}", json.dumps(value))
         Image.fromarray(np.zeros((2, 2), np.uint16)).save(buffer, "PNG", pnginfo=info)
         if fine:
-            assert decode_cube(buffer.getvalue()).shape == (2, 2)
+            assert decode_cube(buffer.getvalue()).message_shape == (2, 2)
         else:
             with pytest.raises(DatasetError):
                 decode_cube(buffer.getvalue())

@@ -169,7 +169,7 @@ def describe_cube(cube: Cube) -> dict[str, Any]:
         "doppler_resolution": cube.speed_per_doppler_bin,
         "axes": AXES[: cube.values.ndim],
         "layout": list(cube.layout),
-        "shape": list(cube.shape),
+        "shape": list(cube.message_shape),
         "scales": [scale if math.isfinite(scale) else None for scale in cube.scales],
         "is_complex": cube.is_complex,
     }
@@ -194,7 +194,7 @@ def write_cube(values: NDArray[np.int16], said: Mapping[str, Any], timestamp: in
         cube = Cube(turn_cube(values), *axes, said["is_complex"], timestamp)
         message = _Message(
             np.array(cube.layout, np.uint8),
-            np.array(cube.shape, "<u2"),
+            np.array(cube.message_shape, "<u2"),
             np.array(cube.scales, "<f4"),
             cube.raw(),
             cube.is_complex,

@@ -20,9 +20,8 @@ from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, sp
 from edgefirst_ros.report.subject import Subject
 from edgefirst_ros.sensors.calibration import IDENTITY
 from edgefirst_ros.sensors.transforms import frames_from
-from edgefirst_ros.streams import of_column
 
-INPUTS = {"camera": "camera", "lidar.points": "lidar.pcd", "radar.targets": "radar.pcd", "radar.cube": "radar.cube"}
+INPUTS = {"camera": "camera", "lidar.points": "lidar", "radar.targets": "radar", "radar.cube": "radar.cube"}
 """Sensor -> the input of a sample; clusters lie where targets do."""
 LARGEST_TENSOR = 1 << 24
 
@@ -226,8 +225,7 @@ class Logger:
         place = sample.position
         if place is not None:
             self._log("map", rr.GeoPoints(lat_lon=[[place.latitude, place.longitude]], radii=rr.Radius.ui_points(6.0)))
-        for column, skew in sample.skew.items():
-            key = of_column(column).key
+        for key, skew in sample.skew.items():
             if key in self.sensors:
                 self._log(f"skew/{key}", rr.Scalars(skew / 1e6))
 
