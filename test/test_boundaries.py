@@ -19,7 +19,7 @@ FLOORS = (
     ("errors", "progress", "streams"),
     ("counts", "limits"),
     ("config", "messages"),
-    ("config_file", "sensors"),
+    ("sensors",),
     ("sources", "sync"),
     ("dataset",),
     ("pipeline", "export", "synthetic"),

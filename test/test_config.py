@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgefirst_ros.config import LiveSettings, Settings, nanoseconds
-from edgefirst_ros.config_file import load
+from edgefirst_ros.config.load import load
 from edgefirst_ros.errors import UsageError
 
 BAD = [

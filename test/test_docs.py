@@ -26,7 +26,7 @@ from shared_data import REAL
 import edgefirst_ros
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings
-from edgefirst_ros.config_file import load
+from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS

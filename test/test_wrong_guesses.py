@@ -5,7 +5,7 @@ import pytest
 
 from edgefirst_ros import convert
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config_file import load
+from edgefirst_ros.config.load import load
 from edgefirst_ros.errors import UsageError
 
 SMALL = {"seconds": 1, "size": (128, 64), "fps": 10.0, "topics": {"camera", "model/output", "model/info"}}

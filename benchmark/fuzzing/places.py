@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.config_file import load
+from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset.merge import merge
 from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.recovery.recover import recover

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.cli.info import dataset_facts
-from edgefirst_ros.cli.info_recording import recording_facts
+from edgefirst_ros.cli.info import dataset_facts, recording_facts
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config_file import load
+from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset.merge import _with_sequence, merge
 from edgefirst_ros.dataset.migrate import migrate
 from edgefirst_ros.dataset.reader import Sample

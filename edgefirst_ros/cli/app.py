@@ -13,10 +13,9 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from edgefirst_ros import __version__
+from edgefirst_ros.cli.live import NODE, ZenohCommand
 from edgefirst_ros.cli.options import GroupCommand, LookingCommand, ReadingCommand, SettingsCommand
-from edgefirst_ros.cli.ros import NODE
-from edgefirst_ros.cli.text import say
-from edgefirst_ros.cli.zenoh import ZenohCommand
+from edgefirst_ros.cli.output import say
 from edgefirst_ros.errors import TRACEBACK
 
 
@@ -24,11 +23,13 @@ class Verb(NamedTuple):
     """Module that holds the function of a verb, and the command class it becomes."""
 
     module: str
-    """Module in `edgefirst_ros.cli`; its function has the same name."""
+    """Module in `edgefirst_ros.cli`."""
     help: str
     """First line of its help: the list of all verbs loads none of them."""
     kind: type[TyperCommand] = TyperCommand
     context: dict[str, Any] | None = None
+    function: str = ""
+    """Its function there; that with the name of the module if empty."""
 
 
 VERBS: Mapping[str, Verb] = {
@@ -37,14 +38,14 @@ VERBS: Mapping[str, Verb] = {
     "migrate": Verb("migrate", "Convert annotations to another schema version or file format.", ReadingCommand),
     "recover": Verb("recover", "Complete a dataset whose writing was interrupted.", ReadingCommand),
     "merge": Verb("merge", "Merge datasets into one.", GroupCommand),
-    "split": Verb("split", "Assign the samples of datasets to new groups.", GroupCommand),
+    "split": Verb("merge", "Assign the samples of datasets to new groups.", GroupCommand, function="split"),
     "validate": Verb("validate", "Check a dataset against the format.", ReadingCommand),
     "report": Verb("report", "Write an HTML report that shows whether a drive is good.", LookingCommand),
     "view": Verb("view", "Show a dataset or a recording in the rerun viewer.", LookingCommand),
     "export": Verb("export", "Write a dataset in the format of another system.", ReadingCommand),
-    "import": Verb("restore", "Make a dataset from the format of another system.", ReadingCommand),
+    "import": Verb("export", "Make a dataset from the format of another system.", ReadingCommand, function="restore"),
     "label": Verb("label", "Import labels of other tools into the annotations of a dataset.", ReadingCommand),
-    "fleet": Verb("fleet.app", "Convert many recordings, to folders or buckets."),
+    "fleet": Verb("fleet", "Convert many recordings, to folders or buckets.", function="app"),
     "demo": Verb("demo", "Make a recording, convert it, check the dataset."),
     "capture": Verb("capture", "Record datasets from live topics.", ZenohCommand, NODE),
     "control": Verb("control", "Control a capture on the device's own bus.", ZenohCommand),
@@ -72,7 +73,7 @@ class _Commands(Mapping[str, Any]):
 
 
 def _command(name: str, verb: Verb) -> Any:
-    found = getattr(import_module(f"edgefirst_ros.cli.{verb.module}"), verb.module.rpartition(".")[2])
+    found = getattr(import_module(f"edgefirst_ros.cli.{verb.module}"), verb.function or verb.module)
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.ros import ROS_ARGUMENTS, run_node
-from edgefirst_ros.cli.zenoh import NAMESPACE, ZENOH
+from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, run_node
 from edgefirst_ros.errors import UsageError
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.text import one_line, say, size_of
-from edgefirst_ros.cli.zenoh import NAMESPACE, ZENOH
+from edgefirst_ros.cli.live import NAMESPACE, ZENOH
+from edgefirst_ros.cli.output import one_line, say, size_of
 from edgefirst_ros.errors import counted
 
 

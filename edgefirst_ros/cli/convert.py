@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros import streams
-from edgefirst_ros.cli.groups import print_groups
-from edgefirst_ros.cli.options import SET, texts_of
-from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import one_line, repeated, say, table
+from edgefirst_ros.cli.options import SET, print_groups, texts_of
+from edgefirst_ros.cli.output import one_line, progress, repeated, say, table
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
 
 if TYPE_CHECKING:
-    from edgefirst_ros.cli.progress import Report
+    from edgefirst_ros.cli.output import Report
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.pipeline.conversion import Outcome
@@ -68,7 +66,7 @@ def convert(
     Exit codes: 0 all there, 1 nothing usable written (or, of --upload, sent), 2 wrong usage, 3 finished with loss (the
     summary says what).
     """
-    from edgefirst_ros.config_file import load
+    from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
     from edgefirst_ros.limits import keep_buffers
     from edgefirst_ros.pipeline.conversion import convert as run

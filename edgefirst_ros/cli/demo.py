@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.output import progress, say
 
 
 def demo(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`edgefirst-ros export`."""
+"""`edgefirst-ros export` and `edgefirst-ros import`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import say, table
+from edgefirst_ros.cli.output import explained, progress, say, table
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import SYSTEMS
 
 if TYPE_CHECKING:
     from edgefirst_ros.export import Exported
+
 
 MAX_MAP = 1 << 20
 WIDTH = 40
@@ -145,3 +144,30 @@ def _of_file(path: Path) -> dict[str, str]:
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content.values()):
         raise UsageError(f"--label-map {path}: must be a JSON object of labels and classes")
     return content
+
+
+KNOWN = "|".join(system.name for system in SYSTEMS.values() if system.restore is not None)
+
+
+def restore(
+    context: typer.Context,
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", readable=False, help="Folder that `export` or the other system wrote.")
+    ],
+    system: Annotated[str, typer.Option("--from", metavar=KNOWN, help="Format of SOURCE.")],
+    out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
+    assignments: Annotated[list[str] | None, SET_LIMITS] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Make a dataset from the format of another system.
+
+    From l5kit only annotations are imported. The report says where everything went.
+
+    Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
+    """
+    from edgefirst_ros.export import restore as run
+
+    limits = limits_of(context, assignments)
+    with progress(quiet=as_json) as tell:
+        done = run(source, system, out, limits=limits, progress=tell)
+    show(done, as_json=as_json)

@@ -9,10 +9,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.output import explained, progress, say
 from edgefirst_ros.errors import counted
 
 SHOWN = 5

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.output import say
 from edgefirst_ros.errors import DatasetError, UsageError, counted
 
 if TYPE_CHECKING:

@@ -16,10 +16,13 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.cli.output import say, table
+from edgefirst_ros.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
+    from edgefirst_ros.dataset.grouping import GroupRule
+    from edgefirst_ros.dataset.regroup import GroupCounts
     from edgefirst_ros.limits import Limits
 
 
@@ -130,14 +133,14 @@ class LookingCommand(SettingsCommand):
 
 def limits_of(context: typer.Context, assignments: Sequence[str] | None) -> Limits:
     """Return the limits given by --set, else the defaults. Raises UsageError."""
-    from edgefirst_ros.config_file import load
+    from edgefirst_ros.config.load import load
 
     return load(None, texts=texts_of(context, assignments or ())).limits
 
 
 def looking_settings(context: typer.Context, config: Path | None, assignments: Sequence[str] | None) -> Settings:
     """Return the settings by which recordings become samples, from a file and options. Raises UsageError."""
-    from edgefirst_ros.config_file import load
+    from edgefirst_ros.config.load import load
     from edgefirst_ros.sensors.picture_hook import prepare_hook
 
     settings = load(config, texts=texts_of(context, assignments or ()))
@@ -179,7 +182,7 @@ def flag_of(name: str) -> str:
 def _setting(name: str, settable: Collection[str] | None) -> str | None:
     """Return the setting of a name; of a nested one, its first."""
     from edgefirst_ros.config import Settings
-    from edgefirst_ros.config_file import setting_fields
+    from edgefirst_ros.config.load import setting_fields
 
     known = [one for one in setting_fields(Settings) if settable is None or one in settable]
     return name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
@@ -189,7 +192,7 @@ def _setting(name: str, settable: Collection[str] | None) -> str | None:
 def _parameters() -> Sequence[Any]:
     """Return OPTIONS as parameters of click, made by typer from a function with a parameter for each."""
     from edgefirst_ros.config import Settings
-    from edgefirst_ros.config_file import setting_fields
+    from edgefirst_ros.config.load import setting_fields
 
     fields = setting_fields(Settings)
     made = []
@@ -213,3 +216,22 @@ def _parameters() -> Sequence[Any]:
     app = typer.Typer(add_completion=False)
     app.command()(options)
     return typer.main.get_command(app).params
+
+
+def rule_of(context: typer.Context, assignments: Sequence[str] | None) -> GroupRule | None:
+    """Return the group rule given by options and --set, or None without any. Raises UsageError."""
+    from edgefirst_ros.config.load import load
+    from edgefirst_ros.dataset.grouping import GroupRule
+
+    return GroupRule.of(load(None, texts=texts_of(context, assignments or ())))
+
+
+def print_groups(counts: GroupCounts) -> None:
+    """Print a table of the groups: samples, sensors and labels of each."""
+    rows = [
+        (f"{kind.what} {kind.name}".rstrip(), *(str(tally.get(kind, 0)) for tally in counts.groups.values()))
+        for kind in counts.kinds
+    ]
+    table(("group", *counts.groups), rows)
+    if counts.without:
+        say(f"without a group: {counted(counts.without, 'sample')}")

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.ros import ROS_ARGUMENTS, as_ros_arguments, run_node
-from edgefirst_ros.cli.zenoh import ZENOH
+from edgefirst_ros.cli.live import ROS_ARGUMENTS, ZENOH, as_ros_arguments, run_node
 from edgefirst_ros.errors import UsageError
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.text import say, table
+from edgefirst_ros.cli.output import explained, say, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.recovery.recover import (

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from edgefirst_ros.cli.live import ROS_ARGUMENTS, as_ros_arguments, run_node
 from edgefirst_ros.cli.options import texts_of
-from edgefirst_ros.cli.ros import ROS_ARGUMENTS, as_ros_arguments, run_node
 
 
 def replay(
@@ -37,7 +37,7 @@ def replay(
     128 and more: stopped by a signal.
     """
     from edgefirst_ros.config import Settings
-    from edgefirst_ros.config_file import setting_fields
+    from edgefirst_ros.config.load import setting_fields
 
     fields = setting_fields(Settings)
     given = texts_of(context, assignments or ())

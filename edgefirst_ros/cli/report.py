@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import SET, looking_settings
-from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import say, table
+from edgefirst_ros.cli.output import progress, say, table
 from edgefirst_ros.errors import counted
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.instead import explained, instead
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.text import say
+from edgefirst_ros.cli.output import explained, instead, say
 from edgefirst_ros.errors import printable
 
 if TYPE_CHECKING:

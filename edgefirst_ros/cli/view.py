@@ -9,10 +9,8 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.instead import explained
 from edgefirst_ros.cli.options import SET, looking_settings
-from edgefirst_ros.cli.progress import progress
-from edgefirst_ros.cli.text import one_line, say
+from edgefirst_ros.cli.output import explained, one_line, progress, say
 from edgefirst_ros.errors import counted
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All settings as one model: YAML files, ROS parameters and command line flags all become this."""
 
-from edgefirst_ros.config.live import LiveSettings, ReplaySettings
-from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, Settings, StreamSettings
+from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, ReplaySettings, Settings, StreamSettings
 from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
 
 __all__ = [

@@ -28,8 +28,8 @@ from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.limits import keep_buffers
 from edgefirst_ros.nodes.parameters import check, declare, read
-from edgefirst_ros.nodes.service import LOOK_EVERY, VERBS, Service, catch_signals
-from edgefirst_ros.pipeline.capture_session import SessionState
+from edgefirst_ros.nodes.service import VERBS, Service, catch_signals
+from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState
 from edgefirst_ros.pipeline.health import Status
 from edgefirst_ros.sources.ros import RosTransport
 

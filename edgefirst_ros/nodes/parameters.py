@@ -19,7 +19,7 @@ from rclpy.exceptions import InvalidParameterValueException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from edgefirst_ros.config_file import SettingField, explain, nearest, put, setting_fields
+from edgefirst_ros.config.load import SettingField, explain, nearest, put, setting_fields
 from edgefirst_ros.errors import UsageError
 
 AnyModel = TypeVar("AnyModel", bound=BaseModel)

@@ -20,7 +20,7 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
-from edgefirst_ros.pipeline.health import Condition, Health, Status
+from edgefirst_ros.pipeline.health import Health, Status
 from edgefirst_ros.sources.live import Log, Transport
 
 VERBS = ("start", "stop", "split", "status")
@@ -239,6 +239,3 @@ def ask_again(ask: Callable[[], list[dict[str, Any]]], seconds: float) -> list[d
     while not (answers := ask()) and time.monotonic() < until:
         time.sleep(0.2)
     return answers
-
-
-__all__ = ["LOOK_EVERY", "SIGNALS", "VERBS", "Condition", "Service", "StandardError", "ask_again", "catch_signals"]

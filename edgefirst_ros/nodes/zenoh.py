@@ -23,7 +23,6 @@ from edgefirst_ros.nodes import play as playing
 from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
 from edgefirst_ros.nodes.play import Lateness
 from edgefirst_ros.nodes.service import (
-    LOOK_EVERY,
     VERBS,
     Service,
     StandardError,
@@ -31,6 +30,7 @@ from edgefirst_ros.nodes.service import (
     catch_signals,
     check_capture,
 )
+from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
 

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.config_file import explain, load, read_values, setting_fields
+from edgefirst_ros.config.load import explain, load, read_values, setting_fields
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
@@ -31,7 +31,7 @@ def load_capture(
 ) -> tuple[Settings, LiveSettings]:
     """Return the settings of a YAML file, plain or in the form of ROS parameters, with those of `texts` on top.
 
-    `texts`: settings by full name, as `config_file.load` takes them. Raises UsageError that names the wrong one.
+    `texts`: settings by full name, as `load` takes them. Raises UsageError that names the wrong one.
     """
     own = LiveSettings.model_fields
     texts = texts or {}

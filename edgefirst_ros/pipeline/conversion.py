@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from edgefirst_ros.config import SECOND, Settings, StreamSettings
-from edgefirst_ros.config_file import load
+from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.names import DatasetPaths, camera_names, check_name, check_path, safe_name, with_camera

@@ -15,10 +15,9 @@ import pytest
 import typer
 
 import edgefirst_ros
-from edgefirst_ros.cli import progress as progress_module
+from edgefirst_ros.cli import output as progress_module
 from edgefirst_ros.cli.export import show
-from edgefirst_ros.cli.instead import explained, instead
-from edgefirst_ros.cli.text import counted
+from edgefirst_ros.cli.output import counted, explained, instead
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.export import Exported
 from edgefirst_ros.export.report import Report

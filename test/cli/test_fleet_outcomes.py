@@ -10,7 +10,7 @@ import pytest
 from fleet_tasks import Here
 
 from edgefirst_ros.cli.app import VERBS, app
-from edgefirst_ros.cli.fleet.live import describe
+from edgefirst_ros.cli.fleet import describe
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress

@@ -8,8 +8,7 @@ import pytest
 from bags import bag, messages, together, write
 
 from edgefirst_ros import convert
-from edgefirst_ros.cli.info import dataset_facts
-from edgefirst_ros.cli.info_recording import print_recording, recording_facts
+from edgefirst_ros.cli.info import dataset_facts, print_recording, recording_facts
 from edgefirst_ros.synthetic import START
 
 SMALL = {"seconds": 1, "size": (192, 96), "fps": 10.0, "gop": 5, "cube_shape": (1, 8, 2, 8), "lidar_points": 20}

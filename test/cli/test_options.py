@@ -10,7 +10,7 @@ import typer.main
 from edgefirst_ros.cli.app import VERBS, app
 from edgefirst_ros.cli.options import OPTIONS
 from edgefirst_ros.config import Settings
-from edgefirst_ros.config_file import load, setting_fields
+from edgefirst_ros.config.load import load, setting_fields
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from edgefirst_ros.cli import play, replay, ros
+from edgefirst_ros.cli import live, play, replay
 from edgefirst_ros.cli.options import OPTIONS, flag_of
 from edgefirst_ros.errors import UsageError
 
@@ -79,6 +79,6 @@ def test_what_fits_nothing_is_refused(given, arguments, what):
     with pytest.raises(UsageError, match=what):
         play.play(arguments)
     assert not given
-    assert ros.as_ros_arguments(["--ros-args", "x"], {}, dict) == ["--ros-args", "x"]
+    assert live.as_ros_arguments(["--ros-args", "x"], {}, dict) == ["--ros-args", "x"]
     with pytest.raises(UsageError, match="got a --start 1; with --zenoh there are --rate and --loop alone"):
         play.play(["a", "--start", "1"], endpoint="tcp/127.0.0.1:1")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.fleet.live import live
+from edgefirst_ros.cli.fleet import live
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
@@ -138,7 +138,7 @@ class Terminal:
 @pytest.fixture
 def clock(monkeypatch):
     """The time that progress goes by, and a run of 10 recordings of which 3 are done."""
-    from edgefirst_ros.cli.fleet import live as module
+    from edgefirst_ros.cli import fleet as module
 
     now = SimpleNamespace(at=0.0, monotonic=lambda: now.at)
     monkeypatch.setattr(module, "time", now)

@@ -11,7 +11,7 @@ import pytest
 from fleet_tasks import Here
 
 import edgefirst_ros
-from edgefirst_ros.cli.fleet.live import describe
+from edgefirst_ros.cli.fleet import describe
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store

@@ -11,7 +11,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import RecordingError, UsageError
 from edgefirst_ros.nodes.service import Reports, Service, StandardError
 from edgefirst_ros.pipeline import health
-from edgefirst_ros.pipeline.capture_session import SessionState
+from edgefirst_ros.pipeline.capture_session import SessionState, load_capture
 from edgefirst_ros.sources.live import Offers
 
 
@@ -172,3 +172,27 @@ def test_a_page_that_cannot_be_begun_is_said_and_the_capture_goes_on(tmp_path, m
     (told,) = said
     assert told.startswith(f"{tmp_path}/drive.zip: no report: ")
     assert "No such file or directory" in told
+
+
+# ---- settings
+def test_one_file_has_both_kinds_and_options_go_before_it(tmp_path):
+    path = tmp_path / "capture.yaml"
+    path.write_text("rate: 5\nout: drives\nsequence: first\nautostart: false\n")
+    settings, live = load_capture(path, {"sequence": "second", "max_width": "640"})
+    assert (settings.rate, settings.max_width) == (5.0, 640)
+    assert (live.out, live.sequence, live.autostart, live.depth) == ("drives", "second", False, 100)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a\nb"])
+def test_a_sequence_whose_name_is_no_name_of_a_file_is_refused(name):
+    with pytest.raises(UsageError, match=r"^sequence: "):
+        load_capture(None, {"sequence": name})
+
+
+def test_what_is_wrong_is_named_with_where_it_was_said(tmp_path):
+    path = tmp_path / "capture.yaml"
+    path.write_text("depth: 0\n")
+    with pytest.raises(UsageError, match=rf"{path}: depth: expected a whole number at least 1"):
+        load_capture(path)
+    with pytest.raises(UsageError, match="options: keep: expected"):
+        load_capture(None, {"keep": "perhaps"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of verbs that are ROS 2 nodes: `edgefirst-ros VERB --ros-args ...`, or an error without ROS 2."""
+"""Common parts of live verbs: ROS 2 nodes (`edgefirst-ros VERB --ros-args ...`) and the device's bus (`--zenoh`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 
@@ -73,3 +74,21 @@ def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:
             "and source it: source /opt/ros/jazzy/setup.bash. The other commands need no ROS."
         ) from None
     raise typer.Exit(node.main(sys.argv[2:] if arguments is None else arguments))
+
+
+ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
+NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
+
+
+class ZenohCommand(TyperCommand):
+    """A verb whose option `--zenoh` may lack an address: it then means the peers on this machine."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse as click does, with `peer` for a missing address."""
+        from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
+
+        if "--zenoh" in args:
+            place = args.index("--zenoh") + 1
+            if not (args[place:] and is_endpoint(args[place])):
+                args = [*args[:place], PEER, *args[place:]]
+        return super().parse_args(ctx, args)

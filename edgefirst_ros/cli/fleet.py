@@ -1,0 +1,506 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`edgefirst-ros fleet`: all its verbs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from edgefirst_ros.cli.options import SET, SET_GROUPING, FleetCommand, GroupCommand, print_groups, rule_of, texts_of
+from edgefirst_ros.cli.output import EVERY, LINE_EVERY, describe_time, one_line, progress, say, size_of, table
+from edgefirst_ros.cli.report import print_reported, reported_as_json
+from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, printable
+from edgefirst_ros.export import SYSTEMS
+
+if TYPE_CHECKING:
+    from edgefirst_ros.fleet.converting import Conversion, FleetProgress
+    from edgefirst_ros.fleet.datasets import FleetDataset
+    from edgefirst_ros.fleet.layout import Layout
+
+CLUSTER = typer.Option(
+    metavar="ADDRESS|FILE", help="Scheduler of a Dask cluster: tcp://HOST:8786, tls://HOST:8786 or its scheduler file."
+)
+WORKERS = typer.Option(metavar="N", min=1, max=1024, help="Workers on this machine; one per processor if not given.")
+SCRATCH = typer.Option(metavar="DIR", help="Where workers keep recordings on the way; the system's temporary folder.")
+PLACE = typer.Argument(metavar="DST", help="Folder or s3://BUCKET/PREFIX that fleet convert wrote to.")
+WHERE = typer.Option(
+    metavar="SQL", help='Only recordings whose row in the catalogue meets a condition, such as "samples > 100".'
+)
+JSON = typer.Option("--json", help="Print the outcome as JSON.")
+LISTED = 20
+"""Recordings that `status` lists."""
+
+
+def convert(
+    context: typer.Context,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC", help="Folders, recordings, globs, s3:// prefixes, or a text file that lists them."
+        ),
+    ],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="DST", help="Folder or s3://BUCKET/PREFIX.")],
+    config: Annotated[
+        Path | None, typer.Option(readable=False, help="YAML file with settings; options override it.")
+    ] = None,
+    assignments: Annotated[list[str] | None, SET] = None,
+    cluster: Annotated[str | None, CLUSTER] = None,
+    workers: Annotated[int | None, WORKERS] = None,
+    scratch: Annotated[str | None, SCRATCH] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Also retry recordings that failed or crashed before.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Convert many recordings, each to a dataset of its own; those that are done already are skipped.
+
+    Writes DST/SETTINGS/SEQUENCE/NAME.zip with its tables, a state for each recording, and DST/catalogue.parquet.
+
+    Exit codes, by all recordings given, done now or before: 0 all there, 1 none, 2 wrong usage, 3 some with loss or
+    failed (the table says which, and why).
+    """
+    from edgefirst_ros.config.load import load
+    from edgefirst_ros.fleet.converting import Conversion
+    from edgefirst_ros.fleet.dask_engine import dask_engine
+    from edgefirst_ros.fleet.scratch import sweep
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a container that is to end is interrupted
+    if cluster is not None and workers is not None:
+        raise UsageError("--cluster and --workers exclude each other: the cluster has its own workers")
+    settings = load(config, texts=texts_of(context, assignments or ()), note=_note)
+    conversion = Conversion(sources, out, settings, scratch=scratch, retry_failed=retry_failed, note=_note)
+    if dry_run:
+        _print_plan(conversion, as_json=as_json)
+        raise typer.Exit(0)
+    _note(
+        f"{counted(len(conversion.sources), 'recording')}: {len(conversion.plan.todo)} to do, "
+        f"{conversion.tally.before} done before; settings {conversion.hash}"
+    )
+    if conversion.plan.todo:
+        try:
+            with dask_engine(cluster, workers) as engine, live(quiet=as_json) as report:
+                dashboard = engine.dashboard and f"; dashboard: {engine.dashboard}"
+                _note(f"{counted(engine.threads, 'thread')} on workers{dashboard}")
+                conversion.run(engine, report)
+        except KeyboardInterrupt:
+            _note("interrupted: what is done is kept; the same command continues from here")
+            raise typer.Exit(130) from None
+        finally:
+            sweep(scratch)
+    if as_json:
+        say(json.dumps(_as_json(conversion), indent=1))
+    else:
+        _print(conversion)
+    raise typer.Exit(conversion.tally.exit_code)
+
+
+def _note(text: str) -> None:
+    print(printable(one_line(text)), file=sys.stderr, flush=True)
+
+
+def _as_json(conversion: Conversion) -> dict[str, Any]:
+    tally: FleetProgress = conversion.tally
+    return {
+        "out": str(conversion.layout.root),
+        "settings": conversion.hash,
+        "catalogue": str(conversion.layout.catalogue),
+        "recordings": tally.total,
+        "done_before": tally.before,
+        "done_now": tally.now,
+        "verdicts": dict(sorted(tally.verdicts.items())),
+        "not_all_there": [dict(zip(("source", "verdict", "why"), row, strict=True)) for row in tally.failures],
+        "source_bytes": tally.bytes,
+        "seconds": tally.seconds,
+        "exit_code": tally.exit_code,
+    }
+
+
+def _print(conversion: Conversion) -> None:
+    from edgefirst_ros.fleet.state import KEPT
+
+    tally = conversion.tally
+    if tally.failures:
+        table(
+            ("recording", "verdict", "why"),
+            [(s, v, w.splitlines()[0] if w else "") for s, v, w in sorted(tally.failures)],
+        )
+        more = tally.total - tally.verdicts["ok"] - tally.verdicts["not done"] - len(tally.failures)
+        if more > 0:
+            say(f"and {more} more: edgefirst-ros fleet status {conversion.layout.root}")
+        say("")
+    if kept := sum(verdict in KEPT for verdict in conversion.plan.done.values()):
+        say(f"failed before, and not tried again: {counted(kept, 'recording')}; --retry-failed does")
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(tally.verdicts.items()) if number)
+    say(f"{counted(tally.total, 'recording')}: {verdicts} ({tally.before} of them done before)")
+    say(f"datasets: {conversion.layout.datasets(conversion.hash)}")
+    say(f"catalogue: {conversion.layout.catalogue}")
+    if tally.now and tally.seconds:
+        say(f"{tally.now} in {tally.seconds:.1f} s, {size_of(tally.bytes / tally.seconds)} of recordings a second")
+
+
+def _print_plan(conversion: Conversion, *, as_json: bool) -> None:
+    plan, root = conversion.plan, conversion.layout
+    if as_json:
+        todo = [
+            {"source": s.uri, "size": s.size, "container": f"{root.dataset(conversion.hash, n)}/{n}.zip"}
+            for s in plan.todo
+            for n in [plan.names[s.uri]]
+        ]
+        say(json.dumps({"settings": conversion.hash, "todo": todo, "done": dict(plan.done)}, indent=1))
+        return
+    if plan.todo:
+        rows = [
+            (s.uri, f"{s.size / 1e6:.1f}", str(root.dataset(conversion.hash, plan.names[s.uri]))) for s in plan.todo
+        ]
+        table(("to do", "MB", "becomes"), rows)
+    size = sum(source.size for source in plan.todo)
+    say(f"{len(plan.todo)} to do ({size_of(size)}), {conversion.tally.before} done before; nothing was written")
+
+
+def status(
+    place: Annotated[str, PLACE],
+    where: Annotated[str | None, WHERE] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON, with every recording.")] = False,
+) -> None:
+    """Show the status of a fleet: recordings by settings and verdict, and what failed.
+
+    Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
+
+    Exit codes: 0 all recordings are there without loss, 1 none is there, or DST has no states, 2 wrong usage,
+    3 some are not there, or have a loss.
+    """
+    import polars as pl
+
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.fleet.catalogue import current, write_catalogue
+    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.state import USABLE
+
+    layout = Layout(Location.of(place))
+    states = current(layout, lambda text: print(one_line(text), file=sys.stderr))
+    if not len(states):
+        raise DatasetError(f"{place}: has no states of recordings; fleet convert writes them")
+    try:
+        write_catalogue(layout, states)
+    except ObjectStoreError as error:  # to look at it no right to write is needed
+        print(one_line(f"the catalogue stays as it is: {error}"), file=sys.stderr)
+    shown = ("settings", "software", "verdict", "samples", "bytes", "source", "error", "loss")
+    rows = states.choose(where, *([pl.exclude("members", "counts")] if as_json else shown))
+    usable = int(rows["verdict"].is_in(USABLE).sum())
+    code = 0 if (rows["verdict"] == "ok").all() else 3 if usable else 1
+    if as_json:
+        plain: list[dict[str, Any]] = rows.to_dicts()
+        say(json.dumps({"out": str(layout.root), "recordings": plain, "exit_code": code}, indent=1))
+        raise typer.Exit(code)
+    summed = rows.group_by("settings", "software", "verdict").agg(
+        pl.len().alias("n"), pl.col("samples").sum(), pl.col("bytes").sum()
+    )
+    found = [
+        (settings, software, verdict, str(number), str(samples), f"{size / 1e6:.1f}")
+        for settings, software, verdict, number, samples, size in summed.sort("settings", "software", "verdict").rows()
+    ]
+    table(("settings", "software", "verdict", "recordings", "samples", "MB"), found)
+    bad = rows.filter(pl.col("verdict") != "ok").sort("source")
+    if len(bad):
+        say("")
+        listed = bad.head(LISTED).select("source", "verdict", pl.coalesce("error", "loss"))
+        reasons = [
+            (source, verdict, (why or "").split("\n")[0].removeprefix(f"{source}: "))
+            for source, verdict, why in listed.rows()
+        ]
+        table(("recording", "verdict", "why"), reasons)
+        if len(bad) > LISTED:
+            say(f"and {counted(len(bad) - LISTED, 'recording')} more: --json lists all")
+    say("")
+    say(f"{usable} of {counted(len(rows), 'recording')} have a dataset")
+    say(f"catalogue: {layout.catalogue}")
+    raise typer.Exit(code)
+
+
+def validate(
+    place: Annotated[str, PLACE],
+    where: Annotated[str | None, WHERE] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    cluster: Annotated[str | None, CLUSTER] = None,
+    workers: Annotated[int | None, WORKERS] = None,
+    scratch: Annotated[str | None, SCRATCH] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Check every dataset of a fleet against the format and against its state file.
+
+    Exit codes: 0 no errors in any (with --strict no warnings either), 1 otherwise, 2 wrong usage.
+    """
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.fleet.datasets import finished_datasets
+    from edgefirst_ros.fleet.each import validate_one
+    from edgefirst_ros.fleet.layout import Layout
+
+    layout = Layout(Location.of(place))
+    datasets = finished_datasets(layout, where)
+    records = results(validate_one, layout, datasets, cluster, workers, quiet=as_json, strict=strict, scratch=scratch)
+    finish(records, as_json=as_json)
+
+
+def merge(
+    context: typer.Context,
+    place: Annotated[str, PLACE],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Folder or s3://BUCKET/PREFIX for it.")],
+    name: Annotated[str | None, typer.Option(help="Name of the merged dataset; default: the folder's.")] = None,
+    where: Annotated[str | None, WHERE] = None,
+    shard_bytes: Annotated[
+        int | None,
+        typer.Option(metavar="B", min=1, help="Write shards NAME-000.zip, NAME-001.zip, ..., each of at most B bytes."),
+    ] = None,
+    scratch: Annotated[str | None, SCRATCH] = None,
+    assignments: Annotated[list[str] | None, SET_GROUPING] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing datasets.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Merge the datasets of a fleet to one, or to shards.
+
+    Runs on this machine. Samples keep their groups, unless --split or --group gives new ones.
+
+    Exit codes: 0 all there, 1 nothing written, 2 wrong usage, 3 something could not be taken over (the notes say what).
+    """
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
+    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.fleet.merging import merge_fleet
+
+    rule = rule_of(context, assignments or ())
+    layout = Layout(Location.of(place))
+    datasets = of_one_kind(finished_datasets(layout, where))
+    with progress(quiet=as_json) as report:
+        made = merge_fleet(
+            layout,
+            datasets,
+            out,
+            name=name,
+            shard_bytes=shard_bytes,
+            scratch=scratch,
+            overwrite=overwrite,
+            group_rule=rule,
+            progress=report,
+        )
+    code = max(merged.exit_code for _, merged in made)
+    if as_json:
+        listed = [
+            {"container": str(container), "samples": merged.samples, "sequences": len(merged.sequences)}
+            for container, merged in made
+        ]
+        say(json.dumps({"datasets": listed, "exit_code": code}, indent=1))
+        raise typer.Exit(code)
+    for container, merged in made:
+        say(f"{counted(merged.samples, 'sample')} of {counted(len(merged.sequences), 'dataset')} in {container}")
+        if merged.groups is not None:
+            print_groups(merged.groups)
+        for note in merged.notes:
+            say(f"note: {note}")
+    if code:
+        say("finished with loss: see the notes above")
+    raise typer.Exit(code)
+
+
+def export(
+    place: Annotated[str, PLACE],
+    to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="Format to write.")],
+    out: Annotated[str, typer.Option("-o", "--out", metavar="OUT", help="Output folder or s3://BUCKET/PREFIX.")],
+    where: Annotated[str | None, WHERE] = None,
+    cluster: Annotated[str | None, CLUSTER] = None,
+    workers: Annotated[int | None, WORKERS] = None,
+    scratch: Annotated[str | None, SCRATCH] = None,
+    single_group: Annotated[
+        bool | None, typer.Option("--single-group", help="For yolo: also drives without pictures in train or val.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Write every dataset of a fleet in the format of another system, as OUT/NAME/...
+
+    OUT/NAME.export.json is written last: it says where everything went, and that the export is whole; those that have
+    it are left as they are.
+
+    Exit codes: 0 all there, 1 none, 2 wrong usage, 3 some could not be exported.
+    """
+    from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
+    from edgefirst_ros.fleet.each import export_one
+    from edgefirst_ros.fleet.layout import Layout
+
+    if to not in SYSTEMS:
+        raise UsageError(f"unknown format {to!r}; known: {', '.join(SYSTEMS)}")
+    layout = Layout(Location.of(place))
+    datasets = of_one_kind(finished_datasets(layout, where))
+    target = str(Location.of(out))
+    records = results(
+        export_one,
+        layout,
+        datasets,
+        cluster,
+        workers,
+        quiet=as_json,
+        format=to,
+        out=target,
+        options={} if single_group is None else {"single_group": single_group},
+        scratch=scratch,
+    )
+    finish(records, as_json=as_json, partly=3)
+
+
+def report(
+    place: Annotated[str, PLACE],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="X.html", readable=False, help="The table, with the pages beside it.")
+    ],
+    where: Annotated[str | None, WHERE] = None,
+    scratch: Annotated[str | None, SCRATCH] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
+    table_only: Annotated[bool, typer.Option("--table-only", help="Only the table, no pages.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+) -> None:
+    """Write a table of the recordings of a fleet, each with its verdict, and a page for each dataset.
+
+    A recording without a dataset is a red row, by its URI and with the cause.
+
+    Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some have no dataset, or it could not be read.
+    """
+    from functools import partial
+    from typing import cast
+
+    from edgefirst_ros.dataset.objects.location import Location, ObjectPath
+    from edgefirst_ros.fleet.datasets import failed_recordings, finished_datasets, local_copy
+    from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.report.run import Wanted, report_all
+
+    layout = Layout(Location.of(place))
+    failed = failed_recordings(layout, where)
+    try:
+        datasets = finished_datasets(layout, where)
+    except DatasetError:
+        if not failed:
+            raise
+        datasets = []
+    wanted = [
+        Wanted(
+            cast("Path", ObjectPath(str(layout.root / dataset.container))),
+            dataset.name,
+            fetch=partial(local_copy, layout, dataset, scratch, only_tables=table_only),
+        )
+        for dataset in datasets
+    ]
+    wanted += [Wanted(cast("Path", ObjectPath(uri)), uri, fetch=partial(_refuse, uri, why)) for uri, why in failed]
+    with progress(quiet=as_json) as tell:
+        done = report_all(wanted, out, overwrite=overwrite, table_only=table_only, progress=tell)
+    if as_json:
+        say(json.dumps(reported_as_json(done), indent=1))
+    else:
+        print_reported(done)
+        say(f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset")
+    raise typer.Exit(done.exit_code)
+
+
+def _refuse(uri: str, why: str) -> NoReturn:
+    """Raise DatasetError with the cause, without the URI that the row has in any case."""
+    raise DatasetError(why.removeprefix(f"{uri}: "))
+
+
+@contextmanager
+def live(*, quiet: bool) -> Iterator[Callable[[FleetProgress], None]]:
+    """Return a function that prints the progress of a run; it may be called at any rate."""
+    terminal = sys.stderr.isatty() and not quiet
+    told = {"at": time.monotonic(), "width": 0.0}
+
+    def report(tally: FleetProgress) -> None:
+        now = time.monotonic()
+        if quiet or now - told["at"] < (EVERY if terminal else LINE_EVERY):
+            return
+        told["at"] = now
+        line = describe(tally)
+        with suppress(OSError):  # nobody may read it any more; the work goes on
+            if terminal:
+                print(f"\r{line.ljust(int(told['width']))}", end="", file=sys.stderr, flush=True)
+                told["width"] = len(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
+
+    try:
+        yield report
+    finally:
+        if width := int(told["width"]):
+            with suppress(OSError):
+                print(f"\r{' ' * width}\r", end="", file=sys.stderr, flush=True)
+
+
+def describe(tally: FleetProgress) -> str:
+    """Return the progress of a run as one line: done, running, failed, rate, bytes, time left."""
+    done = tally.before + tally.now
+    parts = [f"{done} of {tally.total} done", f"{tally.running} running", f"{tally.failed} failed"]
+    if tally.waiting:
+        parts.append(f"{tally.waiting} waiting for storage")
+    if not tally.workers:
+        parts.append("no worker is there")
+    if tally.now and tally.seconds:
+        rate = tally.now / tally.seconds
+        parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
+        parts.append(size_of(tally.bytes))
+        parts.append(f"{describe_time((tally.total - done) / rate)} left")
+    return ", ".join(parts)
+
+
+def results(
+    function: Callable[[dict[str, Any]], dict[str, Any]],
+    layout: Layout,
+    datasets: Sequence[FleetDataset],
+    cluster: str | None,
+    workers: int | None,
+    *,
+    quiet: bool,
+    **options: Any,
+) -> list[Mapping[str, Any]]:
+    """Run `function` on each dataset; return its record of each, sorted by name."""
+    from edgefirst_ros.fleet.dask_engine import dask_engine
+    from edgefirst_ros.fleet.each import for_each
+
+    if cluster is not None and workers is not None:
+        raise UsageError("--cluster and --workers exclude each other: the cluster has its own workers")
+    with dask_engine(cluster, workers) as engine, progress(quiet=quiet) as report:
+        found = for_each(engine, function, layout, datasets, lambda done, of: report("datasets", done, of), **options)
+        return sorted(found, key=lambda record: str(record["name"]))
+
+
+def finish(records: Sequence[Mapping[str, Any]], *, as_json: bool, partly: int = 1) -> None:
+    """Print the result of each dataset, and exit: 0 if all are ok, `partly` if some are, else 1."""
+    bad = [record for record in records if record["verdict"] != "ok"]
+    code = 0 if not bad else partly if len(bad) < len(records) else 1
+    if as_json:
+        say(json.dumps({"datasets": list(records), "exit_code": code}, indent=1))
+        raise typer.Exit(code)
+    if bad:
+        table(("dataset", "verdict", "why"), [(r["name"], r["verdict"], str(r["why"]).split("\n")[0]) for r in bad])
+        say("")
+    say(f"{counted(len(records), 'dataset')}: {len(records) - len(bad)} ok, {len(bad)} not")
+    raise typer.Exit(code)
+
+
+app = typer.Typer(
+    name="fleet",
+    help="Convert many recordings, to folders or buckets.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("convert", cls=FleetCommand)(convert)
+app.command("status")(status)
+app.command("validate")(validate)
+app.command("merge", cls=GroupCommand)(merge)
+app.command("export")(export)
+app.command("report")(report)

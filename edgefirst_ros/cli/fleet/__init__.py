@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""`edgefirst-ros fleet`: one verb a file."""

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text for people: lines and tables on standard output, progress on standard error, hints on wrong paths."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, printable
+from edgefirst_ros.progress import UNITS
+
+
+def one_line(text: str) -> str:
+    """Return text as it is printed, with line ends escaped: a name must not begin a line of its own."""
+    return printable(text).replace("\n", "\\n")
+
+
+def say(text: str) -> None:
+    """Print a line.
+
+    Raises EdgeFirstError if standard output cannot be written.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        print(printable(text).encode(encoding, "replace").decode(encoding), flush=True)
+    except OSError as error:
+        with open(os.devnull, "wb") as nowhere:  # for what is buffered
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
+
+
+def repeated(members: int, size: int) -> str:
+    """Return in words how many members repeat the message of the sample before, and their bytes."""
+    return f"{counted(members, 'member')} repeat the sample before: {size / 1e6:.1f} MB"
+
+
+def size_of(number: float) -> str:
+    """Return a number of bytes in words: `1.2 MB`, `3.45 GB`."""
+    return f"{number / 1e9:.2f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns, the first and the last one left-aligned, the others right-aligned."""
+    cleaned = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(row[n]) for row in cleaned) for n in range(len(head))]
+    for row in cleaned:
+        cells = [
+            cell.rjust(width) if n and (n < len(row) - 1 or _is_number(rows, n)) else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        say("  ".join(cells).rstrip())
+
+
+def _is_number(rows: Sequence[Sequence[str]], column: int) -> bool:
+    return all(row[column].replace(".", "").replace(",", "").isdigit() for row in rows)
+
+
+EVERY = 0.1
+LINE_EVERY = 10.0
+
+Report = Callable[[str, int, int], None]
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Report]:
+    """Return a function that prints progress: it is called with the step, how much is done, and of how much."""
+    if quiet:
+        yield lambda what, done, of: None
+    elif sys.stderr.isatty():
+        with _bar() as report:
+            yield report
+    else:
+        yield _lines()
+
+
+def describe_rate(what: str, done: int, seconds: float) -> str:
+    """Return the rate of a step with its unit, such as `83.2 MB/s` or `2,312 messages/s`; empty before it has one."""
+    unit = UNITS.get(what.partition(" ")[0], "")
+    if not (done and seconds > 0 and unit):
+        return ""
+    rate = done / seconds
+    if unit == "B":
+        return f"{rate / 1e6:,.1f} MB/s"
+    return f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s"
+
+
+def describe_time(seconds: float) -> str:
+    """Return a time as `0:12` or `1:02:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _lines() -> Report:
+    last = {"time": time.monotonic()}
+    began: dict[str, float] = {}
+
+    def report(what: str, done: int, of: int) -> None:
+        now = time.monotonic()
+        since = now - began.setdefault(what, now)
+        if now - last["time"] >= LINE_EVERY:
+            last["time"] = now
+            parts = [f"{what}: {100 * done // max(of, 1)} %", describe_rate(what, done, since)]
+            if done and since:
+                parts.append(f"{describe_time(since * max(of - done, 0) / done)} left")
+            with suppress(OSError):  # the reader may be gone; the work goes on
+                print(one_line(", ".join(filter(None, parts))), file=sys.stderr, flush=True)
+
+    return report
+
+
+@contextmanager
+def _bar() -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    name = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    columns = (
+        TextColumn("{task.description}", table_column=name),
+        BarColumn(bar_width=16),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        tasks: dict[str, TaskID] = {}
+        began: dict[str, float] = {}
+        shown = {"time": 0.0}
+
+        def report(what: str, done: int, of: int) -> None:
+            now = time.monotonic()
+            if now - shown["time"] < EVERY:
+                return
+            shown["time"] = now
+            if what not in tasks:
+                for task in tasks.values():
+                    bar.update(task, visible=False)
+                tasks[what], began[what] = bar.add_task(one_line(what).replace("[", "\\["), rate=""), now
+            bar.update(tasks[what], completed=done, total=of, rate=describe_rate(what, done, now - began[what]))
+
+        yield report
+
+
+MAGIC = b"\x89MCAP"
+MOST = 5
+"""Datasets of a folder that are named."""
+
+
+@contextmanager
+def explained(*paths: Path) -> Iterator[None]:
+    """Add to a DatasetError from inside what `paths` are, where they are not datasets."""
+    try:
+        yield
+    except DatasetError as error:
+        hints = "".join(f"\n{hint}" for hint in map(instead, paths) if hint)
+        if not hints:
+            raise
+        raise type(error)(f"{error}{hints}") from error
+
+
+def instead(path: Path) -> str:
+    """Return in words what a path is that is not a dataset, and what to do; empty if nothing can be said."""
+    if is_recording(path):
+        return f"{path} is a recording; make a dataset of it: edgefirst-ros convert {path} -o OUT"
+    found = _datasets(path)
+    if not found:
+        return ""
+    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+    return f"{path} is a folder with datasets in it; give one of them: {', '.join(map(str, found[:MOST]))}{more}"
+
+
+def is_recording(path: Path) -> bool:
+    """True if the file begins with the MCAP magic; False if it cannot be read."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(len(MAGIC)) == MAGIC
+    return False
+
+
+def _datasets(folder: Path) -> list[Path]:
+    """Return the datasets in a folder that is not a dataset itself."""
+    from edgefirst_ros.dataset.names import locate
+
+    if not os.path.isdir(folder):
+        return []
+    with suppress(DatasetError):
+        locate(folder)
+        return []
+    try:
+        places = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [place for place in places if place.suffix == ".zip" or os.path.isdir(place / place.name)]
