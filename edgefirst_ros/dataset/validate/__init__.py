@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 
 from edgefirst_ros.dataset.names import find
-from edgefirst_ros.dataset.validate import rules_cross, rules_members, rules_tables, rules_zip
-from edgefirst_ros.dataset.validate.report import Finding, Report, Rule
-from edgefirst_ros.dataset.validate.subject import Subject
+from edgefirst_ros.dataset.validate import rules_cross, rules_members, rules_tables
+from edgefirst_ros.dataset.validate.report import Finding, Report, Rule, Subject
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -17,7 +16,12 @@ __all__ = ["RULES", "Finding", "Report", "Rule", "validate"]
 _GROUPS = ("STR", "NAM", "HDR", "IMG", "CUB", "PCD", "TAB", "FRM", "REF", "CAL")
 RULES: tuple[Rule, ...] = tuple(
     sorted(
-        (*rules_members.RULES, *rules_zip.RULES, *rules_tables.RULES, *rules_cross.RULES),
+        (
+            one
+            for of in (rules_members, rules_tables, rules_cross)
+            for one in vars(of).values()
+            if isinstance(one, Rule)
+        ),
         key=lambda rule: (_GROUPS.index(rule.id[:3]), rule.id),
     )
 )

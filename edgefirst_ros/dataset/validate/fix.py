@@ -29,8 +29,8 @@ from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.tables.values import decoded
 from edgefirst_ros.dataset.validate import RULES
+from edgefirst_ros.dataset.validate.report import Subject, is_readable
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
-from edgefirst_ros.dataset.validate.subject import Subject, is_readable
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 

@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules, findings, and the report of a validation."""
+"""Rules, findings and reports of a validation, and the dataset under validation: opened once, tables as frames."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
+from edgefirst_ros.dataset.storage.zip_read import Archive, Container, open_container
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
+from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.verdict import Check, Level, worst
-from edgefirst_ros.errors import counted, printable
-
-if TYPE_CHECKING:
-    from edgefirst_ros.dataset.validate.subject import Subject, View
+from edgefirst_ros.errors import DatasetError, counted, printable
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 Severity = Literal["error", "warning"]
 KEPT = 100
@@ -173,3 +184,319 @@ class Report:
 def _line(text: str) -> str:
     """Return text as one line without characters that would control a terminal."""
     return printable(text).replace("\n", "\\n")
+
+
+KEY = ["name", "frame"]
+AT_ONCE = 1024
+"""Masks whose rows are read together."""
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """Columns of one frames row that members are compared with."""
+
+    timestamp: int | None
+    size: tuple[int, ...] | None
+    position: tuple[float, float] | None
+    companions: dict[str, int]
+    """{companion: stamp in ns}, existing ones only."""
+
+
+@dataclass
+class View:
+    """One member while it is checked; `fault` says why it could not be read."""
+
+    name: str
+    key: Key | None
+    kind: str
+    data: bytes
+    fault: str
+    row: FrameRow | None
+    zip_entry: Any = None
+    notes: dict[str, Any] = field(default_factory=dict)
+    """Values that one rule read from the member and others need, too."""
+
+
+class Subject:
+    """The dataset under validation.  Raises DatasetError when its members cannot be listed."""
+
+    def __init__(self, paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.paths, self._limits = paths, limits
+        if not os.path.lexists(paths.members):
+            raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
+        self.container: Container = open_container(paths.members, limits)
+        self.table_faults: list[tuple[str, str]] = []
+        found = annotation_path(paths.arrow)
+        self.annotations = self._open(open_annotations, found) if found else None
+        self.frames = self._open(TableFile, paths.frames) if os.path.lexists(paths.frames) else None
+        names = self.container.names
+        self.members = list(zip(names, list_members(names, self._annotated), strict=True))
+        self.samples: dict[Key, set[str]] = {}
+        for _, member in self.members:
+            if member:
+                self.samples.setdefault(member[0], set()).add(member[1])
+
+    @property
+    def archive(self) -> Archive | None:
+        """The ZIP; None for a folder."""
+        return self.container if isinstance(self.container, Archive) else None
+
+    @property
+    def version(self) -> str:
+        """Schema version of the annotations; that of 2026.04 for one that is not known."""
+        said = schema.stated_version(self.annotations.metadata, self.annotations.schema) if self.annotations else ""
+        return said if said in schema.VERSIONS else schema.DEFAULT_VERSION
+
+    def views(self) -> Iterator[View]:
+        """Every member, read once; duplicates too."""
+        archive = self.archive
+        for number, (name, found) in enumerate(self.members):
+            entry = archive.entries[number] if archive else None
+            data, fault = b"", ""
+            try:
+                data = archive.read_entry(entry) if archive and entry else self.container.read(name)
+            except DatasetError as error:
+                fault = str(error)
+            key, kind = found or (None, "")
+            yield View(name, key, kind, data, fault, self.rows.get(key) if key else None, entry)
+
+    @cached_property
+    def annotated(self) -> pl.DataFrame:
+        """Rows of the annotations; `has_mask` and `has_polygon` tell if there is one.
+
+        All columns of the format are there, null where the table lacks them or has them in a type that no version has.
+        """
+        heavy = ("mask", "polygon")
+        found = plain_frame(self.annotations, [c for c in schema.COLUMNS if c.name not in heavy])
+        there = {name: self._filled(name) for name in heavy}
+        return found.with_columns(pl.Series(f"has_{name}", flags, pl.Boolean) for name, flags in there.items())
+
+    @cached_property
+    def framed(self) -> pl.DataFrame:
+        """Rows of the frames table, with the columns of the format as in `annotated`."""
+        return plain_frame(self.frames, schema.frames_columns(schema.COMPANIONS).values())
+
+    @cached_property
+    def keys(self) -> pl.DataFrame:
+        """Name and frame of every sample that has a member."""
+        names, frames = zip(*self.samples, strict=True) if self.samples else ((), ())
+        return pl.DataFrame({"name": names, "frame": frames}, schema={"name": pl.String, "frame": pl.Int64})
+
+    @cached_property
+    def compared(self) -> pl.DataFrame:
+        """Rows of the annotations with timestamp, size and position of the frames table; only rows that it has."""
+        known = self.framed.select(*KEY, "timestamp", "size", "latitude", "longitude").unique(KEY, keep="last")
+        rows = self.annotated.select(*KEY, "timestamp", "size", "location")
+        return rows.join(known, on=KEY, nulls_equal=True, maintain_order="left", suffix="_frames")
+
+    @property
+    def is_frame_flag(self) -> pl.Expr:
+        """True where `frame` holds truth values, which Arrow would take for numbers."""
+        kind = self._kinds().get("frame")
+        return pl.col("frame").is_not_null() & pl.lit(kind is not None and pa.types.is_boolean(kind))
+
+    def masks(self) -> Iterator[dict[str, Any]]:
+        """Rows that have a mask as bytes: name, frame, label, object_id, box2d and mask."""
+        kind = self._kinds().get("mask")
+        if self.annotations is None or kind is None or not is_readable(kind, pa.large_binary()):
+            return
+        start, other = 0, self.annotated.select(*KEY, "label", "object_id", "box2d")
+        for batch in self.annotations.batches():
+            column = batch.column("mask")
+            places = np.flatnonzero(is_valid(column))
+            for at in range(0, len(places), AT_ONCE):
+                some = places[at : at + AT_ONCE]
+                for place, row in zip(some.tolist(), other[some + start].iter_rows(named=True), strict=True):
+                    yield {**row, "mask": column[place].as_py()}
+            start += batch.num_rows
+
+    def rings(self, split: Callable[[list[float]], Iterable[list[float]]]) -> Iterator[pl.DataFrame]:
+        """Name, frame and `ring` of every ring of polygons, batch by batch; `split`: rings of a mask of 2025.10."""
+        kinds, start = self._kinds(), 0
+        wanted = {"polygon": schema.POLYGON, "mask": schema.MASK_AS_POLYGON}
+        names = [name for name, kind in wanted.items() if name in kinds and is_readable(kinds[name], kind)]
+        for batch in self.annotations.batches() if self.annotations and names else ():
+            keys = self.annotated.select(KEY)[start : start + batch.num_rows]
+            start += batch.num_rows
+            for name in names:
+                if not is_valid(batch.column(name)).any():
+                    continue
+                rings = pl.Series("ring", batch.column(name).to_pylist(), strict=False) if name == "mask" else None
+                if rings is None:
+                    rings = pl.Series("ring", pl.from_arrow(batch.column(name)))
+                    if rings.dtype != pl.List(pl.List(pl.Float64)):
+                        rings = rings.cast(pl.List(pl.List(pl.Float64)), strict=False)
+                else:
+                    parts = [None if mask is None else list(split(mask)) for mask in rings.to_list()]
+                    rings = pl.Series("ring", parts, pl.List(pl.List(pl.Float64)), strict=False)
+                yield keys.with_columns(rings).filter(pl.col("ring").list.len() > 0).explode("ring")
+
+    def stated(self, key: str) -> Any:
+        """Return file metadata of the annotations as JSON; None where there is none (TAB005)."""
+        try:
+            return json.loads(self.annotations.metadata.get(key, "null")) if self.annotations else None
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def categories(self) -> dict[str, int]:
+        """{name: id} of `category_metadata`, those that have an id."""
+        found = self.stated("category_metadata")
+        known = found.items() if isinstance(found, dict) else ()
+        return {name: one["id"] for name, one in known if isinstance(one, dict) and type(one.get("id")) is int}
+
+    def _kinds(self) -> dict[str, pa.DataType]:
+        return {field.name: field.type for field in self.annotations.schema} if self.annotations else {}
+
+    def _filled(self, name: str) -> NDArray[np.bool_]:
+        """Return which rows have a value of a column that can be read."""
+        kind = self._kinds().get(name)
+        known = [column.type for column in schema.COLUMNS if column.name == name]
+        if self.annotations is None or kind is None or not any(is_readable(kind, wanted) for wanted in known):
+            return np.zeros(self.annotations.rows if self.annotations else 0, bool)
+        flags = [is_valid(batch.column(name)) for batch in self.annotations.batches()]
+        return np.concatenate([np.zeros(0, bool), *flags])
+
+    def _open(self, opener: Callable[[Path, Limits], TableFile], path: Path) -> TableFile | None:
+        """A table whose rows can all be read, or None and a fault."""
+        try:
+            table = opener(path, self._limits)
+            for _ in table.batches():
+                pass
+        except DatasetError as error:
+            self.table_faults.append((path.name, str(error)))
+            return None
+        return table
+
+    def _annotated(self) -> set[Key]:
+        return {key_of(row) for row in self.annotated.select(KEY).unique().iter_rows(named=True)}
+
+    @cached_property
+    def rows(self) -> dict[Key, FrameRow]:
+        """{sample: its row of the frames table}, the last of several."""
+        found = {}
+        stamps = [f"{base}_timestamp" for base in schema.COMPANIONS]
+        for row in self.framed.iter_rows(named=True):
+            place = row["latitude"], row["longitude"]
+            found[key_of(row)] = FrameRow(
+                row["timestamp"],
+                None if row["size"] is None else tuple(row["size"]),
+                None if None in place else place,
+                {name.removesuffix("_timestamp"): row[name] for name in stamps if row[name] is not None},
+            )
+        return found
+
+
+def key_of(row: dict[str, Any]) -> Key:
+    """The sample of a row."""
+    return Key(str(row.get("name")), row.get("frame"))
+
+
+def place_of(row: dict[str, Any] | Key) -> str:
+    """The sample of a row, in words."""
+    key = row if isinstance(row, Key) else key_of(row)
+    return key.name if key.frame is None else f"{key.name} frame {key.frame}"
+
+
+def where(
+    frame: pl.DataFrame,
+    bad: pl.Expr,
+    say: Callable[[dict[str, Any]], str],
+    place: Callable[[dict[str, Any]], str] = place_of,
+) -> Iterator[tuple[str, str] | int]:
+    """Yield place and message of rows that break a rule, and of further ones than KEPT their number."""
+    rows = frame.filter(bad)
+    yield from ((place(row), say(row)) for row in rows.head(KEPT).iter_rows(named=True))
+    if len(rows) > KEPT:
+        yield len(rows) - KEPT
+
+
+def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl.DataFrame:
+    """Return columns as text, Int64, Float64 and lists of these, null where a table has none that can be read.
+
+    Columns of a type that no version has are reported by other rules, and their values mean nothing.
+    """
+    kinds = {field.name: field.type for field in table.schema} if table else {}
+    found: dict[str, pl.Series] = {}
+    wanted: dict[str, pl.DataType] = {}
+    for column in columns:
+        name, kind = column.name, kinds.get(column.name)
+        target = wanted.setdefault(name, pl.UInt64() if name == "label_index" else _plain_type(column.type))
+        if table is None or kind is None or name in found or not is_readable(kind, column.type):
+            continue
+        try:
+            values = table.frame([name])[name]
+            is_struct = isinstance(values.dtype, pl.Struct)
+            found[name] = values if is_struct else values.cast(target, strict=False)
+        except (DatasetError, pl.exceptions.PolarsError):
+            continue
+    length = table.rows if table else 0
+    return pl.DataFrame([found.get(name, pl.Series(name, [None] * length, kind)) for name, kind in wanted.items()])
+
+
+def _plain_type(kind: pa.DataType) -> pl.DataType:
+    types = pa.types
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return pl.Int64()
+    if types.is_floating(kind):
+        return pl.Float64()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pl.List(_plain_type(kind.value_type))
+    return pl.Null() if types.is_struct(kind) else pl.String()
+
+
+def is_same(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """True if both are one type to a reader: how lengths and offsets are stored makes no difference.
+
+    A struct may have further fields, as `timing` may.
+    """
+    (name, inner), other = _kind(found), _kind(wanted)
+    if name == other[0] == "struct":
+        inner = {key: value for key, value in inner.items() if key in other[1]}
+    return bool((name, inner) == other)
+
+
+def is_readable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """True if values of one are values of the other after a conversion.
+
+    Text and categories, integers of any width, floats of any width, lists and arrays, more or fewer fields of a struct.
+    """
+    return _readable(_kind(found), _kind(wanted))
+
+
+def _kind(kind: pa.DataType) -> tuple[str, Any]:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return "category", _kind(kind.value_type)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text", None
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        return "binary", None
+    if types.is_fixed_size_list(kind):
+        return "array", (kind.list_size, _kind(kind.value_type))
+    if types.is_list(kind) or types.is_large_list(kind):
+        return "list", _kind(kind.value_type)
+    if types.is_struct(kind):
+        return "struct", {field.name: _kind(field.type) for field in kind}
+    if types.is_integer(kind) or types.is_boolean(kind):
+        return "integer", str(kind)
+    if types.is_floating(kind):
+        return "float", str(kind)
+    return str(kind), None
+
+
+def _readable(found: tuple[str, Any], wanted: tuple[str, Any]) -> bool:
+    if found == wanted or found[0] == "null":
+        return True
+    (a, inner_a), (b, inner_b) = found, wanted
+    if {a, b} == {"text", "category"}:
+        return True
+    if a == b and a in ("integer", "float"):
+        return True
+    if a in ("array", "list") and b in ("array", "list"):
+        if a == b == "array" and inner_a[0] != inner_b[0]:
+            return False
+        return _readable(inner_a[1] if a == "array" else inner_a, inner_b[1] if b == "array" else inner_b)
+    if a == b == "struct":
+        return all(_readable(inner_a[name], inner_b[name]) for name in set(inner_a) & set(inner_b))
+    return False

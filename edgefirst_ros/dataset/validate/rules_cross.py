@@ -16,8 +16,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence, parsed
 from edgefirst_ros.dataset.summary import summarize
-from edgefirst_ros.dataset.validate.report import Found, Rule, rule
-from edgefirst_ros.dataset.validate.subject import KEY, Subject, is_same, place_of, where
+from edgefirst_ros.dataset.validate.report import KEY, Found, Subject, is_same, place_of, rule, where
 from edgefirst_ros.dataset.verdict import Check, Timeline
 from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
@@ -223,9 +222,6 @@ def calibrated(subject: Subject) -> Found:
             continue
         if said in WHY:
             yield name, f"the calibration {WHY[said]}"
-
-
-RULES = tuple(one for one in list(globals().values()) if isinstance(one, Rule))
 
 
 def judge_drive(subject: Subject) -> list[Check]:

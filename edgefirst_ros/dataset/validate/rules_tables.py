@@ -19,8 +19,17 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, separated
 from edgefirst_ros.dataset.tables.values import LAYOUTS, brought_to, is_list, whole_rings
-from edgefirst_ros.dataset.validate.report import Found, Repair, Rule, rule
-from edgefirst_ros.dataset.validate.subject import KEY, Subject, is_readable, is_same, place_of, where
+from edgefirst_ros.dataset.validate.report import (
+    KEY,
+    Found,
+    Repair,
+    Subject,
+    is_readable,
+    is_same,
+    place_of,
+    rule,
+    where,
+)
 from edgefirst_ros.errors import EdgeFirstError, counted
 from edgefirst_ros.sensors.masks import VOID
 from edgefirst_ros.sensors.png import MAX_SIDE, PNG_SIGNATURE, check_png, decode_gray, png_chunk
@@ -475,9 +484,6 @@ def axes(subject: Subject) -> Found:
     software = parse(frames.metadata.get("software", "null")) if frames else None
     if table is not None and schema.lacks_axes(table.schema.names, table.metadata, software):
         yield "box3d_axes", "is missing; edgefirst-ros migrate --box3d-axes optical turns those of earlier versions"
-
-
-RULES = tuple(one for one in list(globals().values()) if isinstance(one, Rule))
 
 
 def parse(text: str) -> Any:
