@@ -36,9 +36,8 @@ from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.fleet import catalogue
-from edgefirst_ros.fleet.converting import Conversion
+from edgefirst_ros.fleet.converting import Conversion, make_plan
 from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.plan import make_plan
 from edgefirst_ros.fleet.sources import Source
 from edgefirst_ros.fleet.state import MemberFile, State
 from edgefirst_ros.synthetic import Recipe, write_recording

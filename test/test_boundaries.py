@@ -55,7 +55,7 @@ OUTER = {
     "distributed": ("fleet/dask_engine.py",),
     "obstore": ("dataset/objects/bucket.py",),
     "upath": ("export/ncore/",),
-    "zarr": ("export/ncore/stores.py",),
+    "zarr": ("export/ncore/library.py",),
     "l5kit": (),
     # Its CRC-32 leaves the upper halves of AVX registers in use, and libavcodec's SSE takes up to twice as long then.
     "isal": ("sensors/png.py",),

@@ -20,9 +20,8 @@ from edgefirst_ros.pipeline.frames import FrameBuilder
 from edgefirst_ros.pipeline.usage import OutsideTolerance, Usage
 from edgefirst_ros.sensors.cloud import encode_cloud
 from edgefirst_ros.sensors.cube import encode_cube
-from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
-from edgefirst_ros.sensors.picture import PictureEncoder
+from edgefirst_ros.sensors.picture import PictureEncoder, degradation_of
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker

@@ -24,9 +24,8 @@ from edgefirst_ros.errors import EdgeFirstError
 from edgefirst_ros.messages import Message, decode, header_stamp
 from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sensors.cloud import encode_cloud
-from edgefirst_ros.sensors.companions import storable
+from edgefirst_ros.sensors.companions import encode_depth, encode_reflect, storable
 from edgefirst_ros.sensors.cube import encode_cube
-from edgefirst_ros.sensors.depth import encode_depth, encode_reflect
 from edgefirst_ros.sensors.detections import Context, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of

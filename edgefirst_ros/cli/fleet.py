@@ -272,9 +272,8 @@ def merge(
     Exit codes: 0 all there, 1 nothing written, 2 wrong usage, 3 something could not be taken over (the notes say what).
     """
     from edgefirst_ros.dataset.objects.location import Location
-    from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
+    from edgefirst_ros.fleet.datasets import finished_datasets, merge_fleet, of_one_kind
     from edgefirst_ros.fleet.layout import Layout
-    from edgefirst_ros.fleet.merging import merge_fleet
 
     rule = rule_of(context, assignments or ())
     layout = Layout(Location.of(place))

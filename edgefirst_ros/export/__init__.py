@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 

@@ -18,8 +18,17 @@ from edgefirst_ros.dataset.names import KIND_OF, Key
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
-from edgefirst_ros.sensors.transforms import BASE, Floats, frames_from, inverse, move_boxes, pose, rotation
+from edgefirst_ros.sensors.transforms import (
+    BASE,
+    Floats,
+    ecef,
+    frames_from,
+    inverse,
+    move_boxes,
+    pose,
+    rotation,
+    world_to_ecef,
+)
 
 
 def measured(row: Mapping[str, Any], kind: str) -> int:

@@ -24,13 +24,11 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, drives, measured
-from edgefirst_ros.export.report import NO_HOME, Report
+from edgefirst_ros.export.output import NO_HOME, Report, ahead
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
-from edgefirst_ros.sensors.geodesy import between
-from edgefirst_ros.sensors.transforms import Floats, quaternion
+from edgefirst_ros.sensors.transforms import Floats, between, quaternion
 
 VERSION = "v1.0-trainval"
 """Name of the folder of tables: the one that training frameworks ask for."""

@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An output folder that appears as a whole or not at all."""
+"""What all exports share: a folder that appears whole, samples prepared ahead of the writer, the loss report."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.storage.atomic import sync_disk, sync_folder
 from edgefirst_ros.dataset.storage.lock import claim_folder, reporting
 from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.limits import processors
 
 FEW = 100
 """Most files of an output that are synced one by one."""
+NO_HOME = "no home"
+"""Of what has no place in the other system."""
+T = TypeVar("T")
+R = TypeVar("R")
+MOST = 8
+"""Most threads; more than the writer can follow only take memory."""
 
 
 @contextmanager
@@ -76,3 +88,64 @@ def _sync(folder: Path, opened: int) -> None:
             finally:
                 os.close(fd)
         sync_folder(Path(place))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One column or sensor: where it went (empty: nowhere), and what of it is lost (empty: nothing)."""
+
+    what: str
+    where: str
+    lost: str = ""
+    number: int | None = None
+    """Number of its values or members, if they can be counted."""
+
+
+@dataclass(slots=True)
+class Report:
+    """The loss report of an export or import: `lines` in the order in which they were added."""
+
+    system: str
+    lines: list[Line] = field(default_factory=list)
+
+    def add(self, what: str, where: str, lost: str = "", number: int | None = None) -> None:
+        """Add a line."""
+        self.lines.append(Line(what, where, lost, number))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the report, ready for JSON."""
+        return {
+            "system": self.system,
+            "lines": [
+                {"what": line.what, "where": line.where, "lost": line.lost}
+                | ({"number": line.number} if line.number is not None else {})
+                for line in self.lines
+            ],
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the report as JSON."""
+        text = json.dumps(self.plain(), indent=1, ensure_ascii=False) + "\n"
+        path.write_bytes(text.encode("utf-8", "backslashreplace"))  # half a surrogate pair: JSON's own escape
+
+
+def ahead(items: Iterable[T], make: Callable[[T], R]) -> Generator[tuple[T, R]]:
+    """Yield each item with the result of `make`, in order; items are consumed in the caller's thread.
+
+    Twice as many as there are threads wait at most. Close it when it is not used to its end: then no thread is left.
+    Raises what `make` raises, in the item's turn.
+    """
+    threads = min(MOST, processors())
+    waiting: deque[tuple[T, Future[R]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for item in items:
+                waiting.append((item, pool.submit(make, item)))
+                if len(waiting) > 2 * threads:
+                    first, made = waiting.popleft()
+                    yield first, made.result()
+            while waiting:
+                first, made = waiting.popleft()
+                yield first, made.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -25,11 +25,10 @@ from edgefirst_ros.limits import workers
 from edgefirst_ros.pipeline.facts import SOFTWARE, SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
 from edgefirst_ros.sensors.companions import encode
-from edgefirst_ros.sensors.degradation import degradation_of
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
-from edgefirst_ros.sensors.picture import Picture
+from edgefirst_ros.sensors.picture import Picture, degradation_of
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 """Annotation rows, and for each topic how many results were dropped, by reason."""

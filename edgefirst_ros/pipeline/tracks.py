@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.sensors.geodesy import world_to_ecef
 from edgefirst_ros.sensors.navigation import AttitudeTrack, FixTrack, Position, Quaternion, attitude_of, fix_of
-from edgefirst_ros.sensors.transforms import Floats, inverse, pose, rotation
+from edgefirst_ros.sensors.transforms import Floats, inverse, pose, rotation, world_to_ecef
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz
 from edgefirst_ros.report.subject import Floats, Place, Subject, spread
 from edgefirst_ros.sensors.cube import Cube
-from edgefirst_ros.sensors.geodesy import ecef, world_to_ecef
+from edgefirst_ros.sensors.transforms import ecef, world_to_ecef
 
 PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 """Most members of each kind that are read."""

@@ -1,23 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Codecs of companion sensors: check of a message, encoding as a member, decoding of a member."""
+"""Codecs of companion sensors: check of a message, encoding as a member, decoding of a member.
+
+Depth and reflectivity images of older lidar services are here too: mono16 in mm to 16-bit PNG, mono8 to JPEG.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from edgefirst_ros.config import Settings
+from edgefirst_ros.counts import CANNOT_BE_STORED, UNDECODABLE
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud, encode_cloud
 from edgefirst_ros.sensors.cube import check_cube, decode_cube, encode_cube
-from edgefirst_ros.sensors.depth import (
-    check_depth,
-    check_reflect,
-    decode_depth,
-    decode_reflect,
-    encode_depth,
-    encode_reflect,
-)
+from edgefirst_ros.sensors.jpeg import check_jpeg
+from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
+from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
+
+
+def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raise MessageError when an Image is no whole mono16 one, or too large."""
+    check_size(message.width, message.height, limits)
+    _pixels(message, "mono16")
+
+
+def check_reflect(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raise MessageError when an Image is no whole mono8 one, or too large."""
+    check_size(message.width, message.height, limits)
+    _pixels(message, "mono8")
+
+
+def encode_depth(message: Any) -> bytes:
+    """16-bit grayscale PNG of a mono16 Image; values in mm as sent."""
+    return encode_gray(_pixels(message, "mono16"), smooth=True)
+
+
+def encode_reflect(message: Any) -> bytes:
+    """Grayscale JPEG of a mono8 Image, quality 95."""
+    import simplejpeg
+
+    pixels = _pixels(message, "mono8")[..., np.newaxis]
+    return bytes(simplejpeg.encode_jpeg(pixels, quality=95, colorspace="GRAY", colorsubsampling="GRAY"))
+
+
+def decode_depth(png: bytes) -> npt.NDArray[np.uint16]:
+    """Return (height, width) uint16, mm, of a 16-bit grayscale PNG; raises MessageError for any other."""
+    values = decode_gray(png)
+    if values is None or values.dtype != np.uint16 or not is_filled(png):
+        raise MessageError(UNDECODABLE, "not a readable 16-bit grayscale PNG")
+    return values
+
+
+def decode_reflect(jpeg: bytes) -> npt.NDArray[np.uint8]:
+    """Return (height, width) uint8 of a grayscale JPEG; raises MessageError where it cannot be read."""
+    import simplejpeg
+
+    check_jpeg(jpeg)
+    try:
+        pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(jpeg, colorspace="GRAY")
+    except ValueError as error:
+        raise MessageError(UNDECODABLE, f"not a readable JPEG: {error}") from error
+    return pixels[..., 0]
+
+
+def _pixels(message: Any, encoding: str) -> npt.NDArray[Any]:
+    """(height, width) uint16 or uint8 of an Image."""
+    size = 2 if encoding == "mono16" else 1
+    width, height, step = message.width, message.height, message.step
+    if message.encoding != encoding or not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE:
+        raise MessageError(CANNOT_BE_STORED, f"{width} x {height} image of {message.encoding!r}; expected {encoding}")
+    if step < width * size or len(message.data) < step * height:
+        raise MessageError(CANNOT_BE_STORED, f"{len(message.data)} bytes for {height} lines of {step}")
+    lines = np.frombuffer(message.data.view(), np.uint8)[: step * height].reshape(height, step)[:, : width * size]
+    kind = np.dtype((">" if message.is_bigendian else "<") + f"u{size}")
+    return np.ascontiguousarray(np.ascontiguousarray(lines).view(kind).astype(kind.newbyteorder("=")))
 
 
 class Codec(NamedTuple):

@@ -20,7 +20,7 @@ from edgefirst_ros.cli.export import show
 from edgefirst_ros.cli.output import counted, explained, instead
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.export import Exported
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.sensors.exif import insert_jpeg
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}

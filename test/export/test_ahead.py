@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from edgefirst_ros.export.ahead import MOST, ahead
+from edgefirst_ros.export.output import MOST, ahead
 
 
 def test_each_item_comes_in_order_with_what_was_made_of_it():

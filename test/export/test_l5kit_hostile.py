@@ -12,7 +12,7 @@ import pytest
 
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
-from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE
+from edgefirst_ros.export.l5kit.write import AGENT, FRAME, SCENE
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group
 
 SECOND = 10**9

@@ -11,9 +11,9 @@ import pytest
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.importing import TEXT, check_member_name, clean_text, read_file, read_json, refuse_links
-from edgefirst_ros.export.l5kit.form import AGENT, FRAME, SCENE
+from edgefirst_ros.export.l5kit.write import AGENT, FRAME, SCENE
 from edgefirst_ros.export.l5kit.zarr2 import Writer, write_group
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.limits import Limits
 
 

@@ -14,18 +14,8 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
-from edgefirst_ros.export.ncore import (
-    calibration,
-    checks,
-    export,
-    labels,
-    library,
-    points,
-    read_foreign,
-    restore,
-    write,
-)
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.ncore import components, export, library, read_foreign, restore, write
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic import TOPICS, Recipe
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
@@ -357,7 +347,7 @@ def boxes_of_the_lidar(monkeypatch):
 
 
 def integer_centre(monkeypatch):
-    monkeypatch.setattr(calibration, "PIXEL", 0.0)
+    monkeypatch.setattr(components, "PIXEL", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -611,16 +601,16 @@ def test_no_sequence(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: checks.rigid("x", np.diag([1.0, 1, -1, 1])),
-        lambda: checks.rigid("x", np.diag([1.0, 1, 1.1, 1])),
-        lambda: checks.rigid("x", np.full((2, 4, 4), np.nan)),
-        lambda: checks.rising("x", np.array([1, 2, 2])),
-        lambda: checks.covering("x", np.array([1, 5]), 1, 7),
-        lambda: checks.covering("x", np.array([1]), 1, 2),
-        lambda: checks.inside("x", 7, 1, 7),
-        lambda: checks.rays("x", np.ones((1, 3), "f4"), np.ones((1, 1), "f4"), None),
-        lambda: checks.rays("x", np.eye(3, dtype="f4"), np.array([[1, -1, 1]], "f4"), None),
-        lambda: checks.rays("x", np.eye(3, dtype="f4"), np.ones((1, 3), "f4"), np.full((1, 3), 2, "f4")),
+        lambda: write.check_rigid("x", np.diag([1.0, 1, -1, 1])),
+        lambda: write.check_rigid("x", np.diag([1.0, 1, 1.1, 1])),
+        lambda: write.check_rigid("x", np.full((2, 4, 4), np.nan)),
+        lambda: write.check_rising("x", np.array([1, 2, 2])),
+        lambda: write.check_covering("x", np.array([1, 5]), 1, 7),
+        lambda: write.check_covering("x", np.array([1]), 1, 2),
+        lambda: write.check_inside("x", 7, 1, 7),
+        lambda: write.check_rays("x", np.ones((1, 3), "f4"), np.ones((1, 1), "f4"), None),
+        lambda: write.check_rays("x", np.eye(3, dtype="f4"), np.array([[1, -1, 1]], "f4"), None),
+        lambda: write.check_rays("x", np.eye(3, dtype="f4"), np.ones((1, 3), "f4"), np.full((1, 3), 2, "f4")),
     ],
 )
 def test_rules_of_ncore_are_exceptions(wrong):
@@ -629,7 +619,7 @@ def test_rules_of_ncore_are_exceptions(wrong):
 
 
 def test_frames_are_joined_once():
-    tree = checks.Tree()
+    tree = write.FrameTree()
     for source, target in (("camera", "rig"), ("rig", "world"), ("lidar", "rig")):
         tree.join(source, target)
     for pair in (("camera", "rig"), ("rig", "camera"), ("lidar", "world")):
@@ -649,23 +639,23 @@ def test_frames_are_joined_once():
 def test_intrinsics(model, d):
     k = [400.0, 0, 320.25, 0, 410.0, 180.5, 0, 0, 1]
     info = {"frame_id": "camera", "width": 640, "height": 360, "distortion_model": model, "d": d, "k": k}
-    found = calibration.camera_model(info, (640, 360))
+    found = components.camera_model(info, (640, 360))
     assert tuple(found.principal_point) == (320.75, 181.0)
     if model == "equidistant":
         assert list(found.radial_coeffs) == d
     else:  # OpenCV: k1, k2, p1, p2, k3, k4, k5, k6
         assert list(found.radial_coeffs) == [0.5, -0.25, 2, *([3, 4, 5] if len(d) > 5 else [0, 0, 0])]
         assert list(found.tangential_coeffs) == [0.125, 0.0625]
-    again = calibration.camera_info(found, "camera")
+    again = components.camera_info(found, "camera")
     assert {key: again[key] for key in info} == info
-    half = calibration.camera_model(info, (320, 180))
+    half = components.camera_model(info, (320, 180))
     assert tuple(half.principal_point) == (160.375, 90.5)
     others = [{key: [number] * 9} for key in ("k", "d") for number in (1e300, float("nan"))]  # NCore has float32
     for wrong in ({"distortion_model": "kannala", "d": [1.0]}, {"k": [0.0] * 9}, {"k": [5e-324] * 9}, *others):
         with pytest.raises(DatasetError, match="camera_info"):
-            calibration.camera_model(info | wrong, (640, 360))
+            components.camera_model(info | wrong, (640, 360))
     with pytest.raises(DatasetError, match="640 x 480"):
-        calibration.camera_model(info, (640, 480))
+        components.camera_model(info, (640, 480))
 
 
 def test_points_without_a_direction_are_left_away():
@@ -673,13 +663,13 @@ def test_points_without_a_direction_are_left_away():
         [(3, 4, 0, 7), (0, 0, 0, 8), (np.nan, 1, 1, 9), (0, -2, 0, 65535)],
         [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<u2")],
     )
-    found = points.rays(cloud, {})
+    found = components.rays(cloud, {})
     assert found.left == 2
     np.testing.assert_allclose(found.direction, [[0.6, 0.8, 0], [0, -1, 0]], atol=1e-7)
     np.testing.assert_array_equal(found.distance, [[5, 2]])
     np.testing.assert_array_equal(found.intensity, np.float32([[7 / 65535, 1]]))
     np.testing.assert_array_equal(found.further["intensity"], [7, 65535])
-    assert points.rays(cloud[["x", "y"]], {}) is None
+    assert components.rays(cloud[["x", "y"]], {}) is None
 
 
 def test_turns_of_others():
@@ -694,7 +684,7 @@ def test_turns_of_others():
 def test_polygons_are_filled():
     square = [0.25, 0.25, 0.75, 0.25, 0.75, 0.75, 0.25, 0.75]
     hole = [0.45, 0.45, 0.55, 0.45, 0.55, 0.55, 0.45, 0.55]
-    found = labels.filled([square, hole], (40, 20))
+    found = components.filled([square, hole], (40, 20))
     assert found.mean() == 0.25 - 0.01  # 20 x 10 pixels less 4 x 2
     assert found[10, 12]
     assert not found[10, 20]

@@ -11,7 +11,7 @@ from small_camera import small_camera
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.export import restore
-from edgefirst_ros.export.ncore import calibration, library
+from edgefirst_ros.export.ncore import components, library
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 
@@ -94,6 +94,6 @@ def test_a_fisheye_is_one_whatever_its_coefficients(d):
     """Its picture is not that of a pinhole even where all of them are 0."""
     k = [400.0, 0, 320, 0, 400, 180, 0, 0, 1]
     info = {"frame_id": "camera", "width": 640, "height": 360, "distortion_model": "equidistant", "d": d, "k": k}
-    model = calibration.camera_model(info, (640, 360))
+    model = components.camera_model(info, (640, 360))
     assert model.type() == "opencv-fisheye"
     assert list(model.radial_coeffs) == [*d, 0, 0, 0, 0][:4]

@@ -22,7 +22,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.ncore import library
-from edgefirst_ros.export.ncore.stores import guard
+from edgefirst_ros.export.ncore.library import guard
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 

@@ -15,7 +15,7 @@ from PIL import Image
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export
-from edgefirst_ros.export.ncore import labels
+from edgefirst_ros.export.ncore import components
 
 data = late("ncore.data", reason="nvidia-ncore is not installed")
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
@@ -153,7 +153,7 @@ def test_a_picture_without_a_size_that_is_none_is_named(tmp_path):
 
 
 def test_more_instances_than_their_numbers_can_tell_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(labels, "MOST_INSTANCES", 1)
+    monkeypatch.setattr(components, "MOST_INSTANCES", 1)
     whole = np.full((HEIGHT, WIDTH), 255, np.uint8)
 
     def change(parts):

@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.ncore import library
-from edgefirst_ros.export.ncore.calibration import camera_info
+from edgefirst_ros.export.ncore.components import camera_info
 
 v4 = late("ncore.data.v4", reason="nvidia-ncore is not installed")
 

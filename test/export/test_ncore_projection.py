@@ -18,7 +18,7 @@ from ncore.data.v4 import SequenceComponentGroupsReader, SequenceLoaderV4  # noq
 from ncore.sensors import camera_model_from_parameters  # noqa: E402
 from scipy.spatial.transform import Rotation  # noqa: E402
 
-from edgefirst_ros.export.ncore import calibration  # noqa: E402
+from edgefirst_ros.export.ncore import components  # noqa: E402
 
 RECIPE = {"seconds": 1.5, "fps": 10.0, "size": (640, 360), "codec": "jpeg", "lidar_points": 500}
 RECIPE["topics"] = frozenset({"camera", "camera/info", "gps", "imu", "lidar/points", "tf_static"})
@@ -175,13 +175,13 @@ def transposed_way(monkeypatch):
 
 
 def integer_centre(monkeypatch):
-    monkeypatch.setattr(calibration, "PIXEL", 0.0)
+    monkeypatch.setattr(components, "PIXEL", 0.0)
 
 
 def swapped_coefficients(monkeypatch):
-    order = list(calibration.ORDER)
+    order = list(components.ORDER)
     order[2], order[3] = order[3], order[2]
-    monkeypatch.setattr(calibration, "ORDER", tuple(order))
+    monkeypatch.setattr(components, "ORDER", tuple(order))
 
 
 @pytest.mark.parametrize(

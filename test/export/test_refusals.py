@@ -13,8 +13,8 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
-from edgefirst_ros.export.ncore import checks
-from edgefirst_ros.export.ncore.preparing import described
+from edgefirst_ros.export.ncore import write
+from edgefirst_ros.export.ncore.write import described
 from edgefirst_ros.synthetic import TOPICS
 
 RECIPE = {"seconds": 1, "fps": 6.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 20}
@@ -72,9 +72,9 @@ def test_a_cube_is_described_by_its_texts_alone():
 
 def test_rays_are_as_many_as_their_distances():
     way = np.eye(3, dtype=np.float32)
-    checks.rays("cloud", way, np.ones((1, 3), np.float32), None)
+    write.check_rays("cloud", way, np.ones((1, 3), np.float32), None)
     with pytest.raises(DatasetError, match=r"cloud: \(3, 3\) directions for \(1, 2\) distances"):
-        checks.rays("cloud", way, np.ones((1, 2), np.float32), None)
+        write.check_rays("cloud", way, np.ones((1, 2), np.float32), None)
 
 
 def test_boxes_in_space_of_five_numbers_are_no_agents(folder, tmp_path):

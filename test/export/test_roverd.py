@@ -20,7 +20,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.export.roverd import export, restore
 from edgefirst_ros.export.roverd.channels import stored
 from edgefirst_ros.export.roverd.read_foreign import from_euler

@@ -15,9 +15,16 @@ from test_roverd_hostile import sensor, traces  # noqa: F401  # a fixture
 from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.export import restore
-from edgefirst_ros.export.roverd.channels import LARGEST, RawWriter, Reader
-from edgefirst_ros.export.roverd.clouds import CloudReader, has_channels, read_cloud
-from edgefirst_ros.export.roverd.video import VideoWriter, pictures
+from edgefirst_ros.export.roverd.channels import (
+    LARGEST,
+    CloudReader,
+    RawWriter,
+    Reader,
+    VideoWriter,
+    has_channels,
+    pictures,
+    read_cloud,
+)
 
 JPEG = b"\xff\xd8 a picture \xff\xd9"
 

@@ -16,10 +16,8 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.importing import name_sequences
-from edgefirst_ros.export.roverd.channels import LARGEST, Reader
-from edgefirst_ros.export.roverd.clouds import CloudReader, write_cube
+from edgefirst_ros.export.roverd.channels import LARGEST, CloudReader, Reader, VideoWriter, pictures, write_cube
 from edgefirst_ros.export.roverd.read_foreign import from_euler
-from edgefirst_ros.export.roverd.video import VideoWriter, pictures
 from edgefirst_ros.sensors.navigation import AttitudeTrack
 
 POINTS = (

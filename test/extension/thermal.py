@@ -13,7 +13,7 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.sensors.depth import decode_depth
+from edgefirst_ros.sensors.companions import decode_depth
 from edgefirst_ros.sensors.png import encode_gray
 
 

@@ -17,9 +17,9 @@ from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import download
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.fleet import each, merging
+from edgefirst_ros.fleet import each
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
-from edgefirst_ros.fleet.datasets import FleetDataset, finished_datasets, of_one_kind
+from edgefirst_ros.fleet.datasets import END, FleetDataset, finished_datasets, merge_fleet, of_one_kind, shards
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.progress import quiet
 
@@ -53,7 +53,7 @@ def containers(fleet):
 
 def test_all_are_merged_or_those_that_a_condition_chooses(fleet, tmp_path):
     datasets = finished_datasets(fleet.layout, None)
-    ((container, merged),) = merging.merge_fleet(fleet.layout, datasets, str(tmp_path / "m"), progress=quiet)
+    ((container, merged),) = merge_fleet(fleet.layout, datasets, str(tmp_path / "m"), progress=quiet)
     assert str(container) == str(tmp_path / "m" / "m.zip")
     assert samples_of([str(container)]) == samples_of(map(str, containers(fleet)))
     groups = dict(
@@ -66,7 +66,7 @@ def test_all_are_merged_or_those_that_a_condition_chooses(fleet, tmp_path):
     chosen = finished_datasets(fleet.layout, "name LIKE 'day%' AND samples > 1")
     assert [dataset.name for dataset in chosen] == ["day1", "day2"]
     with pytest.raises(DatasetError, match="exists"):
-        merging.merge_fleet(fleet.layout, chosen, str(tmp_path / "m"), progress=quiet)
+        merge_fleet(fleet.layout, chosen, str(tmp_path / "m"), progress=quiet)
     with pytest.raises(DatasetError, match="none of 3 datasets meets"):
         finished_datasets(fleet.layout, "samples > 1000000")
 
@@ -75,7 +75,7 @@ def test_shards_are_never_larger_than_wanted_and_have_all(fleet, tmp_path):
     datasets = finished_datasets(fleet.layout, None)
     most = sum(sorted(d.container_bytes for d in datasets)[1:])
     out = str(tmp_path / "m") if fleet.layout.root.local else f"{fleet.layout.root}-shards"
-    made = merging.merge_fleet(
+    made = merge_fleet(
         fleet.layout, datasets, out, name="all", shard_bytes=most, scratch=str(tmp_path / "s"), progress=quiet
     )
     assert [container.name for container, _ in made] == ["all-000.zip", "all-001.zip"]
@@ -83,18 +83,18 @@ def test_shards_are_never_larger_than_wanted_and_have_all(fleet, tmp_path):
     assert all(store.stat(container.key).size <= most for container, _ in made)
     assert samples_of(str(container) for container, _ in made) == samples_of(map(str, containers(fleet)))
     with pytest.raises(UsageError, match="alone has"):
-        merging.shards(datasets, most // 10)
+        shards(datasets, most // 10)
     exact = datasets[0].container_bytes
-    (made,) = merging.merge_fleet(fleet.layout, datasets[:1], str(tmp_path / "one"), shard_bytes=exact, progress=quiet)
+    (made,) = merge_fleet(fleet.layout, datasets[:1], str(tmp_path / "one"), shard_bytes=exact, progress=quiet)
     assert made[1].paths.container.stat().st_size <= exact
 
 
 def test_shards_of_large_ones_leave_room_for_a_larger_directory():
     members = [{"key": "x.zip", "bytes": 1 << 32, "etag": ""}]
     datasets = [FleetDataset(f"{n}", "s", members, 100, 1000) for n in range(3)]
-    assert [len(part) for part in merging.shards(datasets, 2 << 32)] == [1, 1, 1]
-    assert [len(part) for part in merging.shards(datasets, (2 << 32) + 2 * 28_000 + merging.END)] == [2, 1]
-    assert merging.shards(datasets, None) == [datasets]
+    assert [len(part) for part in shards(datasets, 2 << 32)] == [1, 1, 1]
+    assert [len(part) for part in shards(datasets, (2 << 32) + 2 * 28_000 + END)] == [2, 1]
+    assert shards(datasets, None) == [datasets]
 
 
 def test_each_is_validated_and_one_that_was_changed_is_told(fleet, tmp_path):

@@ -15,8 +15,8 @@ from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import ObjectStoreError, UsageError
 from edgefirst_ros.fleet import catalogue
+from edgefirst_ros.fleet.converting import make_plan
 from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.plan import make_plan
 from edgefirst_ros.fleet.sources import Source, find_sources
 from edgefirst_ros.fleet.state import MemberFile, State
 from edgefirst_ros.fleet.work import write_state

@@ -19,10 +19,9 @@ from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.writer import DatasetWriter
 from edgefirst_ros.errors import StorageError
 from edgefirst_ros.fleet import scratch, work
-from edgefirst_ros.fleet.facts import facts
 from edgefirst_ros.fleet.layout import Layout, fleet_settings, settings_hash
 from edgefirst_ros.fleet.sources import find_sources
-from edgefirst_ros.fleet.work import Job
+from edgefirst_ros.fleet.work import Job, facts
 
 SETTINGS = fleet_settings(Settings(split={"train": 0.5, "val": 0.5}, rate=5))
 HASH, PLAIN = settings_hash(SETTINGS), SETTINGS.model_dump(mode="json")

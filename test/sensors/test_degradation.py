@@ -5,7 +5,7 @@ import cv2
 import numpy as np
 import pytest
 
-from edgefirst_ros.sensors.degradation import LEVELS, blur, degradation, degradation_of
+from edgefirst_ros.sensors.picture import LEVELS, blur, degradation, degradation_of
 
 
 def scene(size=(640, 360), turned=90):

@@ -12,7 +12,7 @@ from edgefirst.schemas import sensor_msgs, std_msgs
 from PIL import Image
 
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.sensors.depth import (
+from edgefirst_ros.sensors.companions import (
     check_depth,
     check_reflect,
     decode_depth,

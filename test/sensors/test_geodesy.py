@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from edgefirst_ros.sensors.geodesy import between, ecef, geodetic, world_to_ecef
-from edgefirst_ros.sensors.transforms import inverse, pose, rotation
+from edgefirst_ros.sensors.transforms import between, ecef, geodetic, inverse, pose, rotation, world_to_ecef
 
 PLACES = [(45.5, -73.6, 30.0), (-33.9, 151.2, -12.0), (89.9999, 17.0, 4000.0), (0.0, -179.9999, 8848.0)]
 LEIDEN = (53 + 48 / 60 + 33.820 / 3600, 2 + 7 / 60 + 46.380 / 3600, 73.0), (3771793.968, 140253.342, 5124304.349)

@@ -16,8 +16,8 @@ from edgefirst_ros.counts import DAMAGED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.cloud import check_cloud, decode_cloud
+from edgefirst_ros.sensors.companions import check_depth, check_reflect
 from edgefirst_ros.sensors.cube import check_cube
-from edgefirst_ros.sensors.depth import check_depth, check_reflect
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.video.reader import VideoReader
 from edgefirst_ros.streams import COMPRESSED_IMAGE, IMAGE

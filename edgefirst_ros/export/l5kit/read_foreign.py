@@ -20,9 +20,9 @@ from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, RowRules, Rows
 from edgefirst_ros.dataset.tables.write import seal_annotations
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import refuse_links
-from edgefirst_ros.export.l5kit.form import AGENT, FRAME, LABELS, NOTHING, SCENE, STORE, name_of
+from edgefirst_ros.export.l5kit.write import AGENT, FRAME, LABELS, NOTHING, SCENE, STORE, name_of
 from edgefirst_ros.export.l5kit.zarr2 import Reader, Records
-from edgefirst_ros.export.report import NO_HOME, Report
+from edgefirst_ros.export.output import NO_HOME, Report
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, inverse, pose

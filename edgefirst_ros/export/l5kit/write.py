@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a dataset as L5Kit has it: scenes.zarr, and meta.json with the place of its world on the earth."""
+"""Writes a dataset as L5Kit has it: scenes.zarr, and meta.json with the place of its world on the earth.
+
+Source: L5Kit 1.5.0, l5kit/data/zarr_dataset.py and labels.py.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,95 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export.drive import Boxes, Drive, drives
-from edgefirst_ros.export.l5kit.form import (
-    AGENT,
-    ARRAYS,
-    FORMAT_VERSION,
-    FRAME,
-    LABELS,
-    PLACE,
-    SCENE,
-    STORE,
-    UNKNOWN,
-    official,
-)
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
-from edgefirst_ros.export.report import NO_HOME, Report
+from edgefirst_ros.export.output import NO_HOME, Report
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import Floats
 
+PREFIX = "PERCEPTION_LABEL_"
+LABELS = (
+    *(
+        PREFIX + name
+        for name in (
+            "NOT_SET", "UNKNOWN", "DONTCARE", "CAR", "VAN", "TRAM", "BUS", "TRUCK", "EMERGENCY_VEHICLE",
+            "OTHER_VEHICLE", "BICYCLE", "MOTORCYCLE", "CYCLIST", "MOTORCYCLIST", "PEDESTRIAN", "ANIMAL",
+        )
+    ),
+    "AVRESEARCH_LABEL_DONTCARE",
+)  # fmt: skip
+"""In the order of `label_probabilities`."""
+FORMAT_VERSION = 2
+STORE, PLACE = "scenes.zarr", "meta.json"
+"""The arrays, and the place of the world on the earth."""
+SCENE = np.dtype([("frame_index_interval", "<i8", (2,)), ("host", "<U16"), ("start_time", "<i8"), ("end_time", "<i8")])
+FRAME = np.dtype(
+    [
+        ("timestamp", "<i8"),
+        ("agent_index_interval", "<i8", (2,)),
+        ("traffic_light_faces_index_interval", "<i8", (2,)),
+        ("ego_translation", "<f8", (3,)),
+        ("ego_rotation", "<f8", (3, 3)),
+    ]
+)
+AGENT = np.dtype(
+    [
+        ("centroid", "<f8", (2,)),
+        ("extent", "<f4", (3,)),
+        ("yaw", "<f4"),
+        ("velocity", "<f4", (2,)),
+        ("track_id", "<u8"),
+        ("label_probabilities", "<f4", (len(LABELS),)),
+    ]
+)
+LIGHT = np.dtype([("face_id", "<U16"), ("traffic_light_id", "<U16"), ("traffic_light_face_status", "<f4", (3,))])
+ARRAYS = {
+    "scenes": (SCENE, 10_000),
+    "frames": (FRAME, 10_000),
+    "agents": (AGENT, 20_000),
+    "traffic_light_faces": (LIGHT, 10_000),
+}
+"""Type of a record, and records of a chunk, by array."""
+
+UNKNOWN = LABELS.index(PREFIX + "UNKNOWN")
+NOTHING = frozenset((*range(3), len(LABELS) - 1))
+"""Those that say nothing of what it is."""
+
+USUAL = {
+    "person": "PEDESTRIAN", "people": "PEDESTRIAN", "human": "PEDESTRIAN",
+    "vehicle": "OTHER_VEHICLE", "tractor": "OTHER_VEHICLE", "trailer": "OTHER_VEHICLE",
+    "construction vehicle": "OTHER_VEHICLE", "train": "TRAM", "lorry": "TRUCK", "pickup": "TRUCK",
+    "ambulance": "EMERGENCY_VEHICLE",
+    "bike": "BICYCLE", "motorbike": "MOTORCYCLE", "rider": "CYCLIST", "biker": "MOTORCYCLIST",
+    **dict.fromkeys(
+        ("bird", "cat", "dog", "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "deer"), "ANIMAL"
+    ),
+}  # fmt: skip
+"""Classes by labels that are not their names."""
 LONGEST_GAP = 1.0
 """s between two sightings; over longer gaps no velocity is estimated."""
+
+
+def official(labels: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of the class by label in lower case: classes' own names, usual labels, `labels` over them.
+
+    A class is named with or without its prefix. Raises UsageError for one that L5Kit does not have.
+    """
+    names = {label.removeprefix(PREFIX): number for number, label in enumerate(LABELS)}
+    found = {name.lower().replace("_", sign): number for name, number in names.items() for sign in "_ -"}
+    found |= {label: names[name] for label, name in USUAL.items()}
+    for label, name in labels.items():
+        short = name.upper().removeprefix(PREFIX)
+        if short not in names:
+            raise UsageError(f"{name!r} for {label!r} is not a class of L5Kit; known: {', '.join(names)}")
+        found[label.casefold()] = names[short]
+    return found
+
+
+def name_of(number: int) -> str:
+    """Return the label of a class, such as emergency_vehicle."""
+    return LABELS[number].removeprefix(PREFIX).lower()
 
 
 @dataclass

@@ -22,15 +22,14 @@ from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
-from edgefirst_ros.export.labels.pictures import size_of, stem_of
-from edgefirst_ros.export.labels.rows import LISTS, LabelRows, extent_of
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, extent_of, size_of, stem_of
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from edgefirst_ros.export.labels.foreign import ForeignLabels, Row
 
-READERS = {"coco": ("coco_file", "read_coco"), "yolo": ("yolo_files", "read_yolo")}
+READERS = {"coco": ("coco", "read_coco"), "yolo": ("yolo", "read_yolo")}
 """{format: module and function that reads it}."""
 CARRIED = {"coco": {"iscrowd", "ignore"}, "yolo": set[str]()}
 """Columns that every file of a format states, besides label and box."""

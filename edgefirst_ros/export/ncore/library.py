@@ -1,16 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The official library, loaded where it is first needed, and our own components in its terms."""
+"""The official library, loaded at the first use; our own components in its terms; its stores, opened with limits.
+
+Stores of others may be made to do harm: the library and zarr unpack with any codec that a store names, and allocate
+what an array declares. Source: ncore 19.8.3, ncore/impl/data/stores.py (IndexedTarStore,
+ConsolidatedCompressedMetadataStore); Zarr storage specification version 2; c-blosc, README_CHUNK_FORMAT.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+import lzma
+import math
+import os
+import struct
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
+from edgefirst_ros.export.importing import NOT_FOLLOWED, refuse_deep
+from edgefirst_ros.export.output import Report
 
 WITHOUT_TORCH = "without torch: pip install --no-deps 'nvidia-ncore==19.8.*', and the extra ncore-light"
 """Torch takes 5 GB, and only `ncore.sensors` needs it."""
@@ -20,6 +34,17 @@ RIG, WORLD, EARTH = "rig", "world", "world_global"
 """Frames: the vehicle, ENU at its first place, the earth (ECEF)."""
 PIECE = 1 << 26
 """Bytes of a chunk: a larger cube is stored in several."""
+METADATA = ".zmetadata.cbor.xz"
+BLOCK = 512
+"""Bytes of a block of a tar file: each entry has at least one, and the last one tells where the index is."""
+HEADER = struct.Struct("<4sIQI")
+"""Magic, kind, offset and size of the index."""
+MEMORY = 1 << 28
+"""Bytes that unpacking may take; the highest level of xz takes 65 MiB."""
+MOST = 1 << 30
+"""Bytes of the largest array that is read in one."""
+LARGE, PACKED = 1 << 26, 64
+"""Bytes from which on an array is no more than so many times what its chunks have."""
 
 
 @contextmanager
@@ -130,3 +155,185 @@ def _there(array: Any) -> Any:
 def _bytes_into(group: Any, name: str, data: bytes) -> None:
     values = np.frombuffer(data, np.uint8)
     group.create_dataset(name, data=values, chunks=(min(max(1, len(data)), PIECE),), compressor=None)
+
+
+def check_size(store: Path) -> None:
+    """Raise an exception where index or metadata are larger, unpacked, than all that they can tell of.
+
+    They name every entry of a store, and repeat those of metadata; an entry takes a block at least.
+    """
+    if store.is_dir():
+        paths = (Path(place, name) for place, _, names in os.walk(store) for name in names if name.startswith(".z"))
+        room = sum(BLOCK + path.stat().st_size for path in paths)
+        _unpacked(store, (store / METADATA).read_bytes(), room)
+        return
+    import cbor2
+
+    with store.open("rb") as file:
+        known = os.fstat(file.fileno())
+        room = known.st_blocks * BLOCK or known.st_size  # holes hold nothing
+        file.seek(-BLOCK, os.SEEK_END)
+        _, _, offset, size = HEADER.unpack(file.read(HEADER.size))
+        file.seek(offset)
+        table = cbor2.loads(_unpacked(store, file.read(min(size, room)), room))
+        entries = dict(zip(table["items"], zip(table["offset_datas"], table["sizes"], strict=True), strict=True))
+        offset, size = entries[METADATA]
+        file.seek(offset)
+        _unpacked(store, file.read(min(size, room)), room)
+
+
+def _unpacked(store: Path, data: bytes, most: int) -> bytes:
+    found = lzma.LZMADecompressor(memlimit=MEMORY).decompress(data, most + 1)
+    if len(found) > most:
+        raise ValueError(f"{store.name}: index or metadata have more than {most} bytes, more than its entries can need")
+    return found
+
+
+def guard(reader: Any) -> list[Any]:
+    """Raise an exception where an array of a sequence is packed otherwise than NCore packs, or is too large.
+
+    Afterwards what is read of it raises one where a chunk is not as large as the array says. Returns the stores, for
+    them to be closed.
+    """
+    import zarr  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    stores = []
+    for group, _ in reader._component_stores.values():
+        described = group.store.meta_store  # all metadata, consolidated: zarr looks at no others
+        for key in described:
+            if key.endswith(".zarray"):
+                _check_array(key, described[key], group.chunk_store)
+        stores.append(group.chunk_store)
+        group._chunk_store = zarr.storage.KVStore(_Chunks(group.chunk_store, described))
+    return stores
+
+
+def _check_array(key: str, said: Mapping[str, Any], chunks: Mapping[str, bytes]) -> None:
+    dtype, sides, pieces = np.dtype(said["dtype"]), said["shape"], said["chunks"]
+    codec = said["compressor"]
+    if dtype.hasobject or said["filters"] or (codec is not None and codec["id"] != "blosc"):
+        raise ValueError(f"{key}: packed with {codec!r}, filters {said['filters']!r}, of {dtype}")
+    if not all(type(side) is int and side >= 0 for side in (*sides, *pieces)):
+        raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r}")
+    # What is read piece by piece is as large as its pieces, which must be there.
+    own = key.startswith(f"{CUBE}/") and codec is None
+    whole = 0 if own else math.prod(sides) * dtype.itemsize
+    if max(math.prod(pieces) * dtype.itemsize, whole) > MOST:
+        raise ValueError(f"{key}: shape {sides!r}, chunks {pieces!r} of {dtype} are more than {MOST} bytes")
+    if whole > LARGE:
+        path, sign = key.removesuffix(".zarray"), said.get("dimension_separator") or "."
+        places = itertools.product(*(range(-(-side // piece)) for side, piece in zip(sides, pieces, strict=True)))
+        there = sum(len(chunks[path + sign.join(map(str, place))]) for place in places)
+        if whole > there * PACKED:
+            raise ValueError(f"{key}: has {whole} bytes, in chunks of {there}")
+
+
+class _Chunks(MutableMapping[str, bytes]):
+    """The chunks of a store, by what its metadata say of them."""
+
+    def __init__(self, chunks: Mapping[str, bytes], described: Mapping[str, Any]) -> None:
+        self._chunks, self._described = chunks, described
+
+    def __getitem__(self, key: str) -> bytes:
+        data = self._chunks[key]
+        array, said = key, None
+        while said is None and "/" in array:  # the numbers of a chunk may be a path
+            array = array.rpartition("/")[0]
+            said = self._described.get(f"{array}/.zarray")
+        if said is not None and said["compressor"] is not None:
+            # Bytes 4 to 8 and 12 to 16: as many are unpacked, and read, as is said there.
+            told = [int.from_bytes(data[at : at + 4], "little") for at in (4, 12)]
+            if told != [math.prod(said["chunks"]) * np.dtype(said["dtype"]).itemsize, len(data)]:
+                raise ValueError(f"{key}: says that it has another size than it has, or than the array")
+        return data
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._chunks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._chunks)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def __setitem__(self, key: str, value: bytes) -> None:
+        raise TypeError("only for reading")
+
+    def __delitem__(self, key: str) -> None:
+        raise TypeError("only for reading")
+
+
+# ---- sequences -----------------------------------------------------------------------------------
+ENDINGS = (".zarr.itar", ".zarr")
+OPEN = 8
+"""Most sequences that are open at a time."""
+
+
+def find_sequences(source: Path, report: Report) -> list[list[Path]]:
+    """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
+
+    Links to folders on the way are not followed, which is said in the report.
+    """
+    if _is_store(source):
+        base = source.name.partition(".ncore4")[0]
+        found = [p for p in sorted(source.parent.iterdir()) if _is_store(p) and p.name.partition(".ncore4")[0] == base]
+        return [found]
+    folder = source.parent if source.suffix == ".json" else source
+    if not folder.is_dir():
+        raise DatasetError(f"{source}: no NCore sequence here")
+    grouped: dict[tuple[Path, str], list[Path]] = {}
+    for place, folders, files in os.walk(folder):
+        refuse_deep(Path(place), folder)
+        stores = [Path(place, name) for name in (*folders, *files) if _is_store(Path(place, name))]
+        folders[:] = sorted(name for name in folders if Path(place, name) not in stores)
+        for path in (path for name in folders if (path := Path(place, name)).is_symlink()):
+            report.add(str(path.relative_to(folder)), "", NOT_FOLLOWED)
+        for path in sorted(stores):
+            base = path.name.partition(".ncore4")[0]
+            if source.suffix != ".json" or base == source.stem:
+                grouped.setdefault((path.parent, base), []).append(path)
+    if not grouped:
+        raise DatasetError(f"{source}: no NCore sequence here; looked for stores named *.ncore4*.zarr.itar and *.zarr")
+    return list(grouped.values())
+
+
+def _is_store(path: Path) -> bool:
+    return ".ncore4" in path.name and path.name.endswith(ENDINGS) and path.exists()
+
+
+class Sequences:
+    """Readers of sequences by number, open while they are in use: those used last stay so."""
+
+    def __init__(self, found: list[list[Path]]) -> None:
+        self._found = found
+        self._open: OrderedDict[int, tuple[Any, list[Any]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, number: int) -> Any:
+        """Return the reader of a sequence, which is open until `OPEN` others were asked for. Raises DatasetError."""
+        if number in self._open:
+            self._open.move_to_end(number)
+            return self._open[number][0]
+        while len(self._open) >= OPEN:
+            self._close(self._open.popitem(last=False)[1])
+        stores, lib = self._found[number], library()
+        try:
+            for store in stores:
+                check_size(store)
+            reader = lib.SequenceComponentGroupsReader([lib.UPath(path) for path in stores])
+            self._open[number] = reader, guard(reader)
+        except Exception as error:  # whatever zarr and the library raise on broken stores
+            raise DatasetError(f"{stores[0].parent}: not a readable NCore sequence: {error!r}") from error
+        return reader
+
+    def close(self) -> None:
+        """Close those that are open."""
+        while self._open:
+            self._close(self._open.popitem()[1])
+
+    @staticmethod
+    def _close(opened: tuple[Any, list[Any]]) -> None:
+        for store in opened[1]:
+            store.close()

@@ -25,18 +25,24 @@ from edgefirst_ros.export.importing import (
     refuse_links,
     stamp_picture,
 )
-from edgefirst_ros.export.ncore.calibration import camera_info
-from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, components, library, reading
-from edgefirst_ros.export.ncore.points import RADAR_NAMES, cloud
-from edgefirst_ros.export.ncore.stores import Sequences, find_sequences
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.export.ncore.components import RADAR_NAMES, camera_info, cloud
+from edgefirst_ros.export.ncore.library import (
+    EARTH,
+    RIG,
+    WORLD,
+    Sequences,
+    components,
+    find_sequences,
+    library,
+    reading,
+)
+from edgefirst_ros.export.output import Report
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import judge
 from edgefirst_ros.sensors.cube import decode_cube
-from edgefirst_ros.sensors.geodesy import geodetic, world_to_ecef
 from edgefirst_ros.sensors.png import encode_gray
-from edgefirst_ros.sensors.transforms import BASE, move_boxes, pose, quaternion, rotation
+from edgefirst_ros.sensors.transforms import BASE, geodetic, move_boxes, pose, quaternion, rotation, world_to_ecef
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

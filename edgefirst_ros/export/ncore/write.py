@@ -1,34 +1,344 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dataset as NCore sequences: one a drive, in a folder of its own, with a summary beside its stores."""
+"""Writes a dataset as NCore sequences: one a drive, in a folder of its own, with a summary beside its stores.
+
+The library checks its rules by assertions, which `python -O` removes, so they are checked here.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from edgefirst_ros import streams
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.errors import DatasetError, MessageError, UsageError
-from edgefirst_ros.export.ahead import ahead
-from edgefirst_ros.export.drive import Drive, drives
-from edgefirst_ros.export.ncore import checks
-from edgefirst_ros.export.ncore.calibration import camera_model
-from edgefirst_ros.export.ncore.labels import Cuboids, Labels, plain
-from edgefirst_ros.export.ncore.library import EARTH, RIG, WORLD, components, library
-from edgefirst_ros.export.ncore.losses import losses
-from edgefirst_ros.export.ncore.points import Rays
-from edgefirst_ros.export.ncore.preparing import COMPANIONS, MICROSECOND, Member, Preparation, Ready, Task
-from edgefirst_ros.export.report import Report
+from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
+from edgefirst_ros.export.drive import Drive, drives, measured
+from edgefirst_ros.export.ncore.components import (
+    RADAR_NAMES,
+    Cuboids,
+    Labels,
+    Marks,
+    Rays,
+    camera_model,
+    depth,
+    plain,
+    rays,
+)
+from edgefirst_ros.export.ncore.library import CUBE, EARTH, RIG, WORLD, components, library
+from edgefirst_ros.export.output import Report, ahead
 from edgefirst_ros.progress import Progress
+from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.png import check_png
+from edgefirst_ros.sensors.png import check_png, png_chunks
 
+RIGID = 1e-6
+"""Largest deviation of a rotation from orthonormal."""
+UNIT = 1e-4
+"""Largest deviation of a direction's squared length from 1."""
+COMPANIONS = {"radar.png": CUBE, "radar.pcd": "radars/radar", "lidar.pcd": "lidars/lidar"}
+"""Kind of a member with a stamp of its own -> its home in NCore."""
+MICROSECOND = 1000
+ANNOTATIONS = {
+    "name": ("sequence_id", ""),
+    "frame": ("cameras/camera: metadata of the frame", ""),
+    "timestamp": ("cameras/camera: metadata of the frame, ns", ""),
+    "label": ("class_id of cuboids; metadata of frames and instances", ""),
+    "label_index": ("metadata of frames and instances", ""),
+    "object_id": ("track_id of cuboids; metadata of frames and instances", ""),
+    "group": ("metadata of frames and instances", ""),
+    "box2d": ("cameras/camera: metadata of the frame", "NCore has no boxes in the picture"),
+    "box2d_score": ("cameras/camera: metadata of the frame", "NCore has no boxes in the picture"),
+    "box3d": ("cuboids/default", "the turn of a box is not in the dataset: 0 in the axes of the vehicle"),
+    "box3d_score": ("cuboids/default: generic data score", ""),
+    "mask": ("camera_labels segmentation.instance, segmentation.semantic", "where instances overlap, the last is seen"),
+    "polygon": ("camera_labels segmentation.instance", "filled; where instances overlap, the last is seen"),
+    "iscrowd": ("cameras/camera: metadata of the frame", ""),
+    "ignore": ("cameras/camera: metadata of the frame", ""),
+    "size": ("intrinsics/default: resolution", ""),
+    "location": ("poses/default, from the frames table, which is finer", ""),
+    "pose": ("poses/default, from the frames table, which is finer", ""),
+}
+"""Column of the annotations -> where it goes and what of it is lost."""
+FRAMES = {
+    "timestamp": ("stamps of frames, µs; ns in the metadata of the frame", ""),
+    "latitude": ("poses/default: rig to world to world_global (ECEF), and generic data", ""),
+    "longitude": ("poses/default: rig to world to world_global (ECEF), and generic data", ""),
+    "altitude": ("poses/default: rig to world to world_global (ECEF), and generic data", "interpolated where unknown"),
+    "orientation": ("poses/default: rig to world, and generic data", ""),
+    "size": ("intrinsics/default: resolution", ""),
+    "radar_cube_timestamp": (f"{CUBE}: stamps of frames, µs; ns among its attributes", ""),
+    "radar_targets_timestamp": ("radars/radar: stamps of frames, µs; ns in the metadata of the frame", ""),
+    "radar_clusters_timestamp": ("radars/radar: stamps of frames, µs; ns in the metadata of the frame", ""),
+    "lidar_points_timestamp": ("lidars/lidar: stamps of frames, µs; ns in the metadata of the frame", ""),
+}
+"""Column of the frames table -> the same."""
 Store = Literal["itar", "directory"]
+
+
+def check_rigid(what: str, poses: NDArray[Any]) -> None:
+    """Raise DatasetError unless (4, 4) or (N, 4, 4) are finite rigid poses."""
+    if poses.shape[-2:] != (4, 4) or not np.isfinite(poses).all():
+        raise DatasetError(f"{what}: poses of shape {poses.shape} that are not all finite")
+    turn = poses[..., :3, :3]
+    away = np.abs(turn @ np.swapaxes(turn, -1, -2) - np.eye(3)).max(initial=0)
+    if away > RIGID or (np.linalg.det(turn) < 0).any() or (poses[..., 3, :] != (0, 0, 0, 1)).any():
+        raise DatasetError(f"{what}: is not a rigid pose (off by {away:.2g}, or mirrored)")
+
+
+def check_rising(what: str, stamps: NDArray[Any]) -> None:
+    """Raise DatasetError unless stamps (N,) in µs rise strictly."""
+    wrong = np.flatnonzero(np.diff(stamps.astype(np.int64)) <= 0)
+    if len(wrong):
+        raise DatasetError(f"{what}: two have the time {stamps[wrong[0] + 1]} µs or it goes back; each needs its own")
+
+
+def check_covering(what: str, stamps: NDArray[Any], start: int, stop: int) -> None:
+    """Raise DatasetError unless stamps (N,) in µs reach from `start` to `stop` - 1, N at least 2."""
+    if len(stamps) < 2 or stamps[0] != start or stamps[-1] != stop - 1:
+        raise DatasetError(f"{what}: {len(stamps)} poses do not reach over the interval {start} to {stop} µs")
+
+
+def check_inside(what: str, stamp: int, start: int, stop: int) -> None:
+    """Raise DatasetError unless a stamp lies in the half open interval."""
+    if not start <= stamp < stop:
+        raise DatasetError(f"{what}: {stamp} µs lies outside the interval {start} to {stop} µs")
+
+
+def check_rays(what: str, direction: NDArray[Any], distance: NDArray[Any], intensity: NDArray[Any] | None) -> None:
+    """Raise DatasetError unless directions (N, 3) are unit, distances (1, N) finite and >= 0, intensities in 0..1."""
+    if direction.shape != (distance.shape[1], 3) or distance.shape[0] != 1:
+        raise DatasetError(f"{what}: {direction.shape} directions for {distance.shape} distances")
+    square = np.sum(direction.astype(np.float64) ** 2, 1)
+    if not (np.abs(square - 1) < UNIT).all():
+        raise DatasetError(f"{what}: directions are not of length 1")
+    if not (np.isfinite(distance) & (distance >= 0)).all():
+        raise DatasetError(f"{what}: distances are not finite or negative")
+    if intensity is not None and (intensity.shape != distance.shape or not ((intensity >= 0) & (intensity <= 1)).all()):
+        raise DatasetError(f"{what}: intensities are not in 0..1")
+
+
+class FrameTree:
+    """The frames that poses join: each pair once, in one direction, without circles.
+
+    The library's own check of this never fires, and its reader fails on such a file.
+    """
+
+    def __init__(self) -> None:
+        self._parent: dict[str, str] = {}
+
+    def join(self, source: str, target: str) -> None:
+        """Add a pose. Raises DatasetError if the two frames are joined already."""
+        ends = self._end(source), self._end(target)
+        if ends[0] == ends[1]:
+            raise DatasetError(f"pose of {source!r} to {target!r}: the two are joined already")
+        self._parent[ends[0]] = ends[1]
+
+    def _end(self, frame: str) -> str:
+        while frame in self._parent:
+            frame = self._parent[frame]
+        return frame
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A sample to be made ready."""
+
+    number: int
+    """In its drive."""
+    sample: Sample
+    reached: bool
+    """True if it lies within the time of the sequence."""
+    size: tuple[int, int] | None
+    """(width, height) of its picture, where that is known already."""
+    stamps: Mapping[str, int]
+    """ns of each companion that there can be, by kind."""
+    fits: frozenset[str]
+    """The companions that can become frames: within the time of the sequence, later than the frame before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a sample."""
+
+    kind: str
+    name: str
+    data: bytes
+    made: Any
+    """Rays of a cloud, or None; what a cube says of itself; metres of a depth picture, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A prepared sample."""
+
+    rows: list[dict[str, Any]]
+    """Its annotations."""
+    members: list[Member]
+    marks: Marks | None
+    """None where the size of its picture was not known, and outside the time of the sequence."""
+
+
+class Preparation:
+    """The samples of a drive for a sequence from `start` to before `stop`, µs."""
+
+    def __init__(self, drive: Drive, labels: Labels, start: int, stop: int) -> None:
+        self._drive, self._labels = drive, labels
+        self._start, self._stop = start, stop
+        table, self._places = drive.dataset.annotation_rows
+        self._annotations = table.select(drive.dataset.annotation_columns)  # half a millisecond a sample otherwise
+        self.size: tuple[int, int] | None = None
+        """(width, height) of the pictures, as soon as it is known."""
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield the samples in their order."""
+        drive, last = self._drive, dict[str, int]()
+        for number, (sample, row) in enumerate(zip(drive.samples, drive.rows, strict=True)):
+            stamps, fits = {}, set()
+            for kind in COMPANIONS.keys() & drive.dataset.members(sample.key).keys():
+                at = stamps[kind] = measured(row, kind)
+                if self._holds(at) and (kind not in last or at // MICROSECOND > last[kind] // MICROSECOND):
+                    fits.add(kind)
+                if kind in fits or kind not in last:
+                    last[kind] = at
+            size = row.get("size") or self.size
+            reached = self._holds(int(drive.stamps[number]))
+            yield Task(number, sample, reached, (size[0], size[1]) if size else None, stamps, frozenset(fits))
+
+    def _holds(self, stamp_ns: int) -> bool:
+        return self._start <= stamp_ns // MICROSECOND < self._stop
+
+    def make(self, task: Task) -> Ready:
+        """Read a sample, and make of it what goes into the stores. Raises DatasetError. Threads may share this."""
+        dataset = self._drive.dataset
+        rows = self._annotations.slice(*self._places.get(task.sample.key, (0, 0))).to_dicts()
+        members = []
+        for kind, name in dataset.members(task.sample.key).items():
+            data = dataset.container.read(name)
+            made: Any = None
+            try:
+                if kind in task.fits:
+                    made = described(data) if kind == "radar.png" else self._rays(kind, data, task.stamps[kind])
+                elif kind == "depth.png" and task.reached:
+                    made = depth(data)
+            except EdgeFirstError as error:
+                raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
+            members.append(Member(kind, name, data, made))
+        marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
+        return Ready(rows, members, marks)
+
+    def _rays(self, kind: str, data: bytes, at: int) -> Rays | None:
+        found = rays(decode_cloud(data), RADAR_NAMES if kind == "radar.pcd" else {})
+        if found is not None:
+            what = f"{self._drive.name!r}: {kind} of {at} ns"
+            check_inside(what, at // MICROSECOND, self._start, self._stop)
+            check_rays(what, found.direction, found.distance, found.intensity)
+        return found
+
+
+def described(png: bytes) -> dict[str, Any]:
+    """Return the description in a cube's picture: layout, shape, scales, is_complex, timestamp. Raises DatasetError."""
+    found: dict[str, Any] = {}
+    try:
+        for kind, body in png_chunks(png):
+            if kind == b"IDAT":
+                break
+            keyword, _, value = bytes(body).partition(b"\0") if kind == b"tEXt" else (b"", b"", b"")
+            if keyword.startswith(b"edgefirst:"):
+                said = json.loads(value, parse_constant=str)
+                json.dumps(said, allow_nan=False)  # as it is stored: 1e999 is no number there
+                found[keyword.removeprefix(b"edgefirst:").decode()] = said
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"radar cube cannot be read: {error}") from error
+    return found
+
+
+def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
+    """Add the lines of an NCore export to its report."""
+    _sensors(report, tally)
+    calibrations = [dataset.calibration(sequence) for sequence in dataset.sequences]
+    if any(isinstance(known.camera_info, dict) for known in calibrations):
+        report.add(
+            "camera_info",
+            "intrinsics/default",
+            "float32; the shutter is not known, it is given as global; r, p and a skew have no home",
+        )
+    if any(known.static_transforms for known in calibrations):
+        report.add("static_transforms", "poses/default, of each sensor to rig", "those of other frames have no home")
+    for name in dataset.annotation_columns:
+        where, lost = ANNOTATIONS.get(name, ("", "has no home in NCore"))
+        report.add(f"annotations: {name}", where, lost)
+    for name in dataset.frames.columns if dataset.frames is not None else ():
+        if name not in ("name", "frame"):
+            where, lost = FRAMES.get(name, ("", "has no home in NCore"))
+            report.add(f"frames: {name}", where, lost)
+
+
+def _sensors(report: Report, tally: Counter[str]) -> None:
+    report.add("samples", "frames of the sensors", number=tally["samples"])
+    if tally["samples without a pose"]:
+        report.add(
+            "samples before the first and after the last position",
+            "",
+            "NCore needs poses to both ends: they are not in the sensors",
+            tally["samples without a pose"],
+        )
+    if tally["samples without a pose between others"]:
+        report.add(
+            "samples without a position between others",
+            "cameras/camera",
+            "readers interpolate their poses over the gap",
+            tally["samples without a pose between others"],
+        )
+    if tally["camera"]:
+        cut = tally["bytes of NUL"]
+        said = f"{cut} NUL bytes after the pictures are cut off" if cut else ""
+        report.add("camera", "cameras/camera", said, tally["camera"])
+    for kind, where in COMPANIONS.items():
+        _companion(report, tally, kind, where)
+    for kind in streams.kinds("picture", "cube", "cloud"):
+        if kind not in COMPANIONS and tally[kind]:
+            report.add(kind, "", "has no home in NCore", tally[kind])
+    for what, where, lost in (
+        ("depth", "camera_labels depth.z", "taken to be mm along z"),
+        ("depth without a place", "", "no 16-bit grayscale"),
+        ("instances", "camera_labels segmentation.instance", ""),
+        ("masks of classes", "camera_labels segmentation.semantic", ""),
+        (
+            "masks without a place",
+            "",
+            "of another size than the picture, no grayscale PNG, or more than 65,535",
+        ),
+        ("boxes", "cuboids/default", ""),
+        ("boxes outside", "", "before the first or after the last position"),
+        ("boxes not finite", "", "not finite"),
+    ):
+        if tally[what]:
+            report.add(what, where, lost, tally[what])
+
+
+def _companion(report: Report, tally: Counter[str], kind: str, where: str) -> None:
+    if tally[kind]:
+        left = tally[f"{kind} points left"]
+        said = f"{counted(left, 'point')} at the origin or not finite" if left else ""
+        report.add(kind, where, said, tally[kind])
+    mark = f"{kind} field "
+    for name in sorted(key.removeprefix(mark) for key in tally if key.startswith(mark)):
+        report.add(f"{kind}: {name}", f"{where}: generic data of the frame", "", tally[mark + name])
+    for what, why in (
+        ("outside", "measured before the first or after the last position, or not later than the one before"),
+        ("without a place", "has no x, y and z"),
+    ):
+        if tally[f"{kind} {what}"]:
+            report.add(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
 
 
 def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, store: Store = "itar") -> None:
@@ -70,8 +380,8 @@ class _Sequence:
             )
         self._drive, self._folder, self._tally = drive, folder, tally
         self._stamps = drive.stamps // MICROSECOND
-        checks.rising(f"{drive.name!r}: samples", self._stamps)
-        checks.inside(f"{drive.name!r}: samples", int(self._stamps[0]), 0, int(self._stamps[-1]) + 1)
+        check_rising(f"{drive.name!r}: samples", self._stamps)
+        check_inside(f"{drive.name!r}: samples", int(self._stamps[0]), 0, int(self._stamps[-1]) + 1)
         self._start, self._stop = int(self._stamps[known[0]]), int(self._stamps[known[-1]]) + 1
         tally["samples without a pose between others"] += int((~drive.located[known[0] : known[-1]]).sum())
         described = {"source": "EdgeFirst dataset", "dataset": drive.dataset.paths.name, "sequence": drive.name}
@@ -79,7 +389,7 @@ class _Sequence:
         self._groups = lib.SequenceComponentGroupsWriter(
             lib.UPath(folder), safe_name(drive.name), drive.name, interval, described, store
         )
-        self._tree = checks.Tree()
+        self._tree = FrameTree()
         self._poses = self._register(lib.PosesComponent.Writer, "default")
         self._store_poses(known)
         self._intrinsics = self._register(lib.IntrinsicsComponent.Writer, "default")
@@ -108,9 +418,9 @@ class _Sequence:
         drive, stamps = self._drive, self._stamps[known].astype(np.uint64)
         way, earth = drive.rig_to_world[known], drive.world_to_ecef
         what = f"{drive.name!r}: rig to world"
-        checks.rigid(what, way)
-        checks.rigid(what, earth)
-        checks.covering(what, stamps, self._start, self._stop)
+        check_rigid(what, way)
+        check_rigid(what, earth)
+        check_covering(what, stamps, self._start, self._stop)
         self._tree.join(RIG, WORLD)
         self._poses.store_dynamic_pose(RIG, WORLD, way, stamps)
         self._tree.join(WORLD, EARTH)
@@ -130,7 +440,7 @@ class _Sequence:
     def _place(self, sensor: str) -> None:
         """The static pose of a sensor; once."""
         place = self._drive.place(sensor)
-        checks.rigid(f"{sensor} to {RIG}", place)
+        check_rigid(f"{sensor} to {RIG}", place)
         self._tree.join(sensor, RIG)
         self._poses.store_static_pose(sensor, RIG, place)
 

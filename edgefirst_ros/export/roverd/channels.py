@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channels of roverd: `raw` (entries of one size, one after the other) and `lzmaf` (an .xz each, offsets beside them).
+"""Channels of roverd, written and read: `raw` (entries of one size), `lzmaf` (an .xz each), clouds, cubes, MJPEG video.
 
 Source: roverd, "data interface", Channel; The .xz File Format 1.2.0.
 """
@@ -9,8 +9,11 @@ from __future__ import annotations
 import lzma
 import math
 import os
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from zlib_ng import zlib_ng
 
+from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.storage.atomic import WriteBehind
 from edgefirst_ros.dataset.storage.lock import byte_views, open_file, write_at
+from edgefirst_ros.dataset.storage.zip_read import Container
 from edgefirst_ros.dataset.tables.write import json_text
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.errors import DatasetError, EdgeFirstError, StorageError
 from edgefirst_ros.export.importing import read_json
+from edgefirst_ros.sensors.cloud import FIELD_NAME, decode_cloud, pcd_header
+from edgefirst_ros.sensors.cube import Cube, encode_cube
 
 STAMPS = "ts"
 META = "meta.json"
@@ -43,6 +50,20 @@ PLAIN = 1 << 16
 _MAGIC, _CRC32, _END = b"\xfd7zXZ\0", b"\0\1", b"YZ"
 _BLOCK = b"\x02\x00\x21\x01\x00\0\0\0"
 """A block header without its CRC: 12 bytes, one filter, LZMA2 with the smallest dictionary."""
+PLACE = ("x", "y", "z")
+XYZ, LENGTH, HEIGHT = "xyz", "length", "height"
+OWN = frozenset({XYZ, LENGTH, HEIGHT, STAMPS, META, EXTRINSICS})
+HEAD = 4096
+"""Bytes in which a header of a PCD file usually ends."""
+_NUMBER = {key: re.compile(rb"^%s (\d{1,9})$" % key, re.MULTILINE) for key in (b"WIDTH", b"HEIGHT", b"POINTS")}
+TEXTS = {
+    STAMPS: "Timestamp, in seconds since the epoch.",
+    XYZ: "Points in the sensor's frame, in metres; zero from `length` on.",
+    LENGTH: "Number of points.",
+    HEIGHT: "Lines of an organised cloud of length / height columns; 1 of any other.",
+}
+RATE_LIMIT = 10_000
+"""Largest denominator of a picture rate."""
 
 
 class RawWriter:
@@ -232,3 +253,226 @@ def _shape(shape: Sequence[int]) -> tuple[int, ...]:
     if not all(type(side) is int and side > 0 for side in shape):
         raise ValueError(f"shape {shape!r}")
     return tuple(shape)
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A cloud: structured points (N,) and the lines they are organised in."""
+
+    points: NDArray[Any]
+    height: int
+
+
+def read_cloud(pcd: bytes) -> Cloud | None:
+    """Return the cloud of a PCD file; None for a file that is not one."""
+    try:
+        points = decode_cloud(pcd)
+    except DatasetError:
+        return None
+    found = _NUMBER[b"HEIGHT"].search(pcd, 0, HEAD)
+    height = int(found[1]) if found else 1
+    return Cloud(points, height if height > 0 and len(points) % height == 0 else 1)
+
+
+def write_cloud(cloud: Cloud) -> bytes:
+    """Return the PCD file of a cloud."""
+    header = pcd_header(cloud.points.dtype, len(cloud.points) // cloud.height, cloud.height)
+    return header + cloud.points.tobytes()
+
+
+def has_channels(record: np.dtype[Any]) -> bool:
+    """True if points of this kind fit into channels: x, y and z as float32, names that can be those of files."""
+    names = record.names or ()
+    if not set(PLACE) <= set(names) or any(record[axis] != np.dtype("<f4") for axis in PLACE):
+        return False
+    others = [name for name in names if name not in PLACE]
+    taken = {name + INDEX for name in names} | OWN
+    return all(safe_name(name) == name and name not in taken for name in others) and len(
+        {name.casefold() for name in others}
+    ) == len(others)
+
+
+def most_points(container: Container, names: Iterable[str]) -> int:
+    """Return the most points of any of these PCD files, at least 1, from their headers alone."""
+    most = 1
+    for name in names:
+        size = container.size(name)
+        head = container.head(name, min(size, HEAD))
+        found = _NUMBER[b"POINTS"].search(head)
+        if found and int(found[1]) <= size:
+            most = max(most, int(found[1]))
+    return most
+
+
+class CloudWriter:
+    """The channels of clouds of one kind while they are written."""
+
+    def __init__(self, folder: Path, record: np.dtype[Any], most: int) -> None:
+        self.channels = {
+            XYZ: RawWriter(folder / XYZ, "f4", (most, 3)),
+            LENGTH: RawWriter(folder / LENGTH, "i4", ()),
+            HEIGHT: RawWriter(folder / HEIGHT, "i4", ()),
+        }
+        for name in (name for name in record.names or () if name not in PLACE):
+            column = record[name]
+            self.channels[name] = RawWriter(folder / name, column.base.str[1:], (most, *column.shape))
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add a cloud, as its channels have it."""
+        for name, channel in self.channels.items():
+            channel.append(entry[name])
+
+
+def channels_of(cloud: Cloud) -> dict[str, Any]:
+    """Return the values of each channel of a cloud."""
+    points = cloud.points
+    xyz = np.empty((len(points), 3), "<u4")  # as integers, so that no NaN is touched on the way
+    for number, axis in enumerate(PLACE):
+        xyz[:, number] = points[axis].view("<u4")
+    others = {name: np.ascontiguousarray(points[name]) for name in points.dtype.names or () if name not in PLACE}
+    return {XYZ: xyz.view("<f4"), LENGTH: len(points), HEIGHT: cloud.height, **others}
+
+
+def _fields(reader: Reader) -> list[str]:
+    """Return the channels that can be fields of points."""
+    plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
+    return [name for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name]
+
+
+class CloudReader:
+    """Clouds from channels: x, y, z, then the other fields as described."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._xyz, self._length = reader.raw(XYZ), reader.raw(LENGTH)
+        if self._xyz.ndim != 3 or self._xyz.shape[2] != 3 or self._xyz.dtype != np.dtype("<f4"):
+            raise DatasetError(f"{reader.folder / XYZ}: has entries of {self._xyz.shape[1:]}, expected (points, 3) f4")
+        most = self._xyz.shape[1]
+        self._height = reader.raw(HEIGHT) if HEIGHT in reader.channels else None
+        fields = {name: reader.raw(name) for name in _fields(reader)}
+        self._others = {name: values for name, values in fields.items() if values.ndim > 1 and values.shape[1] == most}
+        kinds: dict[str, Any] = dict.fromkeys(PLACE, ("<f4", ()))
+        kinds |= {name: (values.dtype, values.shape[2:]) for name, values in self._others.items()}
+        self._record = np.dtype([(name, *kind) for name, kind in kinds.items()])
+        if self._record.itemsize * most > LARGEST:  # files can be sparse
+            raise DatasetError(f"{reader.folder}: clouds of up to {most} points are more than {LARGEST} bytes each")
+        self._folder = reader.folder
+
+    def __getitem__(self, number: int) -> Cloud:
+        try:
+            length = int(self._length[number])
+            height = 1 if self._height is None else int(self._height[number])
+            if not 0 <= length <= self._xyz.shape[1] or height < 1 or length % height:
+                raise DatasetError(f"{self._folder}: entry {number} has {length} points in {height} lines")
+            points = np.empty(length, self._record)
+            for axis, name in enumerate(PLACE):
+                points[name].view("<u4")[...] = self._xyz[number, :length, axis].view("<u4")
+            for name, values in self._others.items():
+                points[name] = values[number, :length]
+        except (IndexError, TypeError, ValueError, OverflowError) as error:
+            raise DatasetError(f"{self._folder}: entry {number} cannot be read: {error}") from error
+        return Cloud(points, height)
+
+
+# ---- cubes ---------------------------------------------------------------------------------------
+CUBE, RADAR = "cube", "radar.json"
+AXES = ["sequence", "rx", "range", "doppler", "real and imaginary"]
+
+
+def turn_cube(values: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Return (sequence, rx, range, ...), contiguous, from (sequence, range, rx, ...); or the other way round."""
+    return np.ascontiguousarray(values.swapaxes(1, 2))
+
+
+def describe_cube(cube: Cube) -> dict[str, Any]:
+    """Return the content of radar.json; resolutions in m and m/s, null where unknown."""
+    return {
+        "range_resolution": cube.metres_per_range_bin,
+        "doppler_resolution": cube.speed_per_doppler_bin,
+        "axes": AXES[: cube.values.ndim],
+        "layout": list(cube.layout),
+        "shape": list(cube.message_shape),
+        "scales": [scale if math.isfinite(scale) else None for scale in cube.scales],
+        "is_complex": cube.is_complex,
+    }
+
+
+@dataclass(frozen=True)
+class _Message:
+    """Fields of a RadarCube message that are encoded; arrays have `view` as its own buffers have."""
+
+    layout: NDArray[np.uint8]
+    shape: NDArray[np.uint16]
+    scales: NDArray[np.float32]
+    cube: NDArray[np.int16]
+    is_complex: bool
+
+
+def write_cube(values: NDArray[np.int16], said: Mapping[str, Any], timestamp: int) -> bytes:
+    """Return the picture of a cube from its channel and radar.json. Raises DatasetError where they do not agree."""
+    try:
+        scales = tuple(math.nan if scale is None else float(scale) for scale in said["scales"])
+        axes = tuple(said["layout"]), tuple(said["shape"]), scales
+        cube = Cube(turn_cube(values), *axes, said["is_complex"], timestamp)
+        message = _Message(
+            np.array(cube.layout, np.uint8),
+            np.array(cube.message_shape, "<u2"),
+            np.array(cube.scales, "<f4"),
+            cube.raw(),
+            cube.is_complex,
+        )
+        return encode_cube(message, timestamp)  # type: ignore[arg-type]  # it has all that is asked of one
+    except (LookupError, TypeError, ValueError, OverflowError, EdgeFirstError) as error:
+        raise DatasetError(f"a cube does not fit {RADAR}: {error!r}") from error
+
+
+class VideoWriter:
+    """A video while it is written; `rate` in pictures a second is for players, the stamps are in a channel."""
+
+    def __init__(self, path: Path, size: tuple[int, int], rate: float) -> None:
+        import av
+
+        self._path = path
+        self._count = 0
+        self._step = 1 / Fraction(min(max(rate, 0.1), 1000)).limit_denominator(RATE_LIMIT)
+        self._packet = av.Packet
+        self._errors = av.FFmpegError
+        self._file = av.open(str(path), "w", format="avi")  # made with the first picture
+        # Nothing is encoded, but the muxer wants to know of an encoder.
+        self._stream = self._file.add_stream("mjpeg", 1 / self._step, options={"strict": "unofficial"})
+        self._stream.width, self._stream.height = size
+        self._stream.pix_fmt = "yuvj420p"
+
+    def append(self, jpeg: bytes) -> None:
+        """Add a picture."""
+        packet = self._packet(jpeg)
+        packet.stream = self._stream
+        packet.time_base = self._step
+        packet.pts = packet.dts = self._count
+        packet.is_keyframe = True
+        self._count += 1
+        try:
+            self._file.mux(packet)
+        except self._errors as error:
+            raise StorageError(f"{self._path}: cannot write: {error}") from error
+
+    def close(self) -> None:
+        """Complete the file; closing twice does nothing."""
+        try:
+            self._file.close()
+        except self._errors as error:
+            raise StorageError(f"{self._path}: cannot write: {error}") from error
+
+
+def pictures(path: Path) -> Iterator[bytes]:
+    """The pictures of a video in their order, as they are in it. Raises DatasetError where they cannot be read."""
+    import av
+
+    try:
+        with open(open_file(path), "rb") as opened, av.open(opened, "r", format="avi") as file:
+            if not file.streams.video or file.streams.video[0].codec_context.name != "mjpeg":
+                raise DatasetError(f"{path}: holds no MJPEG video")
+            for packet in file.demux(video=0):
+                if packet.size:
+                    yield bytes(packet)
+    except (OSError, av.FFmpegError) as error:
+        raise DatasetError(f"{path}: cannot be read: {error}") from error

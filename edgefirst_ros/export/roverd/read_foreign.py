@@ -32,10 +32,20 @@ from edgefirst_ros.export.importing import (
     refuse_links,
     stamp_picture,
 )
-from edgefirst_ros.export.report import Report
-from edgefirst_ros.export.roverd.channels import META, STAMPS, Reader
-from edgefirst_ros.export.roverd.clouds import CUBE, LENGTH, RADAR, XYZ, CloudReader, write_cloud, write_cube
-from edgefirst_ros.export.roverd.video import pictures
+from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.roverd.channels import (
+    CUBE,
+    LENGTH,
+    META,
+    RADAR,
+    STAMPS,
+    XYZ,
+    CloudReader,
+    Reader,
+    pictures,
+    write_cloud,
+    write_cube,
+)
 from edgefirst_ros.export.roverd.write import GPS, IMU, LLA, ROT, SEGMENT, VIDEO
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress

@@ -24,31 +24,28 @@ import edgefirst_ros
 from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import MAX_PIXELS, Dataset, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
-from edgefirst_ros.export.ahead import ahead
 from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
-from edgefirst_ros.export.report import NO_HOME, Report
+from edgefirst_ros.export.output import NO_HOME, Report, ahead
 from edgefirst_ros.export.roverd.channels import (
-    EXTRINSICS,
-    STAMPS,
-    FramesWriter,
-    RawWriter,
-    stored,
-    write_json,
-    write_meta,
-)
-from edgefirst_ros.export.roverd.clouds import (
     CUBE,
+    EXTRINSICS,
     RADAR,
+    STAMPS,
     TEXTS,
     CloudWriter,
+    FramesWriter,
+    RawWriter,
+    VideoWriter,
     channels_of,
     describe_cube,
     has_channels,
     most_points,
     read_cloud,
+    stored,
     turn_cube,
+    write_json,
+    write_meta,
 )
-from edgefirst_ros.export.roverd.video import VideoWriter
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cube import decode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg

@@ -304,10 +304,8 @@ def test_boxes_in_space_come_along(tmp_path, dataset):
 
 
 def test_more_pixels_of_masks_than_a_file_can_mean_are_refused(tmp_path, dataset, monkeypatch):
-    from edgefirst_ros.export.labels import coco_file
-
-    monkeypatch.setattr(coco_file, "FREE", 32 * 24)
-    monkeypatch.setattr(coco_file, "PIXELS", 1)
+    monkeypatch.setattr("edgefirst_ros.export.labels.coco.FREE", 32 * 24)
+    monkeypatch.setattr("edgefirst_ros.export.labels.coco.PIXELS", 1)
     rows = [box(1, segmentation={"size": [24, 32], "counts": [32 * 24]})] * 2
     with pytest.raises(DatasetError, match=r"a\.json: more pixels of masks come out of it than of any drive"):
         label(dataset, "coco", coco(tmp_path / "a.json", [image(1, f"{OTHER}_004.jpeg")], rows), replace=True)
@@ -330,11 +328,9 @@ def test_a_linked_list_of_classes_is_refused(tmp_path, dataset):
 
 
 def test_more_files_of_labels_than_any_drive_has_are_refused(tmp_path, dataset, monkeypatch):
-    from edgefirst_ros.export.labels import yolo_files
-
     folder = yolo(tmp_path / "yolo")
     (folder / "labels" / f"{OTHER}_003.txt").write_text("")
-    monkeypatch.setattr(yolo_files, "MOST_FILES", 1)
+    monkeypatch.setattr("edgefirst_ros.export.labels.yolo.MOST_FILES", 1)
     with pytest.raises(DatasetError, match="holds more than 1 files in folders called labels"):
         label(dataset, "yolo", folder, replace=True)
 
