@@ -37,7 +37,7 @@ BAD = [
     ("prefer", "radar", "radar"),
     ("prefer", "model", "set rate too"),
     ("require", "[radar.cubes]", "radar.cubes"),
-    ("sensors", "[lidra]", "unknown sensor 'lidra'; known: camera, lidar.depth, lidar.points, lidar."),
+    ("sensors", "[lidra]", "unknown sensor 'lidra'; known: lidar.depth, lidar.points, lidar.reflect, camera,"),
     ("sensors", "camera", "expected a list of texts, got 'camera'"),
     ("streams", "{model: {}}", "unknown sensor 'model'"),
     ("require", "radar.cube", "expected a list of texts, got 'radar.cube'"),
@@ -175,10 +175,16 @@ def test_all_faults_are_told_at_once(tmp_path):
     assert len(str(caught.value).splitlines()) == 3
 
 
+def test_rate_replaces_keyframes_and_a_note_says_so():
+    both = load(None, rate=5, keyframes=True)
+    assert (both.keyframes_only, Settings(keyframes=True).keyframes_only) == (False, True)
+    assert both.doubts == ["rate is 5: it replaces keyframes"]
+    assert not load(None, rate=5).doubts
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rate": 5, "keyframes": True}, "exclude each other"),
         ({"require": ["radar.clusters"]}, "radar_points to clusters"),
         ({"require": ["radar.targets"], "radar_points": "clusters"}, "radar_points to targets"),
     ],

@@ -10,47 +10,48 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 import typer.main
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from edgefirst_ros import __version__
-from edgefirst_ros.cli.live import NODE, ZenohCommand
-from edgefirst_ros.cli.options import GroupCommand, LookingCommand, ReadingCommand, SettingsCommand
+from edgefirst_ros.cli.live import NODE
+from edgefirst_ros.cli.options import READ, command_of
 from edgefirst_ros.cli.output import say
 from edgefirst_ros.errors import TRACEBACK
 
 
 class Verb(NamedTuple):
-    """Module that holds the function of a verb, and the command class it becomes."""
+    """Module that holds the function of a verb, and the settings that the verb uses."""
 
     module: str
     """Module in `edgefirst_ros.cli`."""
     help: str
     """First line of its help: the list of all verbs loads none of them."""
-    kind: type[TyperCommand] = TyperCommand
+    uses: str = ""
+    """Tag of the settings that it uses, as `Command.uses`."""
     context: dict[str, Any] | None = None
     function: str = ""
     """Its function there; that with the name of the module if empty."""
 
 
 VERBS: Mapping[str, Verb] = {
-    "convert": Verb("convert", "Convert MCAP recordings to an EdgeFirst dataset.", SettingsCommand),
-    "info": Verb("info", "Show what is in a recording or a dataset.", ReadingCommand),
-    "migrate": Verb("migrate", "Convert annotations to another schema version or file format.", ReadingCommand),
-    "recover": Verb("recover", "Complete a dataset whose writing was interrupted.", ReadingCommand),
-    "merge": Verb("merge", "Merge datasets into one.", GroupCommand),
-    "split": Verb("merge", "Assign the samples of datasets to new groups.", GroupCommand, function="split"),
-    "validate": Verb("validate", "Check a dataset against the format.", ReadingCommand),
-    "report": Verb("report", "Write an HTML report that shows whether a drive is good.", LookingCommand),
-    "view": Verb("view", "Show a dataset or a recording in the rerun viewer.", LookingCommand),
-    "export": Verb("export", "Write a dataset in the format of another system.", ReadingCommand),
-    "import": Verb("export", "Make a dataset from the format of another system.", ReadingCommand, function="restore"),
-    "label": Verb("label", "Import labels of other tools into the annotations of a dataset.", ReadingCommand),
+    "convert": Verb("convert", "Convert MCAP recordings to an EdgeFirst dataset.", "convert"),
+    "info": Verb("info", "Show what is in a recording or a dataset.", READ),
+    "migrate": Verb("migrate", "Convert annotations to another schema version or file format.", READ),
+    "recover": Verb("recover", "Complete a dataset whose writing was interrupted.", READ),
+    "merge": Verb("merge", "Merge datasets into one.", "group"),
+    "split": Verb("merge", "Assign the samples of datasets to new groups.", "group", function="split"),
+    "validate": Verb("validate", "Check a dataset against the format.", READ),
+    "report": Verb("report", "Write an HTML report that shows whether a drive is good.", "show"),
+    "view": Verb("view", "Show a dataset or a recording in the rerun viewer.", "show"),
+    "export": Verb("export", "Write a dataset in the format of another system.", READ),
+    "import": Verb("export", "Make a dataset from the format of another system.", READ, function="restore"),
+    "label": Verb("label", "Import labels of other tools into the annotations of a dataset.", READ),
     "fleet": Verb("fleet", "Convert many recordings, to folders or buckets.", function="app"),
     "demo": Verb("demo", "Make a recording, convert it, check the dataset."),
-    "capture": Verb("capture", "Record datasets from live topics.", ZenohCommand, NODE),
-    "control": Verb("control", "Control a capture on the device's own bus.", ZenohCommand),
-    "replay": Verb("replay", "Convert recordings as a ROS 2 node.", SettingsCommand, NODE),
-    "play": Verb("play", "Publish a recording or a dataset at its own pace.", ZenohCommand, NODE),
+    "capture": Verb("capture", "Record datasets from live topics.", "capture", NODE),
+    "control": Verb("control", "Control a capture on the device's own bus."),
+    "replay": Verb("replay", "Convert recordings as a ROS 2 node.", "convert", NODE),
+    "play": Verb("play", "Publish a recording or a dataset at its own pace.", context=NODE),
 }
 
 
@@ -77,7 +78,7 @@ def _command(name: str, verb: Verb) -> Any:
     if isinstance(found, typer.Typer):
         return typer.main.get_command(found)
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    single.command(name, cls=verb.kind, context_settings=verb.context)(found)
+    single.command(name, cls=command_of(verb.uses), context_settings=verb.context)(found)
     return typer.main.get_command(single)
 
 

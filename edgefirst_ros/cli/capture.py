@@ -3,53 +3,46 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, run_node
+from edgefirst_ros.cli.live import NAMESPACE, ROS_ARGUMENTS, ZENOH, as_parameters, run_node
+from edgefirst_ros.cli.options import SET, texts_of
 from edgefirst_ros.errors import UsageError
 
 
 def capture(
+    context: typer.Context,
     arguments: Annotated[list[str] | None, ROS_ARGUMENTS] = None,
     out: Annotated[str, typer.Option("-o", "--out", help="Folder for the datasets; overrides parameter files.")] = "",
     endpoint: Annotated[str | None, ZENOH] = None,
     config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; --set overrides it.")
+        Path | None, typer.Option(readable=False, help="YAML file with settings, with --zenoh; options override it.")
     ] = None,
     namespace: Annotated[str | None, NAMESPACE] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting, with --zenoh.")
-    ] = None,
+    assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:
     """Record datasets from live topics.
 
     From ROS 2, or with --zenoh from the device's own bus.
 
-    ROS 2: parameters follow --ros-args, such as -p rate:=1.0 or --params-file config/maivin.yaml.
+    ROS 2: parameters follow --ros-args, such as --params-file config/maivin.yaml; options override them.
 
     The device's bus, Zenoh, needs no ROS: capture --zenoh --config config/maivin.yaml -o datasets
 
     Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameters, 3 finished with loss.
     """
+    texts = texts_of(context, assignments or ()) | ({"out": out} if out else {})
     if endpoint is None:
-        given = {"--config": config, "--namespace": namespace, "--set": assignments}
-        if wrong := [name for name, value in given.items() if value]:
+        if wrong := [name for name, value in (("--config", config), ("--namespace", namespace)) if value]:
             raise UsageError(f"{wrong[0]} goes with --zenoh; a ROS 2 node takes parameters after --ros-args")
-        given_out = ["--ros-args", "-p", f"out:={json.dumps(out, ensure_ascii=False)}"] if out else []
-        run_node("capture", [*(arguments or ()), *given_out])  # of parameters the last one counts
+        if arguments and arguments[0] != "--ros-args":
+            raise UsageError(f"expected options, got {arguments[0]!r}: parameters of a ROS 2 node follow --ros-args")
+        run_node("capture", [*(arguments or ()), *as_parameters(texts)])  # of parameters the last one counts
     if arguments:
         raise UsageError(f"expected options, got {arguments[0]!r}: with --zenoh settings go into --config and --set")
-    texts: dict[str, str] = {}
-    for assignment in assignments or ():
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
-        texts[name] = text
-    texts |= {"out": out} if out else {}
     from edgefirst_ros.nodes.zenoh import capture as run
     from edgefirst_ros.pipeline.capture_session import load_capture
 

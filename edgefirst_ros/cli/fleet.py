@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from edgefirst_ros.cli.options import SET, SET_GROUPING, FleetCommand, GroupCommand, print_groups, rule_of, texts_of
+from edgefirst_ros.cli.options import SET, SET_GROUPING, command_of, print_groups, rule_of, texts_of
 from edgefirst_ros.cli.output import EVERY, LINE_EVERY, describe_time, one_line, progress, say, size_of, table
 from edgefirst_ros.cli.report import print_reported, reported_as_json
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, printable
@@ -497,9 +497,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command("convert", cls=FleetCommand)(convert)
+app.command("convert", cls=command_of("fleet"))(convert)
 app.command("status")(status)
 app.command("validate")(validate)
-app.command("merge", cls=GroupCommand)(merge)
+app.command("merge", cls=command_of("group"))(merge)
 app.command("export")(export)
 app.command("report")(report)

@@ -7,10 +7,9 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
-from typer.core import TyperCommand
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError
 
@@ -19,6 +18,8 @@ NODE = {"allow_extra_args": True, "ignore_unknown_options": True}
 ROS_ARGUMENTS = typer.Argument(
     metavar="--ros-args ...", help="ROS arguments: `-p NAME:=VALUE`, `--params-file FILE`, `-r FROM:=TO`."
 )
+ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
+NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
 
 
 def as_ros_arguments(
@@ -55,6 +56,22 @@ def as_ros_arguments(
     return ["--ros-args", *parameters, *rest[1:]]
 
 
+def as_parameters(texts: Mapping[str, str]) -> list[str]:
+    """Return settings, text by name, as ROS arguments: `-p NAME:=VALUE` of each."""
+    from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
+    from edgefirst_ros.config.load import setting_fields
+
+    fields = setting_fields(Settings, LiveSettings, ReplaySettings)
+
+    def written(text: str, kind: type) -> str:
+        if kind is str:
+            return json.dumps(text, ensure_ascii=False)
+        return text if kind is not list or text.startswith("[") else json.dumps([t for t in text.split(",") if t])
+
+    found = [f"{name}:={written(text, fields[name].type if name in fields else str)}" for name, text in texts.items()]
+    return ["--ros-args", *(part for one in found for part in ("-p", one))] if found else []
+
+
 def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:
     """Run `edgefirst_ros.nodes.NAME` until it ends; its exit code becomes that of the command.
 
@@ -74,21 +91,3 @@ def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:
             "and source it: source /opt/ros/jazzy/setup.bash. The other commands need no ROS."
         ) from None
     raise typer.Exit(node.main(sys.argv[2:] if arguments is None else arguments))
-
-
-ZENOH = typer.Option("--zenoh", metavar="[ENDPOINT|peer]", help="Zenoh router or peer, such as tcp/127.0.0.1:7447.")
-NAMESPACE = typer.Option("--namespace", metavar="NS", help="Prefix of the capture's own keys, such as the host.")
-
-
-class ZenohCommand(TyperCommand):
-    """A verb whose option `--zenoh` may lack an address: it then means the peers on this machine."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as click does, with `peer` for a missing address."""
-        from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
-
-        if "--zenoh" in args:
-            place = args.index("--zenoh") + 1
-            if not (args[place:] and is_endpoint(args[place])):
-                args = [*args[:place], PEER, *args[place:]]
-        return super().parse_args(ctx, args)

@@ -7,10 +7,10 @@ The model is imported when the verb runs or is asked for help, not for the list 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 import typer.main
@@ -21,114 +21,84 @@ from edgefirst_ros.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.config import Settings
+    from edgefirst_ros.config.load import SettingField
     from edgefirst_ros.dataset.grouping import GroupRule
     from edgefirst_ros.dataset.regroup import GroupCounts
     from edgefirst_ros.limits import Limits
 
 
-class Option(NamedTuple):
-    """Command line option of a setting."""
-
-    metavar: str | None = None
-    """None: the choices of the setting."""
-    name: str | None = None
-    """None: the name of the setting."""
-    repeated: bool = False
-    """True if it may be given several times."""
-
-
-OPTIONS: Mapping[str, Option] = {
-    "start": Option("T"),
-    "end": Option("T"),
-    "rate": Option("HZ"),
-    "keyframes": Option(),
-    "jpeg_quality": Option("Q"),
-    "max_width": Option("W"),
-    "layout": Option(),
-    "schema_version": Option(name="--schema"),
-    "sensors": Option("camera,..."),
-    "require": Option("radar.cube,..."),
-    "tolerance": Option("S"),
-    "time_base": Option(),
-    "split": Option("train=0.8,val=0.2"),
-    "group": Option("NAME=GLOB", repeated=True),
-    "stable": Option(),
-    "reference_topic": Option("T", repeated=True),
-    "radar_fields": Option(),
-    "jobs": Option("N"),
-}
-"""The settings with an option of their own; every other one is given by --set NAME=VALUE."""
 SET = typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as streams.radar.cube.tolerance=0.05.")
 LIMITS = ("limits.table_rows", "limits.unpacked_bytes")
+"""Settings of every verb that reads datasets."""
 SET_LIMITS = typer.Option("--set", metavar="NAME=VALUE", help=f"{' or '.join(LIMITS)}, of tables and ZIPs.")
 SET_GROUPING = typer.Option(
     "--set", metavar="NAME=VALUE", help=f"split_block or split_gap, s; {' or '.join(LIMITS)}, of tables and ZIPs."
 )
-CHOSEN, SETTABLE, UNUSED = "edgefirst_ros.settings", "edgefirst_ros.settable", "edgefirst_ros.unused"
+READ = "read"
+"""Verbs that read datasets: of the settings they use the limits only."""
+CHOSEN, USES = "edgefirst_ros.chosen", "edgefirst_ros.uses"
 
 
-class SettingsCommand(TyperCommand):
-    """A verb that has the options of the settings besides its own, before `--set`."""
+class Command(TyperCommand):
+    """A verb. It has the options of the settings that it uses, before `--set`; its `--zenoh` may lack an address."""
 
-    options: ClassVar[Sequence[str]] = tuple(OPTIONS)
-    """Settings with an option of their own."""
-    settable: ClassVar[Collection[str] | None] = None
-    """Settings that the verb uses; None: all."""
-    unused: ClassVar[Collection[str]] = ()
-    """Settings, out of all, that the verb does not use."""
+    uses: ClassVar[str] = ""
+    """Tag of the settings that the verb uses (`setting`), or `READ`; empty: it uses none."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters of the verb and those of the settings."""
         own = super().get_params(ctx)
+        if not self.uses:
+            return own
         place = [parameter.name for parameter in own].index("assignments")
-        return [*own[:place], *(one for one in _parameters() if one.name in self.options), *own[place:]]
+        return [*own[:place], *_parameters(self.uses), *own[place:]]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as click does; for an unknown option that is a setting, raise UsageError with its `--set` form."""
+        """Parse as click does, with `peer` for a missing address of `--zenoh`.
+
+        For an unknown option that is a setting, raise UsageError with its `--set` form.
+        """
+        if "--zenoh" in args:
+            from edgefirst_ros.sources.zenoh_session import PEER, is_endpoint
+
+            place = args.index("--zenoh") + 1
+            if not (args[place:] and is_endpoint(args[place])):
+                args = [*args[:place], PEER, *args[place:]]
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
             given = str(getattr(error, "option_name", ""))
-            name = given.lstrip("-").replace("-", "_")
-            if type(error).__name__ == "NoSuchOption" and (setting := _setting(name, self.settable)):
-                raise UsageError(f"no option {given}, but a setting has that name: --set {setting}=...") from None
+            if self.uses and type(error).__name__ == "NoSuchOption":
+                name = given.lstrip("-").replace("-", "_")
+                known = settings_of(self.uses)
+                setting = name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
+                if setting:
+                    raise UsageError(f"no option {given}, but a setting has that name: --set {setting}=...") from None
             raise
 
     def invoke(self, ctx: Any) -> Any:
         """Call the verb without the options of settings, which it gets by `texts_of`."""
-        ctx.meta[CHOSEN] = {name: ctx.params.pop(name) for name in self.options}
-        ctx.meta[SETTABLE], ctx.meta[UNUSED] = self.settable, self.unused
+        if self.uses:
+            ctx.meta[CHOSEN] = {one.name: ctx.params.pop(one.name) for one in _parameters(self.uses)}
+            ctx.meta[USES] = self.uses
         return super().invoke(ctx)
 
 
-class FleetCommand(SettingsCommand):
-    """A verb that converts many recordings, each by itself, in one thread and to a ZIP: these settings are fixed."""
-
-    options = tuple(name for name in OPTIONS if name not in ("jobs", "layout", "stable"))
-
-
-class GroupCommand(SettingsCommand):
-    """A verb that assigns samples to groups."""
-
-    options = ("split", "group", "stable")
-    settable = (*options, "split_block", "split_gap", *LIMITS)
+@cache
+def command_of(uses: str) -> type[Command]:
+    """Return the class of verbs that use the settings with a tag."""
+    return type("Command", (Command,), {"uses": uses})
 
 
-class ReadingCommand(SettingsCommand):
-    """A verb that reads datasets."""
+@cache
+def settings_of(uses: str) -> Mapping[str, SettingField]:
+    """Return the settings with a tag, by name; also the limits of datasets, and of a capture what only it has."""
+    from edgefirst_ros.config import LiveSettings, Settings
+    from edgefirst_ros.config.load import setting_fields
+    from edgefirst_ros.config.values import CAPTURE
 
-    options = ()
-    settable = LIMITS
-
-
-class LookingCommand(SettingsCommand):
-    """A verb that shows recordings as a conversion would see them, and writes no dataset."""
-
-    options = ("start", "end", "rate", "keyframes", "sensors", "require", "tolerance", "time_base", "reference_topic")
-    unused = (
-        *("jpeg_quality", "camera_format", "pcd", "layout", "schema_version", "radar_fields", "lidar_images"),
-        *("split", "split_block", "split_gap", "stable", "group", "polygons", "jobs"),
-    )
+    fields = setting_fields(Settings, LiveSettings) if uses == CAPTURE else setting_fields(Settings)
+    return {name: field for name, field in fields.items() if uses in field.schema["verbs"] or name in LIMITS}
 
 
 def limits_of(context: typer.Context, assignments: Sequence[str] | None) -> Limits:
@@ -151,9 +121,14 @@ def looking_settings(context: typer.Context, config: Path | None, assignments: S
 def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, str]:
     """Return the settings that were given by options and by --set, as text by full name.
 
-    Raises UsageError where one is no NAME=VALUE, or has an option beside it.
+    Raises UsageError if one is not NAME=VALUE, is not used by the verb, or has an option too.
     """
+    from edgefirst_ros.config import LiveSettings, Settings
+    from edgefirst_ros.config.load import setting_fields
+    from edgefirst_ros.config.values import GROUP
+
     chosen: Mapping[str, str | bool | Sequence[str] | None] = context.meta[CHOSEN]
+    used = settings_of(context.meta[USES])
     texts = {
         name: "true" if value is True else value if isinstance(value, str) else ",".join(value)
         for name, value in chosen.items()
@@ -164,46 +139,35 @@ def texts_of(context: typer.Context, assignments: Sequence[str]) -> dict[str, st
         name, equals, text = assignment.partition("=")
         if not equals:
             raise UsageError(f"--set: expected NAME=VALUE, got {assignment!r}")
-        if context.meta[SETTABLE] is not None and name not in context.meta[SETTABLE]:
-            raise UsageError(f"--set: expected one of {', '.join(context.meta[SETTABLE])}, got {name!r}")
-        if name in context.meta[UNUSED]:
-            raise UsageError(f"--set {name}: says how a dataset is written, and none is written here")
+        if name not in used and context.meta[USES] in (READ, GROUP):
+            raise UsageError(f"--set: expected one of {', '.join(used)}, got {name!r}")
+        if name not in used and name in setting_fields(Settings, LiveSettings):
+            raise UsageError(f"--set {name}: {context.command_path.partition(' ')[2]} does not use this setting")
         if name in own:
-            raise UsageError(f"{flag_of(name)} and --set {name} exclude each other: give one of them")
+            raise UsageError(f"{flag_of(used[name])} and --set {name} exclude each other: give one of them")
         texts[name] = text
     return texts
 
 
-def flag_of(name: str) -> str:
+def flag_of(field: SettingField) -> str:
     """Return the option of a setting."""
-    return OPTIONS[name].name or f"--{name.replace('_', '-')}"
-
-
-def _setting(name: str, settable: Collection[str] | None) -> str | None:
-    """Return the setting of a name; of a nested one, its first."""
-    from edgefirst_ros.config import Settings
-    from edgefirst_ros.config.load import setting_fields
-
-    known = [one for one in setting_fields(Settings) if settable is None or one in settable]
-    return name if name in known else next((one for one in known if one.startswith(f"{name}.")), None)
+    return field.schema["flag"] or f"--{field.name.replace('_', '-')}"
 
 
 @cache
-def _parameters() -> Sequence[Any]:
-    """Return OPTIONS as parameters of click, made by typer from a function with a parameter for each."""
-    from edgefirst_ros.config import Settings
-    from edgefirst_ros.config.load import setting_fields
-
-    fields = setting_fields(Settings)
+def _parameters(uses: str) -> Sequence[Any]:
+    """Return the options of settings as parameters of click, made by typer from a function with as many parameters."""
     made = []
-    for name, option in OPTIONS.items():
-        field = fields[name]
+    for name, field in settings_of(uses).items():
+        if field.schema["option"] is None:
+            continue
         default = field.schema.get("default")
         shown = "" if default in (None, False, [], {}) else f" (default: {default})"
-        metavar = option.metavar or "|".join(field.schema.get("enum", ())) or None
+        metavar = field.schema["option"] or "|".join(field.schema.get("enum", ())) or None
         switch = field.type is bool
-        given = typer.Option(flag_of(name), metavar=metavar, help=f"{field.schema['description']}{shown}.")
-        kind = Annotated[bool if switch else list[str] | None if option.repeated else str | None, given]  # type: ignore[valid-type]
+        given = typer.Option(flag_of(field), metavar=metavar, help=f"{field.schema['description']}{shown}.")
+        several = list[str] | None if field.schema["repeated"] else str | None
+        kind = Annotated[bool if switch else several, given]  # type: ignore[valid-type]
         made.append(
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False if switch else None, annotation=kind)
         )

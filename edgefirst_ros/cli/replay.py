@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.live import ROS_ARGUMENTS, as_ros_arguments, run_node
+from edgefirst_ros.cli.live import ROS_ARGUMENTS, as_parameters, as_ros_arguments, run_node
 from edgefirst_ros.cli.options import texts_of
 
 
@@ -39,19 +38,9 @@ def replay(
     from edgefirst_ros.config import Settings
     from edgefirst_ros.config.load import setting_fields
 
-    fields = setting_fields(Settings)
-    given = texts_of(context, assignments or ())
-    found = {key: _parameter(text, fields[key].type) for key, text in given.items()}
-    found |= {key: json.dumps(text, ensure_ascii=False) for key, text in (("out", out), ("name", name)) if text}
-    found |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
-    own = [part for key, text in found.items() for part in ("-p", f"{key}:={text}")]
-    lists = [key for key, field in fields.items() if field.type is list]
+    texts = texts_of(context, assignments or ())
+    texts |= {key: text for key, text in (("out", out), ("name", name)) if text}
+    texts |= {key: "true" for key, wanted in (("join", join), ("overwrite", overwrite)) if wanted}
+    lists = [key for key, field in setting_fields(Settings).items() if field.type is list]
     rest = as_ros_arguments(arguments or [], {}, lambda recordings: {"recordings": recordings}, lists)
-    run_node("replay", [*rest, *(["--ros-args", *own] if own else [])])  # of parameters the last one counts
-
-
-def _parameter(text: str, kind: type) -> str:
-    """Return the value of a setting as ROS arguments have it."""
-    if kind is str:
-        return json.dumps(text, ensure_ascii=False)
-    return text if kind is not list or text.startswith("[") else json.dumps([part for part in text.split(",") if part])
+    run_node("replay", [*rest, *as_parameters(texts)])  # of parameters the last one counts

@@ -21,6 +21,8 @@ from edgefirst_ros.errors import UsageError
 Value = bool | int | float | str | list[str]
 MOST_FAULTS = 20
 """Most faults that are explained; of further ones the number is given."""
+TAGS = ("verbs", "option", "flag", "repeated", "changes")
+"""Tags of a setting in its JSON schema, written by `setting`; a nested one without them has those of the outer one."""
 NESTED = ("streams", "limits")
 """Nested settings: options override single ones of those in a file."""
 TYPES: Mapping[str, tuple[type, str]] = {
@@ -99,7 +101,8 @@ def _fields_of(whole: Mapping[str, Any]) -> Iterator[SettingField]:
         inner = schema.get("additionalProperties", schema)
         nested = whole["$defs"][inner["$ref"].rpartition("/")[2]]["properties"] if "$ref" in inner else {}
         if inner is schema and nested:
-            yield from (_field((name, key), value) for key, value in nested.items())
+            outer = {tag: schema[tag] for tag in TAGS if tag in schema}
+            yield from (_field((name, key), {**outer, **value}) for key, value in nested.items())
         elif nested:  # settings of every sensor
             for sensor in SENSORS:
                 yield from (_field((name, sensor, key), value) for key, value in nested.items())

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from edgefirst_ros import streams
 from edgefirst_ros.config.values import (
+    CAPTURE,
+    CONVERT,
+    FLEET,
+    GROUP,
+    SHOW,
+    WRITING,
     Model,
     Moment,
     Place,
@@ -41,15 +48,17 @@ MODEL = "model"
 """Name of a model result, with or without boxes, in `require` and `prefer`."""
 
 
-def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of sensors that are named by any of their names."""
-    found = []
+Names = TypeVar("Names", bound=Iterable[str])
+
+
+def _known(names: Names, known: Sequence[str]) -> Names:
     for name in names:
-        key = name if name in known else streams.meant(name)
-        if key is None or key not in known:
-            raise ValueError(f"unknown sensor {name!r}; known: {', '.join(sorted(known))}")
-        found.append(key)
-    return tuple(dict.fromkeys(found))
+        if name not in known:
+            near = sorted(known, key=lambda other: -SequenceMatcher(None, name, other).ratio())
+            meant = streams.meant(name)
+            hint = f"; did you mean {meant}?" if meant in known else ""
+            raise ValueError(f"unknown sensor {name!r}{hint}; known: {', '.join(near)}")
+    return names
 
 
 class StreamSettings(Model):
@@ -69,32 +78,52 @@ class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
     reference_topic: Topics | None = setting(
-        None, "Topic whose messages are the samples; the camera if unset; of several each makes a sequence"
+        None,
+        "Topic whose messages are the samples; the camera if unset; of several each makes a sequence",
+        option="T",
+        repeated=True,
     )
     gps_topic: str | None = setting(None, "Topic of the position; needed only where several could be meant")
     imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several could be meant")
     model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
-    time_base: Literal["auto", "publish", "header", "log"] = setting("auto", "Which stamps count")
+    time_base: Literal["auto", "publish", "header", "log"] = setting("auto", "Which stamps count", option="")
 
     start: Moment | None = setting(
-        None, "When the samples begin: s from the first frame, or UTC", examples=["2.5", "2026-01-15T12:00:05Z"]
+        None,
+        "When the samples begin: s from the first frame, or UTC",
+        examples=["2.5", "2026-01-15T12:00:05Z"],
+        verbs=(CONVERT, FLEET, SHOW),
+        option="T",
     )
     end: Moment | None = setting(
-        None, "When they end: s from the first frame, or UTC", examples=["10", "2026-01-15T12:00:10.5Z"]
+        None,
+        "When they end: s from the first frame, or UTC",
+        examples=["10", "2026-01-15T12:00:10.5Z"],
+        verbs=(CONVERT, FLEET, SHOW),
+        option="T",
     )
     rate: float | None = setting(
-        None, "Samples a second, the first of each 1/rate; all frames if unset", gt=0, le=1e6, allow_inf_nan=False
+        None,
+        "Samples a second, the first of each 1/rate; all frames if unset",
+        gt=0,
+        le=1e6,
+        allow_inf_nan=False,
+        option="HZ",
+        changes=True,
     )
-    keyframes: bool = setting(False, "Only keyframes become samples")
+    keyframes: bool = setting(False, "Only keyframes become samples; rate replaces it", option="", changes=True)
     prefer: Literal["model"] | None = setting(
         None, "model: of each 1/rate the first frame that the model looked at, before the first frame"
     )
     require: tuple[str, ...] = setting(
-        (), "Sensors a sample must have, or it is dropped; model: the model looked at it"
+        (),
+        "Sensors a sample must have, or it is dropped; model: the model looked at it",
+        option="radar.cube,...",
+        changes=True,
     )
 
-    sensors: tuple[str, ...] = setting((), "Sensors to read, others are left out; all if empty")
-    tolerance: Seconds = setting(0.1, "Largest skew of a companion against its frame, s")
+    sensors: tuple[str, ...] = setting((), "Sensors to read, others are left out; all if empty", option="camera,...")
+    tolerance: Seconds = setting(0.1, "Largest skew of a companion against its frame, s", option="S")
     streams: dict[str, StreamSettings] = setting(dict, "Settings of individual companion sensors")
     lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
         1.0, "How late a message may come after others with the same stamp, s"
@@ -105,16 +134,24 @@ class Settings(Model):
     )
 
     radar_points: Literal["targets", "clusters"] = setting("targets", "Source of radar.pcd")
-    radar_fields: Literal["message", "documented"] = setting("message", "`documented` adds the field `noise` as NaN")
-    pcd: Literal["binary", "binary_compressed", "ascii"] = setting("binary", "Data encoding of PCD files")
-    lidar_images: bool = setting(False, "Write lidar.png and lidar.jpeg where those topics exist")
+    radar_fields: Literal["message", "documented"] = setting(
+        "message", "`documented` adds the field `noise` as NaN", verbs=WRITING, option=""
+    )
+    pcd: Literal["binary", "binary_compressed", "ascii"] = setting(
+        "binary", "Data encoding of PCD files", verbs=WRITING
+    )
+    lidar_images: bool = setting(False, "Write lidar.png and lidar.jpeg where those topics exist", verbs=WRITING)
     decoder: Literal["software", "auto", "v4l2m2m"] = setting(
         "software", "Video decoder; auto: the V4L2 M2M hardware decoder where there is one"
     )
-    camera_format: Literal["jpeg", "png"] = setting("jpeg", "File format of decoded pictures")
-    jpeg_quality: int = setting(90, "Quality of JPEG pictures made here", ge=1, le=100)
+    camera_format: Literal["jpeg", "png"] = setting("jpeg", "File format of decoded pictures", verbs=WRITING)
+    jpeg_quality: int = setting(
+        90, "Quality of JPEG pictures made here", ge=1, le=100, verbs=WRITING, option="Q", changes=True
+    )
 
-    max_width: int | None = setting(None, "Width to which wider pictures are scaled down, pixels", ge=16, le=65535)
+    max_width: int | None = setting(
+        None, "Width to which wider pictures are scaled down, pixels", ge=16, le=65535, option="W"
+    )
     picture_hook: str | None = setting(
         None,
         "Function that changes each picture before it is encoded: module:function",
@@ -127,30 +164,54 @@ class Settings(Model):
         dict, "Other names for labels, such as car=vehicle; an empty one drops them", examples=["car=vehicle,tree="]
     )
     masks: bool = setting(True, "Write the masks of the model")
-    polygons: bool = setting(False, "Write the outlines of instance masks as polygons")
+    polygons: bool = setting(False, "Write the outlines of instance masks as polygons", verbs=WRITING)
     degradation: bool = setting(False, "Grade the degradation of each picture")
 
-    schema_version: Literal["2025.10", "2026.04", "2026.10"] = setting("2026.04", "Version of the annotation schema")
-    layout: Literal["zip", "directory"] = setting("zip", "One ZIP, or the same members as files")
-    split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = setting(
-        dict, "Share of each group, such as train=0.8,val=0.2", examples=["train=0.8,val=0.2"]
+    schema_version: Literal["2025.10", "2026.04", "2026.10"] = setting(
+        "2026.04", "Version of the annotation schema", verbs=WRITING, option="", flag="--schema"
     )
-    split_block: float = setting(10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400)
+    layout: Literal["zip", "directory"] = setting(
+        "zip", "One ZIP, or the same members as files", verbs=(CONVERT, CAPTURE), option=""
+    )
+    split: Annotated[dict[str, Share], BeforeValidator(shares_of_text)] = setting(
+        dict,
+        "Share of each group, such as train=0.8,val=0.2",
+        examples=["train=0.8,val=0.2"],
+        verbs=(*WRITING, GROUP),
+        option="train=0.8,val=0.2",
+    )
+    split_block: float = setting(
+        10.0, "Length of a block of time that stays in one group, s", gt=0, le=86400, verbs=(*WRITING, GROUP)
+    )
     split_gap: float = setting(
-        0.0, "Samples nearer than this to a block of another group have no group, s", ge=0, le=3600
+        0.0,
+        "Samples nearer than this to a block of another group have no group, s",
+        ge=0,
+        le=3600,
+        verbs=(*WRITING, GROUP),
     )
     stable: bool = setting(
-        False, "A sequence's group by split depends on its name alone, and stays when others are added"
+        False,
+        "A sequence's group by split depends on its name alone, and stays when others are added",
+        verbs=(CONVERT, CAPTURE, GROUP),
+        option="",
     )
     group: Annotated[dict[str, tuple[str, ...]], BeforeValidator(globs_of_text)] = setting(
-        dict, "Groups of sequences by name, such as test=night*; these take no part in split", examples=["test=night*"]
+        dict,
+        "Groups of sequences by name, such as test=night*; these take no part in split",
+        examples=["test=night*"],
+        verbs=(*WRITING, GROUP),
+        option="NAME=GLOB",
+        repeated=True,
     )
-    jobs: int = Field(
+    jobs: int = setting(
         0,
+        "Threads that decode, and that encode; 0: one per processor",
+        verbs=(CONVERT, CAPTURE),
+        option="N",
         ge=0,
         le=256,
         exclude=True,  # not part of the stored configuration: any number of threads gives the same dataset
-        description="Threads that decode, and that encode; 0: one per processor",
     )
     limits: Annotated[Limits, BeforeValidator(no_switches)] = setting(Limits, "Limits on the size of what is read")
 
@@ -173,7 +234,7 @@ class Settings(Model):
     @field_validator("streams")
     @classmethod
     def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
-        return dict(zip(_known(value, SENSORS), value.values(), strict=True))
+        return _known(value, SENSORS)
 
     @field_validator("split", "group")
     @classmethod
@@ -195,8 +256,6 @@ class Settings(Model):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Settings:
-        if self.keyframes and self.rate is not None:
-            raise ValueError("rate and keyframes exclude each other: set one of them")
         if 2 * self.split_gap >= self.split_block:
             raise ValueError(
                 f"split_gap is {self.split_gap:g} and split_block {self.split_block:g}: no sample would have a group, "
@@ -209,7 +268,7 @@ class Settings(Model):
         first, (begin, end) = self.start or 0.0, self.span_of(0)
         if type(first) is type(self.end) and (begin >= end or not end):
             raise ValueError(f"start is {first} and end {self.end}: no sample lies between them")
-        if self.keyframes and not self.takes_pictures:
+        if self.keyframes_only and not self.takes_pictures:
             raise ValueError("keyframes are pictures: put camera among the sensors")
         for key in (*self.require, *self.sensors):
             name, value = streams.of_key(key).setting or ("", None) if key != MODEL else ("", None)
@@ -237,11 +296,17 @@ class Settings(Model):
     def doubts(self) -> list[str]:
         """Warnings about values that are allowed but probably not meant."""
         own = {f"streams.{key}.tolerance": value.tolerance for key, value in self.streams.items()}
-        return [
+        replaced = [f"rate is {self.rate:g}: it replaces keyframes"] if self.keyframes and self.rate else []
+        return replaced + [
             f"{name} is {value:g} s: companions that far from a frame join it; {value:g} ms would be {value / 1000:g}"
             for name, value in {"tolerance": self.tolerance, **own}.items()
             if value is not None and value > HARDLY
         ]
+
+    @property
+    def keyframes_only(self) -> bool:
+        """True if only keyframes become samples: `keyframes` is set, and `rate` does not replace it."""
+        return self.keyframes and self.rate is None
 
     @property
     def takes_pictures(self) -> bool:
@@ -269,48 +334,42 @@ class Settings(Model):
 class LiveSettings(Model):
     """Settings of a capture, besides `Settings`."""
 
-    out: Place = Field("datasets", description="Folder for the datasets")
-    host: str | None = Field(
-        None, description="First part of the names of sequences; the name of this machine if unset"
+    out: Place = setting("datasets", "Folder for the datasets")
+    host: str | None = setting(None, "First part of the names of sequences; the name of this machine if unset")
+    sequence: str | None = setting(None, "Name of the first dataset; host and start in UTC if unset")
+    autostart: bool = setting(True, "Start recording when the node starts, instead of on command")
+    pretrigger: Seconds = setting(0.0, "Time before the start command with which a dataset begins, s")
+    pretrigger_bytes: int = setting(
+        1 << 29, "Memory that may take, bytes; where it is not enough a dataset begins later", ge=1 << 20
     )
-    sequence: str | None = Field(None, description="Name of the first dataset; host and start in UTC if unset")
-    autostart: bool = Field(True, description="Start recording when the node starts, instead of on command")
-    pretrigger: Seconds = Field(0.0, description="Time before the start command with which a dataset begins, s")
-    pretrigger_bytes: int = Field(
-        1 << 29, ge=1 << 20, description="Memory that may take, bytes; where it is not enough a dataset begins later"
+    max_bytes: int = setting(0, "Size at which a new dataset begins, bytes; 0: never", ge=0, changes=True)
+    max_seconds: float = setting(
+        0.0, "Length at which a new dataset begins, s; 0: never", ge=0, allow_inf_nan=False, changes=True
     )
-    max_bytes: int = Field(0, ge=0, description="Size at which a new dataset begins, bytes; 0: never")
-    max_seconds: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="Length at which a new dataset begins, s; 0: never"
+    fsync: bool = setting(True, "Sync every commit to the disk, so that a power cut cannot lose it")
+    flush_interval: float = setting(1.0, "Longest time between commits, s", gt=0, le=60.0, allow_inf_nan=False)
+    min_free_bytes: int = setting(
+        500_000_000, "Free space on the disk at which the capture stops, bytes", ge=0, changes=True
     )
-    fsync: bool = Field(True, description="Sync every commit to the disk, so that a power cut cannot lose it")
-    flush_interval: float = Field(
-        1.0, gt=0, le=60.0, allow_inf_nan=False, description="Longest time between commits, s"
+    stale_after: float = setting(
+        5.0, "Time without a sample after which the capture is stale, s", gt=0, le=3600, allow_inf_nan=False
     )
-    min_free_bytes: int = Field(
-        500_000_000, ge=0, description="Free space on the disk at which the capture stops, bytes"
+    depth: int = setting(100, "Queue depth: messages that may wait per topic", ge=1, le=10_000)
+    report: bool = setting(False, "Write an HTML report beside each finished dataset")
+    upload: str | None = setting(None, "Where finished datasets are sent, such as s3://drives/car7; nowhere if unset")
+    keep: bool = setting(
+        True, "Keep a dataset once it is uploaded; if not, it is removed after its checksums were compared"
     )
-    stale_after: float = Field(
-        5.0, gt=0, le=3600, allow_inf_nan=False, description="Time without a sample after which the capture is stale, s"
-    )
-    depth: int = Field(100, ge=1, le=10_000, description="Queue depth: messages that may wait per topic")
-    report: bool = Field(False, description="Write an HTML report beside each finished dataset")
-    upload: str | None = Field(
-        None, description="Where finished datasets are sent, such as s3://drives/car7; nowhere if unset"
-    )
-    keep: bool = Field(
-        True, description="Keep a dataset once it is uploaded; if not, it is removed after its checksums were compared"
-    )
-    upload_rate: int = Field(0, ge=0, description="Largest upload rate, bytes per second; 0: unlimited")
+    upload_rate: int = setting(0, "Largest upload rate, bytes per second; 0: unlimited", ge=0)
 
 
 class ReplaySettings(Model):
     """Settings of a conversion as a ROS node, besides `Settings`."""
 
-    recordings: tuple[Place, ...] = Field(
-        (), description="MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"
+    recordings: tuple[Place, ...] = setting(
+        (), "MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"
     )
-    join: bool = Field(False, description="All files are parts of one recording")
-    out: Place = Field("datasets", description="Folder for the dataset")
-    name: str | None = Field(None, description="Name of the dataset; that of the recording if unset")
-    overwrite: bool = Field(False, description="Replace an existing dataset")
+    join: bool = setting(False, "All files are parts of one recording")
+    out: Place = setting("datasets", "Folder for the dataset")
+    name: str | None = setting(None, "Name of the dataset; that of the recording if unset")
+    overwrite: bool = setting(False, "Replace an existing dataset")

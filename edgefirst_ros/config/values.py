@@ -32,11 +32,46 @@ def no_switches(values: Any) -> Any:
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
 
 
-def setting(default: Any, description: str, **rules: Any) -> Any:
-    """Return a field of a model; a type given as its default is called for each instance."""
-    if isinstance(default, type):
-        return Field(default_factory=default, description=description, **rules)
-    return Field(default, description=description, **rules)
+CONVERT, FLEET, CAPTURE, SHOW, GROUP = "convert", "fleet", "capture", "show", "group"
+"""Verbs by what they do with settings: convert and replay; fleet convert; capture; report and view; merge and split."""
+WRITING = (CONVERT, FLEET, CAPTURE)
+"""Verbs that write samples."""
+SAMPLING = (*WRITING, SHOW)
+"""Verbs that make samples of messages."""
+
+
+def setting(
+    default: Any,
+    description: str,
+    *,
+    verbs: tuple[str, ...] = SAMPLING,
+    option: str | None = None,
+    flag: str | None = None,
+    repeated: bool = False,
+    changes: bool = False,
+    **rules: Any,
+) -> Any:
+    """Return a field of a model, whose JSON schema has the tags `verbs`, `option`, `flag`, `repeated` and `changes`.
+
+    Args:
+        default: Its default; a type is called for each instance.
+        description: Help of its option, description of its ROS parameter.
+        verbs: Verbs that use it.
+        option: Placeholder of its command line option, "" for its choices; None: only `--set` gives it.
+        flag: That option, unless it has the name of the setting.
+        repeated: Whether the option may be given several times.
+        changes: Whether its ROS parameter may change while a capture runs; the next dataset has the new value.
+        rules: Further arguments of a field of pydantic.
+    """
+    tags: dict[str, Any] = {
+        "verbs": list(verbs),
+        "option": option,
+        "flag": flag,
+        "repeated": repeated,
+        "changes": changes,
+    }
+    rules |= {"default_factory" if isinstance(default, type) else "default": default}
+    return Field(description=description, json_schema_extra=tags, **rules)
 
 
 def _moment(value: Any) -> Any:

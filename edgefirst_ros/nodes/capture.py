@@ -34,8 +34,6 @@ from edgefirst_ros.pipeline.health import Status
 from edgefirst_ros.sources.ros import RosTransport
 
 MODELS = (Settings, LiveSettings)
-CHANGEABLE = frozenset({"rate", "keyframes", "require", "jpeg_quality", "max_bytes", "max_seconds", "min_free_bytes"})
-"""Parameters that may change at run time; they hold from the next dataset on."""
 
 
 class CaptureNode(LifecycleNode):
@@ -54,7 +52,7 @@ class CaptureNode(LifecycleNode):
         self._has_namesake = False
         self.finalized = False
         """True if nothing can bring the node up again."""
-        self.add_on_set_parameters_callback(lambda parameters: check(self, parameters, MODELS, CHANGEABLE))
+        self.add_on_set_parameters_callback(lambda parameters: check(self, parameters, MODELS))
         self.add_post_set_parameters_callback(self._changed)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         callback_group = ReentrantCallbackGroup()  # what waits for the capture must not block other services

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import reprlib
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -106,11 +106,12 @@ def read(node: Node, model: type[AnyModel], changes: Mapping[str, Any] | None = 
 
 
 def check(
-    node: Node, parameters: Sequence[Parameter[Any]], models: Sequence[type[BaseModel]], changeable: Container[str]
+    node: Node, parameters: Sequence[Parameter[Any]], models: Sequence[type[BaseModel]], *, running: bool = True
 ) -> SetParametersResult:
     """Accept or refuse a change at run time, for `add_on_set_parameters_callback` (after `declare`).
 
-    Only the fields named by `changeable` may change, to values that the models accept with all the others.
+    Only settings that are tagged so may change, to values that the models accept with all the others; with `running`
+    False none may.
     """
     fields = setting_fields(*models)
     changes: dict[str, Any] = {}
@@ -118,7 +119,7 @@ def check(
         name = parameter.name
         if name not in fields or parameter.value == node.get_parameter(name).value:
             continue
-        if fields[name].path[0] not in changeable:
+        if not (running and fields[name].schema.get("changes")):
             reason = f"{name} cannot change while the node runs: set it before the start"
             return SetParametersResult(successful=False, reason=reason)
         changes[name] = parameter.value

@@ -126,7 +126,7 @@ def _node(arguments: Sequence[str]) -> Node:
 def play(node: Node, stopped: Callable[[], str]) -> None:
     """Play the recording in the node's parameters until it ends, or `stopped` returns the name of a signal."""
     declare(node, PlayerSettings)
-    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, (PlayerSettings,), ()))
+    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, (PlayerSettings,), running=False))
     settings = read(node, PlayerSettings)
     if not settings.recording:
         raise UsageError("recording: none is given; set it: --ros-args -p recording:=REC.mcap")

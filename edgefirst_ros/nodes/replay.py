@@ -143,7 +143,7 @@ def _replay(node: Node, caught: list[int]) -> int:
     if ignored:
         node.get_logger().info(printable(f"only for a capture, ignored here: {', '.join(ignored)}"))
     own, settings = read(node, ReplaySettings), read(node, Settings)
-    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, MODELS, ()))
+    node.add_on_set_parameters_callback(lambda parameters: check(node, parameters, MODELS, running=False))
     report = _Report(node, len(own.recordings))
 
     def progress(what: str, done: int, of: int) -> None:

@@ -154,7 +154,7 @@ class Sampling:
 
     def __init__(self, settings: Settings, sensor: str | None) -> None:
         """`sensor`: the sensor of the reference topic, if it is a companion sensor."""
-        self._keyframes_only = settings.keyframes
+        self._keyframes_only = settings.keyframes_only
         self._rate = settings.exact_rate
         self._required = settings.require
         self._sensor = sensor
@@ -397,7 +397,7 @@ def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_
     hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
     options = PictureOptions(
         PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook),
-        keyframes_only=settings.keyframes,
+        keyframes_only=settings.keyframes_only,
         decoder=settings.decoder,
         limits=settings.limits,
         threads=workers(settings.jobs) if settings.rate is None and eager else 1,

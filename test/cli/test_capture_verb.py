@@ -44,7 +44,22 @@ def test_a_node_gets_ros_arguments_and_the_folder_as_a_parameter_behind_them(cal
     assert json.loads(node[0][1][-1].removeprefix("out:=")) == 'my "drives"'
 
 
-@pytest.mark.parametrize("option", [["--config", "x.yaml"], ["--namespace", "host"], ["--set", "rate=1"]])
+def test_options_of_settings_are_parameters_of_a_node(call, node):
+    call("capture", "--rate", "5", "--keyframes", "--require", "radar.cube,lidar.points", "--set", "max_bytes=9")
+    values = ["max_bytes:=9", "rate:=5", "keyframes:=true", 'require:=["radar.cube", "lidar.points"]']
+    ((name, arguments),) = node
+    assert (name, arguments[0], sorted(arguments[2::2])) == ("capture", "--ros-args", sorted(values))
+
+
+def test_settings_of_recordings_are_refused(call, node, bus):
+    for more in ([], ["--zenoh", "peer"]):
+        said = str(call("capture", *more, "--set", "start=2").exception)
+        assert said == "--set start: capture does not use this setting"
+        assert "got '--start'" in str(call("capture", *more, "--start", "2").exception)
+    assert (node, bus) == ([], [])
+
+
+@pytest.mark.parametrize("option", [["--config", "x.yaml"], ["--namespace", "host"]])
 def test_options_of_the_bus_are_refused_without_it(call, node, option):
     error = call("capture", *option).exception
     assert isinstance(error, UsageError)
@@ -53,11 +68,11 @@ def test_options_of_the_bus_are_refused_without_it(call, node, option):
 
 
 def test_the_bus_without_an_address_is_that_of_this_machine(call, bus, tmp_path):
-    done = call("capture", "--zenoh", "-o", tmp_path / "out", "--set", "rate=2", "--namespace", "host")
+    done = call("capture", "--zenoh", "-o", tmp_path / "out", "--rate", "2", "--set", "depth=7", "--namespace", "host")
     assert done.exit_code == 3, done.output
     ((endpoint, settings, live, namespace),) = bus
     assert (endpoint, settings.rate, namespace) == ("peer", 2.0, "host")
-    assert str(live.out) == f"{tmp_path}/out"
+    assert (str(live.out), live.depth) == (f"{tmp_path}/out", 7)
     call("capture", "-o", tmp_path / "out", "--zenoh")
     call("capture", "--zenoh", "tcp/127.0.0.1:7447", "-o", tmp_path / "out")
     assert [run[0] for run in bus[1:]] == ["peer", "tcp/127.0.0.1:7447"]

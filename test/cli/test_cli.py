@@ -114,7 +114,6 @@ def test_every_option_reaches_the_dataset(run, recording, tmp_path):
         (["--tolerance", "soon"], "tolerance"),
         (["--rate", "0"], "rate"),
         (["--rate", "nan"], "rate"),
-        (["--rate", "5", "--keyframes"], "exclude each other"),
         (["--jpeg-quality", "101"], "jpeg_quality"),
         (["--layout", "tar"], "layout"),
         (["--schema", "1999.01"], "schema_version"),

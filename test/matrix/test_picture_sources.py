@@ -543,7 +543,6 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rate": 2.5, "keyframes": True}, "rate and keyframes exclude each other"),
         ({"prefer": "model"}, "prefer chooses a frame of each 1/rate"),
         ({"keyframes": True, "sensors": ["lidar.points"]}, "keyframes are pictures"),
         ({"max_width": 1}, "max_width"),

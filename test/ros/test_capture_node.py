@@ -123,11 +123,10 @@ def test_a_sequence_that_can_name_nothing_is_refused(name: str) -> None:
     [
         (("-p", "jpeg_quality:=0"), "jpeg_quality: expected a whole number at least 1, at most 100, got 0"),
         (("-p", "pretriger:=1.0"), "unknown parameter 'pretriger'; did you mean 'pretrigger'?"),
-        (("-p", "rate:=2.0", "-p", "keyframes:=true"), "rate and keyframes exclude each other"),
         (("-p", "require:=[sonar]"), "require"),
         (("-p", "nonsense"), "ROS arguments"),
     ],
-    ids=["range", "unknown", "both", "sensor", "form"],
+    ids=["range", "unknown", "sensor", "form"],
 )
 def test_wrong_parameters_are_refused(arguments: tuple[str, ...], says: str) -> None:
     with pytest.raises(UsageError) as caught:
