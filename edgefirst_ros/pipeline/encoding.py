@@ -181,13 +181,13 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sa
     row: dict[str, object] = {"segment": frame.segment, "keyframe": parts.keyframe}
     common: dict[str, object] = {}
     if picture is not None:
+        if facts.calibration.pictures is not None and facts.calibration.pictures.size is None:
+            facts.calibration.pictures.size = picture.full
         if parts.image is not None:
             data, degradation = parts.image()
             members.append((picture.kind, _with_exif(data, frame, picture, facts, settings)))
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
-        if facts.calibration.pictures is not None and facts.calibration.pictures.size is None:
-            facts.calibration.pictures.size = picture.full
         if picture.full != picture.size:
             facts.scaling.note(picture.full, picture.size)
     _add_navigation(frame, row, common)

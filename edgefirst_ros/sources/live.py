@@ -218,6 +218,8 @@ class TopicState:
     """Other types of its publishers, in words; empty without any."""
     fault: str = ""
     """Why no message can come, in words; empty if one can."""
+    withdrawn: bool = False
+    """True if its messages are another camera's, and not recorded any more."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def arrived(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
@@ -332,6 +334,7 @@ class LiveSource(Source):
         self._names: dict[str, str] = {}
         self._parts: dict[str, str] = {}  # topic -> the name under which it is delivered
         self._late = _LateTopics()
+        self._foreign = Settling()  # what belongs to a camera that may still come
         self.states: dict[str, TopicState] = {}
         """{name in the system: state}."""
         self.unused: dict[str, str] = {}
@@ -367,8 +370,10 @@ class LiveSource(Source):
     def refresh(self, now: float) -> None:
         """Look for topics that appeared, and for publishers that changed; `now` in s of time.monotonic()."""
         offers = self._transport.look(self._types)
-        fitting, unused = {}, {}
+        fitting, unused = {}, self._find_foreign(offers, now)
         for topic, (name, schema) in offers.names.items():
+            if topic in unused:
+                continue
             state = self.states.get(name)
             types = (state.schema,) if state is not None else self._types.get(topic, (schema,))
             if schema in types:
@@ -411,6 +416,27 @@ class LiveSource(Source):
             return None
         return part
 
+    def _find_foreign(self, offers: Offers, now: float) -> dict[str, str]:
+        """Find topics of another camera that is or may be still to come; return why each is not recorded."""
+        roles, topics = self._roles, offers.topics
+        if not roles.camera:
+            return {}
+        cameras = Cameras({**topics, roles.reference: roles.schema}, roles.reference)
+        chosen = RESULTS if self._settings.model_topic is not None else ()
+        of_cameras = {t: namespace_of(t, s) for t, s in topics.items() if known_name(t, s) in (INFO, *RESULTS)}
+        waits = {t: space for t, space in of_cameras.items() if t not in self._types and cameras.is_foreign(space)}
+        if not waits:
+            self._foreign = Settling()
+        elif self._foreign.look(topics, now, guessed=True):
+            waits = {}
+        found = dict.fromkeys(waits, "not recorded yet: its own camera may still come")
+        for topic in [t for t in of_cameras if t in self._parts and known_name(t, topics[t]) not in chosen]:
+            owner = cameras.owner(of_cameras[topic])
+            if owner is not None:
+                self.states[offers.names[topic][0]].withdrawn = True
+                found[topic] = f"not recorded any more: it belongs to {owner}"
+        return found
+
     def _may_be_of_camera(self, topic: str, schema: str, offered: Mapping[str, str]) -> bool:
         """False for results or CameraInfo that belong to another camera."""
         roles = self._roles
@@ -432,6 +458,8 @@ class LiveSource(Source):
         state.mixed = mixed
 
     def _arrive(self, state: TopicState, data: bytes, number: int | None, passage: Passage | None) -> None:
+        if state.withdrawn:
+            return
         way = passage or Passage(time.monotonic_ns(), time.time_ns())
         number, lost = state.arrived(number, way.now, way.lost)
         state.guessed += way.guessed  # only one thread delivers where there is anything to guess

@@ -63,6 +63,10 @@ class Cameras:
             _holds(space, self.own) and not any(map(partial(_holds, space), self.others.values()))
         )
 
+    def is_foreign(self, space: str) -> bool:
+        """True if a namespace is neither the reference's nor that of a camera that is there, and not the root."""
+        return bool(space) and not self.is_own(space) and self.owner(space) is None
+
     def owner(self, space: str) -> str | None:
         """Return the topic of another camera to which a namespace belongs; None: to none of them."""
         if self.is_own(space):
@@ -185,6 +189,8 @@ class _Finder:
         mine = [t for t, space in found.items() if space == beside_space]
         mine = mine or [t for t, space in found.items() if self.cameras.is_own(space)]
         mine = mine or [t for t, space in found.items() if self.cameras.may_own(space)]
+        if self.live and len(mine) == 1 and beside is None and self.cameras.is_foreign(found[mine[0]]):
+            self.notes.append(f"{mine[0]} is used as {name}: no other camera has its prefix")
         if found and not mine:
             topic, space = next(iter(found.items()))
             owner = self.cameras.owner(space)

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose results and intrinsics: every topic that belongs to a camera, in every place, offline and live."""
 
+import zipfile
 from dataclasses import replace
 
 import pytest
 from bags import messages, together, write
 from edgefirst.schemas import sensor_msgs
 from live_system import System
+from PIL import Image
+from same_dataset import assert_same_dataset
 from written import rows
 
 from edgefirst_ros import Dataset, convert
-from edgefirst_ros.config import Settings
+from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.pipeline.capture_session import CaptureSession
+from edgefirst_ros.sources.live import CameraWait, LiveSource, Settling
 from edgefirst_ros.sources.topics import choose_topics
 from edgefirst_ros.streams import CAMERA_INFO, COMPRESSED_IMAGE, DETECT, MASK, MODEL, VIDEO
 
@@ -97,6 +102,35 @@ def test_live_what_comes_late_is_recorded_by_the_same_rule(cameras, prefix, expe
     assert (f"{prefix}{name}" in source.states) is expected
 
 
+@pytest.mark.parametrize("name", ["model/output", "model/info", "camera/info"])
+@pytest.mark.parametrize("camera_after", [2, 20], ids=["soon", "late"])
+@pytest.mark.parametrize("there", [True, False], ids=["from the beginning", "later"])
+def test_live_what_comes_before_its_own_camera_is_not_used(name, camera_after, there):
+    """A camera that starts within seconds keeps its topics; one that starts later gets them back."""
+    topic, schema = f"/front/{name}", CAMERA_INFO if name == "camera/info" else TYPES[name]
+    system = System({REAR: VIDEO} | ({topic: schema} if there else {}))
+    settings, waiting = Settings(reference_topic=REAR), CameraWait(Settings(reference_topic=REAR))
+    offers, roles = system.look({}), None
+    seconds = [now for now in range(60) if roles is None and (roles := waiting.look(offers, float(now))) is not None]
+    assert seconds == [5 if there and name != "camera/info" else 1]
+    system.offers[topic] = schema
+    source = LiveSource(system, settings, roles, lambda *message: system.came.append(message), system)
+    for now in range(camera_after):
+        source.refresh(float(now))
+        if topic in system.arrive:
+            system.send(topic, b"early")
+    system.offers[FRONT] = VIDEO
+    for now in range(camera_after, 40):
+        source.refresh(float(now))
+        if topic in system.arrive:
+            system.send(topic, b"late")
+    came = [bytes(message.data) for message, *_ in system.came]
+    assert b"late" not in came
+    if camera_after == 20:
+        assert b"early" in came
+        assert source.unused[topic] == f"not recorded any more: it belongs to {FRONT}"
+
+
 # ---- whole conversions -------------------------------------------------------------------
 COMMON = {"seconds": 1.0, "fps": 10.0, "gop": 5, "size": (128, 64), "codec": "h264", "model_every": 1}
 
@@ -166,9 +200,27 @@ INFOS = [  # topics of CameraInfo in recorded order with frame_id, fx and size; 
 ]
 
 
+EXIF, FOCAL_35MM = 0x8769, 0xA405
+
+
+def capture(found, reference, folder):
+    """Capture the messages of a recording, all topics of which are there from the beginning."""
+    system = System({channel.topic: schema.name for schema, channel, _ in found})
+    live = LiveSettings(out=str(folder), sequence="drive", min_free_bytes=0, fsync=False)
+    session = CaptureSession(system, Settings(reference_topic=reference), live, "wagon", system)
+    session.activate()
+    session.look()
+    for _, channel, message in found:
+        if channel.topic in system.arrive:
+            system.send(channel.topic, message.data, message.sequence + 1)
+    session.look()
+    session.deactivate()
+
+
 @pytest.mark.parametrize("kind", ["h264", "tiles", "jpeg"])
 @pytest.mark.parametrize(("reference", "infos", "expected"), INFOS)
-def test_intrinsics_are_those_of_the_pictures(recording, tmp_path, kind, reference, infos, expected):
+def test_intrinsics_are_those_of_the_pictures(recording, tmp_path, monkeypatch, kind, reference, infos, expected):
+    monkeypatch.setattr(Settling, "QUIET", 0.0)
     codec = "jpeg" if kind == "jpeg" else "h264"
     topic = reference.replace("h264", {"h264": "h264", "tiles": "h264/tl", "jpeg": "jpeg"}[kind])
     found = []
@@ -190,6 +242,11 @@ def test_intrinsics_are_those_of_the_pictures(recording, tmp_path, kind, referen
     outcome = convert(write(tmp_path / "drive.mcap", found), tmp_path / "out", reference_topic=topic)
     known = Dataset(outcome.paths.container).metadata["camera_info"]
     assert (known and known["k"][0]) == expected
+    capture(found, topic, tmp_path / "live")
+    assert_same_dataset(tmp_path / "live", tmp_path / "out", "drive")
+    with zipfile.ZipFile(outcome.paths.container) as archive:
+        pictures = [Image.open(archive.open(name)).getexif() for name in archive.namelist()]
+    assert {exif.get_ifd(EXIF).get(FOCAL_35MM) for exif in pictures} == {known and round(36 * expected / known["width"])}
     if expected is None and infos and not any("rear" in name for name in infos):
         assert any("is not used for" in note and "the size of its pictures" in note for note in outcome.notes)
 
