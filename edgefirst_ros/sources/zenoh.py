@@ -62,6 +62,8 @@ class ZenohTransport(Transport):
         self._namespace = namespace.strip("/")
         self._names = _wanted_names(settings)
         self._anchors = _cameras(settings)
+        self._hints = {*CAMERA_NAMES, *TILE_NAMES} - self._anchors
+        """Plain names of cameras that are not asked for: messages name them, and whose the other topics are."""
         self._sources = itertools.count()
         self._tokens: dict[str, Announced] = {}
         self._untold = False
@@ -85,7 +87,8 @@ class ZenohTransport(Transport):
         for lane in [lane for since, lane in self._settled if now - since >= DOUBLES]:
             intake.single(lane)
         self._settled = [(since, lane) for since, lane in self._settled if now - since < DOUBLES]
-        self._subscribe_candidates(self._expected_names(expected) if expected else self._names, intake)
+        names = self._expected_names(expected) if expected else self._names | self._hints
+        self._subscribe_candidates(names, intake)
         self._settled += [(now, lane) for lane in self._doubled]
         self._doubled = []
         if self._listened:
@@ -157,7 +160,7 @@ class ZenohTransport(Transport):
         def take(sample: Any) -> None:
             came = sent(sample)
             if came is not None:
-                intake.put(str(sample.key_expr), name, came, source, anchor=anchor)
+                intake.put(str(sample.key_expr), name, came, source, anchor=anchor, kept=name not in self._hints)
 
         callback = self._zenoh.handlers.Callback(take, indirect=False)  # in a thread of Zenoh: it only puts
         if kept:
@@ -174,7 +177,7 @@ class ZenohTransport(Transport):
             for subscription in self._candidates.pop(name):
                 subscription.undeclare()
         if gone:
-            intake.forget({lane.key for lane in intake.lanes() if lane.name in gone})
+            intake.forget({lane.key for lane in intake.lanes() if lane.name in gone}, self._hints | self._anchors)
         for name in names - self._candidates.keys():
             keys = candidates(name, self._namespace)
             self._candidates[name] = [self._subscribe(key, name, intake) for key in keys]

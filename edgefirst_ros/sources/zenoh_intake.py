@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from statistics import median_low
 
@@ -164,8 +165,8 @@ class Intake:
         self._thread.start()
 
     # ---- from the threads of Zenoh -------------------------------------------------------
-    def put(self, key: str, name: str, sent: Sent, source: int, *, anchor: bool) -> None:
-        """Take a message of a key; `source` tells which subscription brought it."""
+    def put(self, key: str, name: str, sent: Sent, source: int, *, anchor: bool, kept: bool = True) -> None:
+        """Take a message of a key; `source` tells which subscription brought it. `kept`: False to note the key only."""
         with self._changed:
             lane = self._lanes.get(key)
             if lane is None:
@@ -177,6 +178,8 @@ class Intake:
                 return
             if not lane.fits(sent.encoding):
                 lane.refuse(sent.encoding)
+                return
+            if not kept:
                 return
             self._anchored = self._anchored or anchor
             lane.waiting.append(sent)
@@ -229,14 +232,16 @@ class Intake:
         with self._changed:
             lane.doubles = None
 
-    def forget(self, keys: set[str]) -> None:
-        """Give up what came on keys that nobody listens to."""
+    def forget(self, keys: set[str], known: Collection[str] = ()) -> None:
+        """Drop the messages of keys without a listener, and the keys whose plain name is not in `known`."""
         with self._changed:
             for key in keys & self._lanes.keys():
                 lane = self._lanes[key]
                 if lane.arrive is None:
                     self._bytes -= sum(len(sent.data) for sent in lane.waiting)
-                    del self._lanes[key]
+                    lane.waiting.clear()
+                    if lane.name not in known:
+                        del self._lanes[key]
 
     def release(self) -> None:
         """Begin to hand on: who listens now knows what has come so far."""

@@ -246,7 +246,8 @@ def test_intrinsics_are_those_of_the_pictures(recording, tmp_path, monkeypatch, 
     assert_same_dataset(tmp_path / "live", tmp_path / "out", "drive")
     with zipfile.ZipFile(outcome.paths.container) as archive:
         pictures = [Image.open(archive.open(name)).getexif() for name in archive.namelist()]
-    assert {exif.get_ifd(EXIF).get(FOCAL_35MM) for exif in pictures} == {known and round(36 * expected / known["width"])}
+    focal = known and round(36 * expected / known["width"])
+    assert {exif.get_ifd(EXIF).get(FOCAL_35MM) for exif in pictures} == {focal}
     if expected is None and infos and not any("rear" in name for name in infos):
         assert any("is not used for" in note and "the size of its pictures" in note for note in outcome.notes)
 

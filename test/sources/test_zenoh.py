@@ -31,7 +31,7 @@ from edgefirst_ros.sources.live import LiveSource, TilingTransport  # noqa: E402
 from edgefirst_ros.sources.topics import choose_topics, expect_topics  # noqa: E402
 from edgefirst_ros.sources.zenoh import ZenohTransport  # noqa: E402
 from edgefirst_ros.sources.zenoh_session import session  # noqa: E402
-from edgefirst_ros.streams import CLOUD, CUBE, FIX, IMU, TILED, TILES, TRANSFORM, VIDEO  # noqa: E402
+from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, FIX, IMU, TILED, TILES, TRANSFORM, VIDEO  # noqa: E402
 
 GID = bytes(range(16))
 
@@ -187,6 +187,26 @@ def test_only_chosen_keys_stay_subscribed(car, ear):
     until(lambda: not car.is_heard("rt/camera/h265") and not car.is_heard("other/rt/camera/h264"))
     heard = {key for key in car.publishers if car.is_heard(key)}
     assert heard == {"rt/camera/h264", "rt/radar/cube"}
+
+
+@pytest.mark.parametrize("other", ["camera/jpeg", "rear/camera/h264/tl", "rear/rt/camera/h265"])
+def test_a_camera_that_announces_nothing_is_named_where_another_one_is_asked_for(car, ear, other):
+    """Its messages are not kept; once the camera is there it is not subscribed any more, but still known."""
+    one = ear(settings=Settings(reference_topic="/front/camera/h264"))
+    named = f"/{other.replace('rt/', '')}"
+    car.is_heard_on(other, COMPRESSED_IMAGE if "jpeg" in other else VIDEO)
+    car.send(other, 0, 10, size=1000)
+    one.offered(named)
+    with pytest.raises(UsageError, match=f"/front/camera/h264' is not published; there are .*{named}"):
+        choose_topics(one.transport.look({}).topics, one.settings, live=True)
+    car.is_heard_on("front/camera/h264", VIDEO)
+    car.send("front/camera/h264", 0)
+    one.offered("/front/camera/h264")
+    one.listen()
+    one.has("/front/camera/h264", [0])
+    until(lambda: one.look() or not car.is_heard(other))
+    assert named in one.transport.look({"/front/camera/h264": (VIDEO,)}).topics
+    assert {m.topic for m, *_ in one.came} == {"/front/camera/h264"}
 
 
 def test_topics_that_come_late_are_recorded_from_their_first_message_on(car, ear):
