@@ -32,8 +32,8 @@ def main():
     import pyarrow  # noqa: F401
 
     from edgefirst_ros import cli
-    from edgefirst_ros.dataset.pace import CommitPace
     from edgefirst_ros.dataset.recovery import recover  # noqa: F401
+    from edgefirst_ros.dataset.writer import CommitPace
     from edgefirst_ros.pipeline import conversion  # noqa: F401
 
     samples = itertools.count(1)  # every third is committed, however quick the machine is

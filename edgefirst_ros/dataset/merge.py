@@ -23,8 +23,8 @@ from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Key, Layout, chec
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
-from edgefirst_ros.dataset.storage.zip_format import DEFLATED, Deflated
-from edgefirst_ros.dataset.storage.zip_read import Archive
+from edgefirst_ros.dataset.storage.zip_read import DEFLATED, Archive
+from edgefirst_ros.dataset.storage.zip_write import Deflated
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import enum
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 from edgefirst_ros.dataset import schema as schemas
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import DatasetPaths, Layout, check_name, check_path, member_name
-from edgefirst_ros.dataset.pace import CommitPace
 from edgefirst_ros.dataset.publish import (
     create_members,
     place,
@@ -38,6 +38,44 @@ if TYPE_CHECKING:
 
     from edgefirst_ros.dataset.recovery.journals import Journals
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
+
+
+_SOONEST = 0.4
+"""Shortest interval between commits, s, on a fast disk."""
+_SPARE = 20
+"""Multiple of a commit's duration before the next one, so that a slow disk is not kept busy."""
+
+
+class CommitPace:
+    """Decides when the next commit is due. Owned by the writer thread; others may read `age`."""
+
+    def __init__(self, interval: float) -> None:
+        """`interval`: longest time between commits, s."""
+        self._interval = interval
+        self._due = min(interval, _SOONEST)
+        self._last = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last commit."""
+        return time.monotonic() - self._last
+
+    def is_due(self, age: float, *, keyframe: bool) -> bool:
+        """True if a commit is due `age` s after the last one; at a keyframe after half the time."""
+        return (age * 2 if keyframe else age) >= self._due
+
+    def restart(self) -> None:
+        """Count from now."""
+        self._last = time.monotonic()
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """Measure the commit made inside, unless it fails."""
+        began = time.monotonic()
+        yield
+        self._last = time.monotonic()
+        self._due = min(self._interval, max(_SOONEST, _SPARE * (self._last - began)))
+
 
 Describe = Callable[[], Mapping[str, object]]
 

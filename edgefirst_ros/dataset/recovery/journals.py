@@ -21,9 +21,8 @@ from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, FrameSet, keys_of
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_write import missing
-from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.arrow_file import TableFile, count_stream
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS, Checkpoint, LoggedRows, Rows, batch_of
-from edgefirst_ros.dataset.tables.stated_sizes import count_stream
 from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError, StorageError, TooLargeError

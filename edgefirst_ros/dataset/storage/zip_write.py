@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
+import struct
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,27 +33,121 @@ from edgefirst_ros.dataset.storage.lock import (
     write_at,
 )
 from edgefirst_ros.dataset.storage.space import StillThere, largest_file
-from edgefirst_ros.dataset.storage.zip_format import (
+from edgefirst_ros.dataset.storage.zip_read import (
+    CENTRAL,
     CENTRAL_MARK,
     DEFLATE_LIMIT,
     DEFLATED,
     DESCRIPTOR,
     DESCRIPTOR_MARK,
+    END,
+    END64,
     END64_MARK,
     END_BYTES,
     END_MARK,
+    EXTRA64,
+    LIMIT16,
+    LIMIT32,
+    LOCAL,
     LOCAL_MARK,
+    LOCATOR64,
+    LOCATOR64_MARK,
     STORED,
+    UTF8,
     Entry,
-    central_record,
-    end_records,
-    local_header,
-    new_entry,
+    date_time,
     read_local,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+_PLAIN, _ZIP64 = 20, 45  # versions needed
+_UNIX = 3 << 8
+_ATTRIBUTES = (stat.S_IFREG | 0o644) << 16
+_DOS_FIRST = 315532800  # 1980-01-01T00:00:00Z
+_DOS_LAST = 4354819198  # 2107-12-31T23:59:58Z
+
+
+class Deflated(tuple["Buffer"]):
+    """Deflated data of a member of another ZIP; `size` (under 4 GB) and `crc` are those of the unpacked data."""
+
+    size: int
+    crc: int
+
+    def __new__(cls, data: Buffer, size: int, crc: int) -> Deflated:
+        """Hold `data`."""
+        made = super().__new__(cls, (data,))
+        made.size, made.crc = size, crc
+        return made
+
+
+def new_entry(name: str, start: int, size: int, crc: int, time_ns: int, data: Sequence[Buffer] = ()) -> Entry:
+    """Return a member at offset `start`, dated `time_ns` (since the epoch), with `data` of this size and checksum."""
+    encoded = name.encode()
+    time, date = dos_time(time_ns)
+    place = start + LOCAL.size + len(encoded) + (20 if size >= LIMIT32 else 0)
+    entry = Entry(encoded, start, place, size, size, crc, time, date, flags=0 if name.isascii() else UTF8)
+    return entry._replace(size=data.size, crc=data.crc, method=DEFLATED) if isinstance(data, Deflated) else entry
+
+
+def local_header(entry: Entry) -> bytes:
+    """Return the local header with the name."""
+    big = entry.size >= LIMIT32
+    extra = struct.pack("<2H2Q", EXTRA64, 16, entry.size, entry.packed) if big else b""
+    return (
+        LOCAL.pack(
+            LOCAL_MARK, _ZIP64 if big else _PLAIN, entry.flags, entry.method, entry.time, entry.date, entry.crc,
+            LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
+        )
+        + entry.name
+        + extra
+    )  # fmt: skip
+
+
+def central_record(entry: Entry) -> bytes:
+    """Return the member's record in the central directory."""
+    big, far = max(entry.size, entry.packed) >= LIMIT32, entry.start >= LIMIT32
+    wide = ([entry.size, entry.packed] if big else []) + ([entry.start] if far else [])
+    extra = struct.pack(f"<2H{len(wide)}Q", EXTRA64, 8 * len(wide), *wide) if wide else b""
+    version = _ZIP64 if wide else _PLAIN
+    return (
+        CENTRAL.pack(
+            CENTRAL_MARK, _UNIX | version, version, entry.flags, entry.method, entry.time, entry.date, entry.crc,
+            LIMIT32 if big else entry.packed, LIMIT32 if big else entry.size, len(entry.name), len(extra),
+            0, 0, 0, _ATTRIBUTES, LIMIT32 if far else entry.start,
+        )
+        + entry.name
+        + extra
+    )  # fmt: skip
+
+
+def end_records(count: int, start: int, size: int) -> bytes:
+    """Return the end records of a central directory of `count` records, `size` bytes long, at offset `start`."""
+    tail = b""
+    if count >= LIMIT16 or size >= LIMIT32 or start >= LIMIT32:
+        tail = END64.pack(
+            END64_MARK, END64.size - 12, _UNIX | _ZIP64, _ZIP64, 0, 0, count, count, size, start
+        ) + LOCATOR64.pack(LOCATOR64_MARK, 0, start + size, 1)
+    count = min(count, LIMIT16)
+    return tail + END.pack(END_MARK, 0, 0, count, count, min(size, LIMIT32), min(start, LIMIT32), 0)
+
+
+def dos_time(time_ns: int) -> tuple[int, int]:
+    """Return (time, date) of MS-DOS: UTC, rounded down to 2 s, kept within 1980..2107."""
+    seconds = min(max(time_ns // 1_000_000_000, _DOS_FIRST), _DOS_LAST)
+    at = datetime.fromtimestamp(seconds, timezone.utc)
+    return at.hour << 11 | at.minute << 5 | at.second >> 1, (at.year - 1980) << 9 | at.month << 5 | at.day
+
+
+def unix_time(time: int, date: int) -> int:
+    """Return ns since the epoch of an MS-DOS time in UTC; 0 for an invalid one."""
+    try:
+        at = datetime(*date_time(time, date), tzinfo=timezone.utc)
+    except ValueError:
+        return 0
+    return int(at.timestamp()) * 1_000_000_000
 
 
 class MemberWriter(Protocol):

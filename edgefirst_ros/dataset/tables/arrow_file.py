@@ -1,23 +1,359 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a table of a dataset as a file: Arrow IPC, Parquet as other tools write it, or nested JSON."""
+"""Opens a table of a dataset as a file: Arrow IPC, Parquet as other tools write it, or nested JSON.
+
+What batches and pages state is counted before any is unpacked. Source: Apache Arrow, format/File.fbs, Message.fbs
+("Footer", "RecordBatch", "BodyCompression"); FlatBuffers internals; apache/parquet-format, parquet.thrift
+("PageHeader"); Thrift compact protocol.
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
+from numpy.typing import NDArray
 
 from edgefirst_ros.dataset.storage.lock import open_file
-from edgefirst_ros.dataset.tables.stated_sizes import count_batches, count_pages, expanded_bytes
-from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.dataset.tables.rings import is_valid
+from edgefirst_ros.errors import DatasetError, TooLargeError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_TAIL = struct.Struct("<i6s")
+_BLOCK = struct.Struct("<qi4xq")
+_PAIR = struct.Struct("<2q")
+_MARK = struct.Struct("<4si")
+_SCHEMA, _DICTIONARY, _RECORDS = 1, 2, 3
+_CONTINUED = b"\xff\xff\xff\xff"
+_OLD_COMPRESSION = b"ARROW:experimental_compression"
+
+
+def count_batches(fd: int, size: int, budget: Budget) -> None:
+    """Take what all batches state from `budget`: rows, values, bytes once unpacked.
+
+    Raises ValueError where the file is cut or its parts lie outside of it, DatasetError where it is too much.
+    """
+    length, _ = _TAIL.unpack(_pread(fd, _TAIL.size, size - _TAIL.size, size))
+    footer = _Table.root(_pread(fd, length, size - _TAIL.size - length, size))
+    for field in (2, 3):
+        for offset, head, _ in footer.structs(field, _BLOCK):
+            budget.take(unpacked=head)  # it is read, also where many blocks are one and the same
+            _count(fd, size, offset, _pread(fd, head, offset, size), budget)
+
+
+def count_stream(fd: int, size: int, budget: Budget) -> int:
+    """Return where the last message of an Arrow IPC stream ends that is whole, with those before it within `budget`."""
+    place = schemas = 0
+    while True:
+        try:
+            mark, length = _MARK.unpack(_pread(fd, _MARK.size, place, size))
+            head = _pread(fd, _MARK.size + length, place, size) if mark == _CONTINUED and length > 0 else b""
+            message = _Table.root(head[_MARK.size :])
+            end = place + len(head) + _not_negative(message.scalar(3, "<q"))
+            if end > size:
+                return place
+            if message.scalar(1, "<B") == _SCHEMA and not schemas:
+                schemas += 1
+            else:
+                _count(fd, size, place, head, budget)
+        except (ValueError, struct.error, TooLargeError):
+            return place
+        place = end
+
+
+def count_message(fd: int, size: int, offset: int, budget: Budget) -> None:
+    """Take what the record batch at `offset` of a file of `size` bytes states from `budget`.
+
+    Raises ValueError where it is cut or broken, DatasetError where it is too much.
+    """
+    try:
+        mark, length = _MARK.unpack(_pread(fd, _MARK.size, offset, size))
+        if mark != _CONTINUED:
+            raise ValueError("no message begins here")
+        _count(fd, size, offset, _pread(fd, _MARK.size + length, offset, size), budget)
+    except struct.error as error:
+        raise ValueError(str(error)) from error
+
+
+def _count(fd: int, size: int, offset: int, head: bytes, budget: Budget) -> None:
+    message = _Table.root(head[8 if head.startswith(_CONTINUED) else 4 :])
+    if _OLD_COMPRESSION in head:
+        raise ValueError("is packed in a way that was given up before Arrow 1.0")
+    kind, batch = message.scalar(1, "<B"), message.table(2)
+    if kind == _DICTIONARY and batch is not None:
+        batch = batch.table(1)
+    elif kind != _RECORDS:
+        raise ValueError(f"a message of kind {kind} stands for a batch")
+    if batch is None:
+        return
+    values = sum(_not_negative(length) for length, _ in batch.structs(1, _PAIR))
+    rows = _not_negative(batch.scalar(0, "<q"))
+    packed, unpacked = batch.table(3) is not None, 0
+    for place, length in batch.structs(2, _PAIR):
+        stated = -1
+        if packed and length:
+            stated = struct.unpack("<q", _pread(fd, 8, offset + len(head) + place, size))[0]
+        unpacked += _not_negative(length if stated == -1 else stated)
+    budget.take(rows=rows if kind == _RECORDS else 0, values=max(values, rows), unpacked=unpacked)
+
+
+def _not_negative(number: int) -> int:
+    if number < 0:
+        raise ValueError(f"a length of {number} is stated in it")
+    return number
+
+
+def _pread(fd: int, length: int, offset: int, size: int) -> bytes:
+    data = os.pread(fd, length, offset) if length >= 0 and offset >= 0 and offset + length <= size else b""
+    if len(data) != length:
+        raise ValueError(f"{length} bytes at {offset} lie outside of the {size} that it has")
+    return data
+
+
+class _Table:
+    """A table of a FlatBuffer; struct.error, a ValueError here, where it leaves the buffer."""
+
+    def __init__(self, data: bytes, place: int) -> None:
+        self._data, self._place = data, place
+        self._slots = place - self._at(place, "<i")
+        self._end = self._slots + self._at(self._slots, "<H")
+
+    @classmethod
+    def root(cls, data: bytes) -> _Table:
+        """Return the table that a buffer begins with the place of."""
+        if len(data) < 4:
+            raise ValueError("a part of it is empty")
+        return cls(data, struct.unpack_from("<I", data)[0])
+
+    def scalar(self, field: int, form: str) -> int:
+        """Return a number; 0 where it is left out."""
+        place = self._field(field)
+        return self._at(place, form) if place else 0
+
+    def table(self, field: int) -> _Table | None:
+        """Return a table; None where it is left out."""
+        place = self._field(field)
+        return _Table(self._data, place + self._at(place, "<I")) if place else None
+
+    def structs(self, field: int, form: struct.Struct) -> Iterator[tuple[int, ...]]:
+        """Yield the structs of a vector."""
+        place = self._field(field)
+        if not place:
+            return iter(())
+        start = place + self._at(place, "<I")
+        end = start + 4 + self._at(start, "<I") * form.size
+        if end > len(self._data):
+            raise ValueError("a list in it reaches over its end")
+        return form.iter_unpack(memoryview(self._data)[start + 4 : end])
+
+    def _field(self, field: int) -> int:
+        slot = self._slots + 4 + 2 * field
+        offset = self._at(slot, "<H") if slot < self._end else 0
+        return self._place + offset if offset else 0
+
+    def _at(self, place: int, form: str) -> int:
+        if not 0 <= place <= len(self._data) - struct.calcsize(form):
+            raise ValueError("a place in it lies outside of it")
+        return int(struct.unpack_from(form, self._data, place)[0])
+
+
+HEAD, LARGEST_HEAD = 1 << 12, 1 << 24
+"""Bytes read for the header of a page at first, and at most (the reader's own limit)."""
+PER_PAGE = 1 << 10
+"""Bytes that a page counts for at least: to look at it takes time, however small it is."""
+DEEPEST_THRIFT = 8
+_DICTIONARY_PAGE, _DELTA_BYTES = 2, 7
+_TEXTS = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+
+
+def count_pages(fd: int, metadata: Any, budget: Budget) -> int:
+    """Take what all pages state from `budget`; returns the bytes of the longest value that a row may repeat.
+
+    Pages of text state each value once where rows repeat it: of such a column no more is known than that no value is
+    longer than its page. Raises ValueError where a page cannot be read, DatasetError where it is too much.
+    """
+    longest = 0
+    for group in range(metadata.num_row_groups):
+        budget.take(rows=metadata.row_group(group).num_rows)
+        for number in range(metadata.num_columns):
+            column = metadata.row_group(group).column(number)
+            values, repeated = _count_column(fd, column, budget)
+            if column.physical_type in _TEXTS and repeated:
+                if metadata.schema.column(number).max_repetition_level:
+                    budget.take(unpacked=values * repeated)  # all of them may lie in one row
+                longest = max(longest, repeated)
+    return longest
+
+
+def _count_column(fd: int, column: Any, budget: Budget) -> tuple[int, int]:
+    """(values, bytes of the largest page whose values may be repeated)."""
+    place = int(column.data_page_offset)
+    if column.has_dictionary_page and 0 < column.dictionary_page_offset < place:
+        place = int(column.dictionary_page_offset)
+    end = place + int(column.total_compressed_size)
+    total = repeated = 0
+    while place < end:
+        page, size = _header(fd, place)
+        unpacked, packed = _number(page, 2), _number(page, 3)
+        data = page.get(5) or page.get(8) or {}
+        if not isinstance(data, dict):
+            raise ValueError(f"the page at {place} is described by a number")
+        values = _number(data, 1)
+        budget.take(unpacked=max(unpacked, PER_PAGE), values=values)
+        encoding = data.get(4 if 8 in page else 2)
+        if page.get(1) == _DICTIONARY_PAGE or encoding == _DELTA_BYTES:
+            repeated = max(repeated, unpacked)
+        total += values
+        if packed < 0:
+            raise ValueError(f"a page of {packed} bytes at {place}")
+        place += size + packed
+    return total, repeated
+
+
+def _number(found: dict[int, Any], field: int) -> int:
+    """Return the number of a field, 0 where it is not there. Raises ValueError where it is none."""
+    value = found.get(field, 0)
+    if not isinstance(value, int):
+        raise ValueError(f"field {field} of a page is not a number")
+    return value
+
+
+def _header(fd: int, place: int) -> tuple[dict[int, Any], int]:
+    """Return the header of a page, and how many bytes it takes."""
+    length = HEAD
+    while True:
+        data = os.pread(fd, length, place)
+        reader = _Compact(data)
+        try:
+            return reader.struct(DEEPEST_THRIFT), reader.place
+        except IndexError:
+            if len(data) < length or length >= LARGEST_HEAD:
+                raise ValueError(f"the header of the page at {place} cannot be read") from None
+            length *= 8
+
+
+class _Compact:
+    """Thrift's compact protocol, as far as headers of pages need it; IndexError where the data end early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.place = 0
+
+    def struct(self, depth: int) -> dict[int, Any]:
+        """Return the numbers and structs of a struct by field; texts and lists are passed over."""
+        if not depth:
+            raise ValueError("the header of a page is nested too deeply")
+        found: dict[int, Any] = {}
+        field = 0
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self._signed()
+            found[field] = self._value(head & 15, depth)
+        return found
+
+    def _value(self, kind: int, depth: int) -> Any:
+        if kind in (1, 2):
+            return kind == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind == 7:
+            self._skip(8)
+        elif kind == 8:
+            self._skip(self._unsigned())
+        elif kind == 12:
+            return self.struct(depth - 1)
+        else:
+            raise ValueError(f"the header of a page holds a value of kind {kind}")
+        return None
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self._data[self.place - 1]
+
+    def _skip(self, length: int) -> None:
+        if self.place + length > len(self._data):
+            raise IndexError
+        self.place += length
+
+    def _unsigned(self) -> int:
+        value = shift = 0
+        while shift < 64:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+        raise ValueError("a number of more than 64 bits in the header of a page")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return value >> 1 ^ -(value & 1)
+
+
+DEEPEST = 16
+"""Types nested more deeply are refused; those of the format have three levels."""
+
+
+def expanded_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
+    """Return the bytes of all texts and pictures of a checked array, those that rows share once for each of them.
+
+    Raises ValueError for types whose rows can share more than texts: run ends, views of lists, unions.
+    """
+    kind, types = array.type, pa.types
+    if not depth:
+        raise ValueError("a column is nested too deeply")
+    if types.is_dictionary(kind):
+        sizes = _sizes(array.dictionary)
+        index = array.indices.drop_null().to_numpy(zero_copy_only=False)
+        return int(sizes[index].sum())
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return int(_view_sizes(array).sum())
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return expanded_bytes(array.values, depth - 1)
+    if types.is_map(kind):
+        return expanded_bytes(array.keys, depth - 1) + expanded_bytes(array.items, depth - 1)
+    if types.is_struct(kind):
+        return sum(expanded_bytes(array.field(number), depth - 1) for number in range(kind.num_fields))
+    if isinstance(array, pa.ExtensionArray):
+        return expanded_bytes(array.storage, depth - 1)
+    if types.is_nested(kind) or types.is_run_end_encoded(kind):
+        raise ValueError(f"columns of type {kind} are not read")
+    return 0
+
+
+def _sizes(values: pa.Array) -> NDArray[np.int64]:
+    """Return the bytes of each value of a dictionary."""
+    kind, types = values.type, pa.types
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return _view_sizes(values)
+    if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
+        width = np.int64 if types.is_large_string(kind) or types.is_large_binary(kind) else np.int32
+        buffer = values.buffers()[1]
+        if buffer is None or not len(values):
+            return np.zeros(len(values), np.int64)
+        offsets = np.frombuffer(buffer, width)[values.offset : values.offset + len(values) + 1]
+        return np.diff(offsets).astype(np.int64)
+    if types.is_nested(kind) or types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        raise ValueError(f"dictionaries of {kind} are not read")
+    return np.full(len(values), 0 if types.is_null(kind) else -(-kind.bit_width // 8), np.int64)
+
+
+def _view_sizes(array: pa.Array) -> NDArray[np.int64]:
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.zeros(len(array), np.int64)
+    views = np.frombuffer(buffer, np.int32, 4 * (array.offset + len(array))).reshape(-1, 4)
+    return np.where(is_valid(array), views[array.offset :, 0], 0).astype(np.int64)
 
 
 ROWS_AT_ONCE = 1 << 14

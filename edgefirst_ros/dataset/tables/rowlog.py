@@ -28,7 +28,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, reporting, write_at
 from edgefirst_ros.dataset.storage.zip_read import ByteStream
-from edgefirst_ros.dataset.tables.stated_sizes import count_message
+from edgefirst_ros.dataset.tables.arrow_file import count_message
 from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget

@@ -14,27 +14,26 @@ import unicodedata
 import warnings
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset.names import INPUT_OF, parse_member
-from edgefirst_ros.dataset.storage.zip_format import (
+from edgefirst_ros.dataset.storage.zip_read import (
     DEFLATED,
     DESCRIPTOR,
     DESCRIPTOR_MARK,
     END,
     END_MARK,
-    EXTRA64,
     LIMIT32,
     LOCAL,
-    LOCAL_MARK,
     STORED,
     UTF8,
+    Archive,
+    Entry,
     date_time,
+    read_local,
 )
-from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.validate.report import Subject, View, member_rule, place_of, rule
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.sensors.cloud import decode_cloud
@@ -330,42 +329,14 @@ def _cube_fault(stated: dict[str, Any], width: int, height: int) -> str:
 FIRST_DOS, LAST_DOS = 315532800, 4354819198  # 1980-01-01 00:00:00, 2107-12-31 23:59:58
 
 
-@dataclass(frozen=True)
-class Local:
-    """A local header, sizes from its ZIP64 field where they are there; `start` is where the data begin."""
-
-    flags: int
-    method: int
-    date_time: tuple[int, int, int, int, int, int]
-    crc: int
-    packed: int
-    size: int
-    name: bytes
-    start: int
-
-
-def read_local(archive: Archive, offset: int) -> Local:
-    """The local header at `offset`. Raises DatasetError."""
-    fields = LOCAL.unpack(archive.pread(LOCAL.size, offset))
-    signature, _, flags, method, time, date, crc, packed, size, name_length, extra_length = fields
-    if signature != LOCAL_MARK:
+def find_local(archive: Archive, offset: int) -> Entry:
+    """Return the member whose local header is at `offset`. Raises DatasetError."""
+    head = archive.pread(LOCAL.size, offset)
+    named, extended = LOCAL.unpack(head)[-2:]
+    found = read_local(head + archive.pread(named + extended, offset + LOCAL.size), offset)
+    if found is None:
         raise DatasetError(f"no local header at {offset}")
-    start = offset + LOCAL.size + name_length + extra_length
-    tail = archive.pread(name_length + extra_length, offset + LOCAL.size)
-    for kind, body in _extras(tail[name_length:]):
-        if kind == EXTRA64:
-            values = list(struct.unpack(f"<{len(body) // 8}Q", body[: len(body) // 8 * 8]))
-            size = values.pop(0) if size == LIMIT32 and values else size
-            packed = values.pop(0) if packed == LIMIT32 and values else packed
-    return Local(flags, method, date_time(time, date), crc, packed, size, tail[:name_length], start)
-
-
-def _extras(data: bytes) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    while position + 4 <= len(data):
-        kind, length = struct.unpack_from("<HH", data, position)
-        yield kind, data[position + 4 : position + 4 + length]
-        position += 4 + length
+    return found
 
 
 @rule("HDR001", "error", "local headers say what the central directory says")
@@ -374,7 +345,7 @@ def agree(subject: Subject) -> Iterator[tuple[str, str]]:
     archive = subject.archive
     for entry in archive.entries if archive else ():
         try:
-            local = read_local(archive, entry.header_offset)  # type: ignore[arg-type]
+            local = find_local(archive, entry.header_offset)  # type: ignore[arg-type]
         except DatasetError as error:
             yield entry.filename, str(error)
             continue
@@ -382,7 +353,7 @@ def agree(subject: Subject) -> Iterator[tuple[str, str]]:
             "name": (local.name, raw_name(entry)),
             "method": (local.method, entry.compress_type),
             "flags": (local.flags, entry.flag_bits),
-            "time": (local.date_time, entry.date_time),
+            "time": (date_time(local.time, local.date), entry.date_time),
         }
         if not local.flags & DESCRIPTOR:
             pairs |= {
@@ -473,7 +444,7 @@ def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
     everything = [*archive.entries, *archive.folders] if archive else []
     for entry in sorted(everything, key=lambda item: item.header_offset):
         try:
-            start = read_local(archive, entry.header_offset).start  # type: ignore[arg-type]
+            start = find_local(archive, entry.header_offset).data  # type: ignore[arg-type]
         except DatasetError:
             continue
         yield entry, start, start + entry.compress_size

@@ -17,7 +17,7 @@ import pytest
 
 from edgefirst_ros.dataset import DatasetWriter, Sample
 from edgefirst_ros.dataset.storage.space import Headroom, Reserve, StillThere, free_bytes, largest_file
-from edgefirst_ros.dataset.storage.zip_format import Entry
+from edgefirst_ros.dataset.storage.zip_read import Entry
 from edgefirst_ros.dataset.storage.zip_write import ArchiveWriter
 from edgefirst_ros.errors import StorageError
 

@@ -4,7 +4,7 @@
 import pyarrow as pa
 import pytest
 
-from edgefirst_ros.dataset.tables.stated_sizes import DEEPEST, expanded_bytes
+from edgefirst_ros.dataset.tables.arrow_file import DEEPEST, expanded_bytes
 
 TEXTS = ["aaaa", None, "bb", "a text of more than twelve bytes", "", "bb"]
 BYTES = 4 + 2 + 32 + 2
