@@ -4,7 +4,7 @@ DEMO ?= demo
 RUN := .venv/bin
 TEST := .venv-test/bin
 
-.PHONY: test-python test-lowest demo test test-benchmark lint benchmark pictures clean image test-aarch64
+.PHONY: test-python test-lowest demo test test-benchmark lint benchmark docs references pictures clean image test-aarch64
 
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
@@ -37,9 +37,16 @@ lint: .venv-test/ready
 	$(TEST)/ruff format --check .
 	$(TEST)/mypy
 
+# The site, in site/: it makes no request to other hosts.
+docs: .venv-test/ready references
+	$(TEST)/mkdocs build --strict -q
+
+references: .venv-test/ready
+	$(TEST)/python docs/tools/references.py
+
 pictures: .venv-test/ready
-	$(TEST)/python docs/pictures.py
-	$(TEST)/python docs/picture.py
+	$(TEST)/python docs/tools/pictures.py
+	$(TEST)/python docs/tools/picture.py
 
 benchmark: .venv-benchmark/ready
 	.venv-benchmark/bin/python benchmark/run.py --keep

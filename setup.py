@@ -28,6 +28,7 @@ L5KIT = [
     "transforms3d>=0.4",
 ]
 """What l5kit needs to read."""
+DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
 REPORT = ["jinja2>=3.1", "plotly>=7.1"]
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 """170 MB; its files are read by the next version at most. It has no wheels for Python 3.10."""
@@ -94,16 +95,18 @@ setup(
     ],
     extras_require={
         "benchmark": [*NCORE, *REPORT, "rosbags>=0.10"],
+        "docs": DOCS,
         "fleet": FLEET,
         "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
-        "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which nothing here needs: docs/exports.md
+        "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which this package does not use: docs/how-to/export.md
         "ncore-light": NCORE,
         "report": REPORT,
         "view": VIEW,
-        "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.8"],  # the device's own bus, and uploads: docs/device.md
+        "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.8"],  # the device's own bus, and uploads
         "test-short": SHORT,
         "test": [
             *SHORT,
+            *DOCS,
             *FLEET,
             *NCORE,
             *L5KIT,

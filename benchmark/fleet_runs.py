@@ -9,7 +9,7 @@
 `kill` ends worker, scheduler and driver in turn at a random moment, `--rounds` times each, runs the same once more, in
 its own process, and compares all objects with what `convert` makes.
 
-Exit code 1 where a promise of docs/fleet.md does not hold.
+Exit code 1 where a promise of docs/how-to/fleet.md does not hold.
 """
 
 import argparse

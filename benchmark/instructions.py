@@ -5,7 +5,7 @@
 
 Every stage runs n and 2 n times under callgrind; the difference is what n of them take, so that start-up and set-up
 cancel. The vectors are those of SSE (16 bytes, as NEON has) in libavcodec, swscale, libjpeg-turbo, numpy, Arrow and the
-C library; zlib-ng cannot be told so and takes AVX2. What the kernel does is not counted. docs/budget.md says more.
+C library; zlib-ng cannot be told so and takes AVX2. The kernel is not counted. benchmark/RESULTS.md says more.
 """
 
 import argparse

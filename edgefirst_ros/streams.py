@@ -2,7 +2,7 @@
 """Table of sensors: topics and types, members and columns in a dataset, and other names of each.
 
 Everything else that lists sensors is derived from it. A new sensor is one record here, one codec file in
-`sensors/` named in `sensors.companions`, and a paragraph in docs/format.md.
+`sensors/` named in `sensors.companions`, and a paragraph in docs/reference/dataset-format.md.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents are true: their examples run, and what they list is what the code has."""
+"""The documents are true: their examples run and print what they show, and what they list is what the code has."""
 
 import ast
-import dataclasses
-import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,32 +18,31 @@ import typer
 import typer.main
 from object_server import S3
 from PIL import Image
-from pydantic import TypeAdapter
 from shared_data import REAL
 
 import edgefirst_ros
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings
+from edgefirst_ros.config import Settings, StreamSettings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
-from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES
-from edgefirst_ros.dataset.validate import RULES
-from edgefirst_ros.limits import Limits
-from edgefirst_ros.pipeline.conversion import Outcome
-from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXTS = {path.name: path.read_text(encoding="utf-8") for path in DOCUMENTS}
+PAGES = {path.relative_to(ROOT / "docs").as_posix(): path for path in sorted((ROOT / "docs").rglob("*.md"))}
+DOCUMENTS = {"README.md": ROOT / "README.md", **PAGES}
+TEXTS = {name: path.read_text(encoding="utf-8") for name, path in DOCUMENTS.items()}
 EVERYTHING = "\n".join(TEXTS.values())
+FORMAT, ANNOTATIONS = "reference/dataset-format.md", "reference/annotation-schema.md"
 SMALL = {"seconds": 2, "size": (160, 96), "cube_shape": (2, 16, 4, 32), "lidar_points": 100}
-LANGUAGES = {"bash", "python", "yaml", "text"}
-NOT_RUN = 8
-"""Blocks that make environments of their own, or need ROS, a device or large libraries."""
+LANGUAGES = {"bash", "console", "python", "yaml", "text"}
+SHOWN = ("README.md", "tutorials/first-dataset.md")
+"""Pages that show what a conversion prints, and so run each of theirs."""
+BUCKETS = ("how-to/fleet.md",)
+NOT_RUN = re.compile(r"needs|installs|makes?\b|environments?\b")
+"""Reasons for which a block is not run."""
 PROGRAM = re.compile(r"# (\w+\.py)\n")
 """First line of a block that is a program of its own."""
 
@@ -92,19 +89,30 @@ def code(cell):
 def recordings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recordings")
     for seed, name in enumerate(("drive", "monday", "tuesday")):
-        write_recording(folder / f"{name}.mcap", Recipe(seed=seed, **SMALL))
+        seconds = {"seconds": 3} if name == "drive" else {}  # with a position for 95 % of its samples: a green report
+        write_recording(folder / f"{name}.mcap", Recipe(seed=seed, **SMALL | seconds))
     return folder
 
 
+@pytest.fixture(scope="module")
+def converted(recordings, tmp_path_factory):
+    """What `convert drive.mcap -o out` writes, which most pages begin with."""
+    out = tmp_path_factory.mktemp("converted") / "out"
+    edgefirst_ros.convert(recordings / "drive.mcap", out)
+    return out
+
+
 @pytest.fixture
-def desk(recordings, command, tmp_path, monkeypatch):
+def desk(recordings, converted, command, tmp_path, monkeypatch, request):
     """A folder with the recordings the examples name, and `edgefirst-ros` on the path."""
     programs = tmp_path / "programs"
     programs.mkdir()
     shim = programs / "edgefirst-ros"
-    shim.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    shown = "document" in request.fixturenames and request.getfixturevalue("document") in SHOWN
+    ready = f'[ "$*" = "convert drive.mcap -o out" ] && [ ! -e out ] && exec cp -r {converted} out'
+    shim.write_text(f'#!/bin/sh\n{"" if shown else ready}\nexec {shlex.join(command)} "$@"\n')
     shim.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.fspath(ROOT))
     folder = tmp_path / "desk"
     shutil.copytree(recordings, folder)
@@ -124,6 +132,34 @@ def buckets(desk, monkeypatch):
         yield server
 
 
+def run_shell(text, place):
+    """What the lines of a shell print."""
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{place}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def masked(line):
+    """A line without its numbers and the width of its columns: they differ with the recording."""
+    return " ".join(re.sub(r"-?\d[\d.,]*", "0", line).split())
+
+
+def check_console(text, place):
+    """Run each `$ command` of a block; the lines after it must be what it prints, `…` standing for omitted ones."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.partition("\n")
+        printed = [masked(one) for one in run_shell(line, place).splitlines()]
+        gap = True
+        for one in map(masked, shown.splitlines()):
+            if one == "…":
+                gap = True
+                continue
+            found = printed.index(one) if gap and one in printed else 0
+            assert printed[found : found + 1] == [one], f"{place}: {line}: no {one!r} in {printed}"
+            printed, gap = printed[found + 1 :], False
+        assert gap or not any(printed), f"{place}: {line}: prints {printed} too"
+
+
 def run_examples(document, desk):
     """Run all blocks of a document in order, programs as processes of their own."""
     names = {}
@@ -132,10 +168,9 @@ def run_examples(document, desk):
         if not block.run:
             continue
         if block.language == "bash":
-            done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block.text], capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{place}: {done.stdout}{done.stderr}"
+            run_shell(block.text, place)
+        elif block.language == "console":
+            check_console(block.text, place)
         elif block.language == "python" and (named := PROGRAM.match(block.text)):
             (desk / named[1]).write_text(block.text)
             missing = [name for name in ("torch",) if f"import {name}" in block.text and find_spec(name) is None]
@@ -151,26 +186,14 @@ def run_examples(document, desk):
             assert load(path) != Settings(), f"{place}: changes nothing"
 
 
-@pytest.mark.parametrize("document", TEXTS)
+@pytest.mark.parametrize("document", [name for name in TEXTS if any(block.run for block in blocks(name))])
 def test_examples_run(document, desk, request):
-    if document == "fleet.md":
+    if document in BUCKETS:
         request.getfixturevalue("buckets")
     run_examples(document, desk)
-
-
-def test_the_way_from_the_first_line_to_a_loader(desk):
-    """A terminal: the first steps of the README, then the loop of the page on training, on what they made."""
-    for block in blocks("README.md"):
-        if block.line > TEXTS["README.md"].partition("## 3.")[0].count("\n"):
-            break
-        if block.run:
-            subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], check=True, capture_output=True)
-    (loop,) = (block.text for block in blocks("training.md") if block.text.startswith("# loop.py"))
-    (desk / "loop.py").write_text(loop)
-    done = subprocess.run([sys.executable, "loop.py"], capture_output=True, text=True, check=True)
-    boxes, pictures = map(int, re.fullmatch(r"(\d+) boxes of (\d+) pictures\n", done.stdout).groups())
-    assert boxes
-    assert pictures == len(edgefirst_ros.Dataset("out/week.zip").samples("camera", group="train"))
+    if document == "README.md":
+        files = code(" ".join(row[0] for row in rows("README.md", "| file | content")))
+        assert {os.fspath(path.relative_to(desk)) for path in desk.glob("out/*")} == set(files)
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
@@ -181,55 +204,64 @@ def test_the_python_of_the_readme_runs_on_real_recordings(path, desk):
             exec(compile(block.text, "README.md", "exec"), {})
 
 
-def test_all_pages_are_in_the_index():
-    linked = set(re.findall(r"\]\((\w+\.md)\)", TEXTS["index.md"]))
-    assert linked == {path.name for path in DOCUMENTS} - {"README.md", "index.md"}
+def test_all_pages_are_in_the_index_and_in_the_menu():
+    pages = set(PAGES) - {"index.md"}
+    assert set(re.findall(r"\]\(([\w/-]+\.md)\)", TEXTS["index.md"])) == pages
+    assert set(re.findall(r"- ([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text())) == pages
 
 
-def test_examples_leave_what_they_say(desk):
-    lines = [line for block in blocks("README.md") for line in block.text.splitlines()]
-    convert = next(line for line in lines if line.startswith("edgefirst-ros convert"))
-    subprocess.run(["bash", "-euc", convert], check=True, capture_output=True)
-    assert {os.fspath(path.relative_to(desk)) for path in desk.glob("out/*")} == set(
-        code(" ".join(row[0] for row in rows("README.md", "| file | content")))
-    )
-
-
-def test_every_block_has_a_language_and_few_are_not_run():
+def test_every_block_has_a_language_and_a_reason_not_to_run():
     found = [block for document in TEXTS for block in blocks(document)]
     assert {block.language for block in found} <= LANGUAGES
     assert sum(text.count("```") for text in TEXTS.values()) == 2 * len(found)
-    assert sum(not block.run for block in found) == NOT_RUN
-    assert sum(block.run and block.language == "bash" for block in found) > 10
+    assert all(map(NOT_RUN.search, re.findall(r"<!-- not run: (.*) -->", EVERYTHING)))
+    assert sum(block.run and block.language in ("bash", "console") for block in found) > 20
+    assert not [block for block in found if block.language == "text" and "edgefirst-ros " in block.text]
 
 
 def test_make_targets_are_there():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"^make (\w+)", EVERYTHING, re.MULTILINE)) == {"demo", "test"} <= targets
+    named = EVERYTHING + (ROOT / "CONTRIBUTING.md").read_text()
+    assert {"demo", "test", "docs", "references"} <= set(re.findall(r"`make (\w+)", named)) <= targets
 
 
 def test_links_lead_somewhere():
-    for path in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)]+)\)", TEXTS[path.name]):
+    documents = [*DOCUMENTS.values(), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+    for path in documents:
+        for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if target.startswith("https://"):
+                continue
             file, _, heading = target.partition("#")
             linked = path.parent / file if file else path
             assert linked.is_file(), f"{path.name}: {target}"
             if heading:
                 titles = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
-                assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
+                known = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+                assert heading in known, f"{path.name}: {target}"
 
 
 def test_the_picture_is_what_its_script_makes(tmp_path, monkeypatch):
-    kept, made = ROOT / "docs" / "picture.png", tmp_path / "picture.png"
+    kept, made = ROOT / "docs" / "img" / "picture.png", tmp_path / "picture.png"
     monkeypatch.setenv("PYTHONPATH", os.fspath(ROOT))
-    subprocess.run([sys.executable, ROOT / "docs" / "picture.py", made], check=True)
-    assert kept.stat().st_size < 300_000
+    subprocess.run([sys.executable, ROOT / "docs" / "tools" / "picture.py", made], check=True)
+    assert kept.stat().st_size < 400_000
     with Image.open(kept) as old, Image.open(made) as new:
         assert old.size == new.size
 
 
 def test_the_readme_is_short():
-    assert len(TEXTS["README.md"].splitlines()) < 120
+    assert len(TEXTS["README.md"].splitlines()) <= 100
+
+
+def test_generated_references_are_up_to_date():
+    path = ROOT / "docs" / "tools" / "references.py"
+    spec = spec_from_file_location("references", path)
+    references = module_from_spec(spec)
+    spec.loader.exec_module(references)
+    pages = [page for page in PAGES.values() if "<!-- generated" in page.read_text("utf-8")]
+    assert len(pages) == 3
+    for page in pages:
+        assert references.renew(page.read_text("utf-8")) == page.read_text("utf-8"), f"{page.name}: make references"
 
 
 # ---- command line ------------------------------------------------------------------------------
@@ -250,62 +282,18 @@ def options(command):
     }
 
 
-@pytest.mark.parametrize("name", commands())
-def test_commands_and_options_are_documented(name):
-    assert f"edgefirst-ros {name.partition(' ')[0]}" in TEXTS["README.md"]
-    assert f"edgefirst-ros {name}" in EVERYTHING
-    assert commands()[name].params
-    for option in options(commands()[name]):
-        assert re.search(rf"{option}(?![\w-])", EVERYTHING), f"{name} {option}"
-
-
 def test_no_option_is_invented():
     known = set().union(*map(options, commands().values()))
     foreign = {"--from-paths", "--ignore-src", "--packages-select", "--help", "--ros-args", "--params-file"}
     foreign |= {"--nthreads", "--nworkers", "--resources"}  # of Dask
     whole = {"--install-completion"}  # of the command itself
     foreign |= {"--no-deps", "--user"}  # of pip
+    foreign |= {"--annotations", "--images", "--annotation-set-id", "--dataset-name", "--monitor", "--description"}
+    foreign |= {"--out", "--version", "--system", "--now"}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", EVERYTHING)) <= known | foreign | whole
 
 
 # ---- settings ----------------------------------------------------------------------------------
-def default_of(field):
-    value = field.get_default(call_default_factory=True)
-    return json.dumps(value, default=lambda model: TypeAdapter(type(model)).dump_python(model, exclude_defaults=True))
-
-
-def test_all_settings_are_listed():
-    listed = {code(row[0])[0]: (code(row[2])[0], row[3]) for row in rows("configuration.md", "| setting | option")}
-    assert listed == {name: (default_of(field), field.description) for name, field in Settings.model_fields.items()}
-
-
-def test_all_limits_are_listed():
-    listed = {code(row[0])[0]: (code(row[1])[0], row[2]) for row in rows("configuration.md", "| limit | default")}
-    fields = dataclasses.fields(Limits)
-    assert listed == {field.name: (json.dumps(field.default), field.metadata["description"]) for field in fields}
-
-
-def test_all_settings_of_a_stream_are_listed():
-    listed = {code(row[0])[0]: (code(row[1])[0], row[2]) for row in rows("configuration.md", "| setting | default")}
-    assert listed == {
-        name: (default_of(field), field.description) for name, field in StreamSettings.model_fields.items()
-    }
-
-
-@pytest.mark.parametrize(("model", "name"), [(LiveSettings, "capture"), (ReplaySettings, "replay")])
-def test_all_settings_of_a_node_are_listed(model, name):
-    head = f"| setting of a {name} | default"
-    listed = {code(row[0])[0]: (code(row[1])[0], row[2]) for row in rows("configuration.md", head)}
-    assert listed == {name: (default_of(field), field.description) for name, field in model.model_fields.items()}
-
-
-def test_the_options_of_settings_are_those_of_convert():
-    listed = {name for row in rows("configuration.md", "| setting | option") for name in code(row[1])}
-    others = {"--name", "--config", "--set", "--join", "--sequence", "--overwrite", "--report", "--resume", "--json"}
-    others |= {"--upload"}
-    assert listed == options(commands()["convert"]) - others
-
-
 def test_the_example_configuration_has_every_setting_at_its_default():
     path = ROOT / "config" / "convert.yaml"
     text = path.read_text()
@@ -339,7 +327,7 @@ def type_name(kind):
 def test_annotation_columns_are_listed():
     listed = [
         (version, code(name)[0], kind)
-        for name, kind, versions, _ in rows("format.md", "| column | type | versions")
+        for name, kind, versions, _ in rows(ANNOTATIONS, "| column | type | versions")
         for version in (schema.WRITABLE if versions == "all" else versions.split(", "))
     ]
     real = [(v, c.name, type_name(c.type)) for v in schema.WRITABLE for c in schema.columns(v).values()]
@@ -347,19 +335,19 @@ def test_annotation_columns_are_listed():
 
 
 def test_frames_columns_are_listed():
-    listed = [(code(name)[0], kind) for name, kind, _ in rows("format.md", "| column | type | content")]
+    listed = [(code(name)[0], kind) for name, kind, _ in rows(FORMAT, "| column | type | content")]
     assert listed == [(c.name, type_name(c.type)) for c in schema.frames_columns(schema.COMPANIONS).values()]
 
 
 def test_metadata_are_listed():
     head = "| file metadata | value"
-    parts = TEXTS["format.md"].split(head)[1:]  # of the annotations, and of the frames
+    parts = [TEXTS[page].partition(head)[2] for page in (ANNOTATIONS, FORMAT)]
     listed = [re.findall(r"^\| `(\w+)` \|", part.partition("\n\n")[0], re.MULTILINE) for part in parts]
     assert listed == [[key.name for key in schema.METADATA], [*schema.FRAMES_METADATA, SEQUENCES, LEFT_OUT]]
 
 
 def test_kinds_of_members_are_listed():
-    assert {code(row[0])[0] for row in rows("format.md", "| kind | from")} == set(KINDS)
+    assert {code(row[0])[0] for row in rows(FORMAT, "| kind | from")} == set(KINDS)
 
 
 def test_exif_tags_and_cube_texts_are_listed(desk):
@@ -375,11 +363,11 @@ def test_exif_tags_and_cube_texts_are_listed(desk):
         found = {TAGS[tag] for tag in (*exif, *exif.get_ifd(IFD.Exif))} | {
             GPSTAGS[t] for t in exif.get_ifd(IFD.GPSInfo)
         }
-    listed = {name for row in rows("format.md", "| EXIF tag") for name in row[0].split(", ")}
+    listed = {name for row in rows(FORMAT, "| EXIF tag") for name in row[0].split(", ")}
     found -= {"ExifOffset", "GPSInfo", "ExifVersion", "GPSVersionID"}  # of the form, not of the picture
     assert {name.lower() for name in listed} == {name.lower() for name in found}
     with Image.open(desk / "one.png") as picture:
-        assert {code(row[0])[0] for row in rows("format.md", "| chunk | content")} == set(picture.text)
+        assert {code(row[0])[0] for row in rows(FORMAT, "| chunk | content")} == set(picture.text)
 
 
 # ---- architecture ------------------------------------------------------------------------------
@@ -388,7 +376,11 @@ def part_of(path):
 
 
 def test_parts_import_only_from_below():
-    level = {part: number for number, row in enumerate(rows("architecture.md", "| parts |")) for part in code(row[0])}
+    level = {
+        part: number
+        for number, row in enumerate(rows("developer/architecture.md", "| parts |"))
+        for part in code(row[0])
+    }
     files = [path for path in (ROOT / "edgefirst_ros").rglob("*.py") if part_of(path) not in ("__init__", "__main__")]
     assert {part_of(path) for path in files} == set(level)
     for path in files:
@@ -403,12 +395,6 @@ def test_parts_import_only_from_below():
                     assert level[used] > level[part_of(path)], f"{path}: {module}"
 
 
-def test_files_named_by_the_architecture_are_there():
-    for row in rows("architecture.md", "| part | what it does"):
-        for name in code(row[0]):
-            assert (ROOT / "edgefirst_ros" / name).exists(), name
-
-
 def test_the_package_loads_no_library_by_itself():
     program = (
         "import sys, edgefirst_ros; print({'numpy', 'polars', 'av', 'mcap', 'pydantic', 'rclpy'} & set(sys.modules))"
@@ -419,30 +405,7 @@ def test_the_package_loads_no_library_by_itself():
 
 # ---- reasons, rules, names ---------------------------------------------------------------------
 def test_reasons_are_listed_with_what_is_a_loss():
-    listed = {code(row[0])[0]: row[2] for row in rows("time.md", "| reason")}
+    listed = {code(row[0])[0]: row[2] for row in rows("reference/exit-codes.md", "| reason")}
     free = {"lacks SENSOR", "encoding NAME"}
     assert {reason for reason, loss in listed.items() if loss == "yes"} == LOSS
     assert {reason for reason, loss in listed.items() if loss == "no"} == NO_LOSS | PART_REASONS | free
-
-
-def test_rules_are_listed():
-    assert rows("validation.md", "| rule | severity") == [[r.id, r.severity, r.description] for r in RULES]
-
-
-@pytest.mark.parametrize(
-    ("kind", "head"),
-    [(Outcome, "| `convert(recordings"), (Dataset, "| `Dataset(path)`"), (Sample, "| a sample"), (Cube, "| a cube")],
-)
-def test_public_attributes_are_listed(kind, head):
-    listed = {re.match(r"\w+", name)[0] for row in rows("format.md", head) for name in code(row[0])} - {"len"}
-    public = {name for name in (*vars(kind), *kind.__annotations__) if not name.startswith("_")}
-    if kind is Dataset:
-        public |= {"paths", "container"}  # set when it is opened
-    assert listed == public
-
-
-def test_public_names_are_documented():
-    section = TEXTS["format.md"].partition("## In Python")[2]
-    for name in edgefirst_ros.__all__:
-        assert f"`{name}`" in section
-        assert hasattr(edgefirst_ros, name)

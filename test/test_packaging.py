@@ -200,14 +200,15 @@ def test_the_changelog_has_the_form_of_ros():
     assert len(lines[0]) == len(lines[1]) == len(lines[2])
 
 
-def readme_block(line):
-    """The block of the README with this text."""
-    blocks = re.findall(r"^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def install_block(line):
+    """The block of the page on installing with this text."""
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text()
+    blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (found,) = [block for block in blocks if line in block]
     return found
 
 
-def test_the_readme_makes_a_workspace_with_this_package_in_it(tmp_path):
+def test_the_install_page_makes_a_workspace_with_this_package_in_it(tmp_path):
     """The lines for ROS 2, with programs of ROS, pip and the network that only write down how they were called."""
     programs, home = tmp_path / "bin", tmp_path / "home"
     programs.mkdir()
@@ -227,7 +228,7 @@ def test_the_readme_makes_a_workspace_with_this_package_in_it(tmp_path):
         pytest.skip("not a checkout of git")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euc", readme_block("colcon build")],
+        ["bash", "-euc", install_block("colcon build")],
         cwd=ROOT,
         env={"PATH": path, "HOME": os.fspath(home)},
         capture_output=True,
@@ -245,7 +246,7 @@ def test_no_second_list_of_requirements():
     required = re.search(r"install_requires=\[(.*?)\]", (ROOT / "setup.py").read_text(), re.DOTALL)[1]
     names = set(re.findall(r'"([a-z0-9_-]+)', required))
     assert len(names) > 10
-    for document in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")):
+    for document in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").glob("*.md")):
         for line in re.findall(r"pip install ([^\n`]+)", document.read_text()):
             assert not names & set(line.split()), f"{document.name}: {line}"
 
@@ -277,10 +278,13 @@ def test_the_readme_runs_with_what_make_demo_installs(tmp_path):
         "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
     }
     text = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"^(<!-- not run[^\n]*-->\n)?```(bash|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^(<!-- not run[^\n]*-->\n)?```(bash|console|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    )
     for marked, language, block in blocks:
         if marked:
             continue
-        run = ["bash", "-euc", block] if language == "bash" else [sys.executable, "-c", block]
+        lines = "\n".join(re.findall(r"^\$ (.*)", block, re.MULTILINE)) if language == "console" else block
+        run = ["bash", "-euc", lines] if language != "python" else [sys.executable, "-c", block]
         done = subprocess.run(run, cwd=desk, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{block}\n{done.stderr}"

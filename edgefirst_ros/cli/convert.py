@@ -12,7 +12,7 @@ import typer
 
 from edgefirst_ros import streams
 from edgefirst_ros.cli.options import SET, print_groups, texts_of
-from edgefirst_ros.cli.output import one_line, progress, repeated, say, table
+from edgefirst_ros.cli.output import one_line, progress, repeated, say, show_path, table
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
 
 if TYPE_CHECKING:
@@ -199,14 +199,14 @@ def print_outcome(outcome: Outcome) -> None:
     from edgefirst_ros.dataset.summary import APART
 
     if outcome.refused is not None:
-        say(f"{counted(outcome.samples, 'sample')} in {outcome.paths.members_partial}, unfinished")
+        say(f"{counted(outcome.samples, 'sample')} in {show_path(outcome.paths.members_partial)}, unfinished")
         for note in outcome.notes:
             say(one_line(f"note: {note}"))
         return
     summary = _summarize(outcome)
     by_sensor = summary.whole.sensors
-    say(f"{counted(outcome.samples, 'sample')} in {outcome.paths.container}")
-    say(f"tables: {outcome.paths.arrow}, {outcome.paths.frames}")
+    say(f"{counted(outcome.samples, 'sample')} in {show_path(outcome.paths.container)}")
+    say(f"tables: {show_path(outcome.paths.arrow)}, {show_path(outcome.paths.frames)}")
     say("")
     if summary.is_several:
         table(*summary.sequence_table())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import SET_GROUPING, limits_of, print_groups, rule_of
-from edgefirst_ros.cli.output import explained, progress, say
+from edgefirst_ros.cli.output import explained, progress, say, show_path
 from edgefirst_ros.errors import UsageError, counted
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _as_json(merged: Merged) -> dict[str, Any]:
 
 
 def _print(merged: Merged) -> None:
-    say(f"{counted(merged.samples, 'sample')} in {merged.paths.container}")
+    say(f"{counted(merged.samples, 'sample')} in {show_path(merged.paths.container)}")
     for dataset, sequences in merged.sequences.items():
         for old, new in sequences.items():
             say(f"{dataset}: {old}" + (f" is now {new}" if new != old else ""))
@@ -129,7 +129,7 @@ def split(
         facts = {"tables": tables, "groups": done.counts.plain, "without_group": done.counts.without}
         say(json.dumps({**facts, "notes": done.counts.notes}, indent=1))
         return
-    say(f"groups written to {counted(len(done.tables), 'table')}: {', '.join(map(str, done.tables))}")
+    say(f"groups written to {counted(len(done.tables), 'table')}: {', '.join(map(show_path, done.tables))}")
     say("")
     print_groups(done.counts)
     for note in done.counts.notes:

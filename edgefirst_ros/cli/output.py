@@ -19,6 +19,12 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def show_path(path: str | os.PathLike[str]) -> str:
+    """Return a path relative to the current folder if it is in it, else as it is."""
+    text, here = os.fspath(path), os.getcwd()
+    return os.path.relpath(text, here) if text.startswith(os.path.join(here, "")) else text
+
+
 def say(text: str) -> None:
     """Print a line.
 

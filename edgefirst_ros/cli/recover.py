@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, say, table
+from edgefirst_ros.cli.output import explained, say, show_path, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.recovery.recover import (
@@ -72,11 +72,11 @@ def _as_json(report: Recovery) -> dict[str, Any]:
 
 def _print(report: Recovery) -> None:
     if report.complete:
-        say(f"{report.paths.container} is complete")
+        say(f"{show_path(report.paths.container)} is complete")
         for note in report.notes:
             say(f"note: {note}")
         return
-    say(f"{report.paths.container}{' (dry run: nothing is changed)' if report.dry_run else ''}")
+    say(f"{show_path(report.paths.container)}{' (dry run: nothing is changed)' if report.dry_run else ''}")
     rows = [
         ("samples kept", str(report.samples)),
         ("members kept", str(report.members)),

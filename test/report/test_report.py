@@ -299,7 +299,7 @@ def test_the_thresholds_are_those_of_the_document():
 
     from edgefirst_ros.dataset.verdict import THRESHOLDS
 
-    text = Path(__file__).parents[2].joinpath("docs", "looking.md").read_text()
+    text = Path(__file__).parents[2].joinpath("docs", "how-to", "inspect.md").read_text()
     listed = re.findall(r"^\| `(\w+)` \| (.+?) \| (\S+) \| (\S+) \| (.+) \|$", text, re.MULTILINE)
     number = {None: "-", 1e-12: "any"}
     assert listed == [

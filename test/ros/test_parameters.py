@@ -26,7 +26,7 @@ from edgefirst_ros.nodes.parameters import check, declare, read  # noqa: E402
 
 MAIVIN = Path(__file__).resolve().parents[2] / "config" / "maivin.yaml"
 CHOSEN = {"keyframes": True}
-"""What the file has for the device in place of the default (docs/budget.md)."""
+"""What the file has for the device in place of the default (docs/how-to/capture-on-device.md)."""
 MODELS = (ReplaySettings, Settings)
 
 

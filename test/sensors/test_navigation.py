@@ -137,7 +137,7 @@ def test_of_equal_stamps_the_first_added_counts():
 
 
 def valid_of(fixes):
-    """The rule of docs/time.md over all fixes at once."""
+    """The rule of docs/explanation/time-and-alignment.md over all fixes at once."""
     known = []
     for one in sorted(fixes, key=lambda f: f.stamp):
         if not known or known[-1].stamp != one.stamp:

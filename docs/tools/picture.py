@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes picture.png: one sample of a synthetic drive, read back from the dataset it was converted to.
 
-python docs/picture.py [PICTURE.png]
+python docs/tools/picture.py [PICTURE.png]
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def compose(sample) -> Image.Image:
 
 def main() -> None:
     """Write the picture."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("picture.png")
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "img" / "picture.png"
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder, "maivin-demo_2026_01_15_12_00_00.mcap")
         write_recording(recording, Recipe(seconds=3, size=(WIDTH, HEIGHT)))

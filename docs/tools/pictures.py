@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes report.png, sheet.png and space.png: the top of a report, its contact sheet, and the viewer.
 
-python docs/pictures.py [FOLDER]      needs chromium and the extras report, view and test; `make pictures` runs it
+python docs/tools/pictures.py [FOLDER]      needs chromium and the extras report, view and test; `make pictures` runs it
 """
 
 from __future__ import annotations
@@ -98,8 +98,7 @@ def of_viewer(dataset: Path, out: Path) -> None:
 
 def main() -> None:
     """Write the pictures."""
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
-    out = out if out.is_dir() else out.parent
+    out = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "img"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # so that no page shows where that is
         recording = Path("maivin-demo_2026_01_15_12_00_00.mcap")
