@@ -22,13 +22,16 @@ NCORE = [
 L5KIT = [
     "PTable>=0.9",
     "numcodecs<0.16",
-    "protobuf>=3.20.2,<=3.20.3",
     "pymap3d>=2.9",
     "tqdm>=4.60",
     "transforms3d>=0.4",
 ]
 """What l5kit needs to read."""
 DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
+BAGS = ["rosbags>=0.11"]
+"""Reads *.db3 of rosbag2 and *.bag of ROS 1."""
+PROTOBUF = ["mcap-protobuf-support>=0.5.3"]
+"""Reads Foxglove's messages in protobuf."""
 REPORT = ["jinja2>=3.1", "plotly>=7.1"]
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 """170 MB; its files are read by the next version at most. It has no wheels for Python 3.10."""
@@ -49,7 +52,9 @@ SHORT = [
     "pypcd4>=1.2",
     "pytest>=9.0",
     "pytest-xdist>=3.5",
-    "rosbags>=0.10",
+    *BAGS,
+    *PROTOBUF,
+    "foxglove-schemas-protobuf>=0.3",
 ]
 """What the short tests of other Python versions need: `make test-python`, `make test-lowest`."""
 
@@ -94,12 +99,14 @@ setup(
         "zstandard>=0.22",
     ],
     extras_require={
-        "benchmark": [*NCORE, *REPORT, "rosbags>=0.10"],
+        "bags": BAGS,
+        "benchmark": [*NCORE, *REPORT, *BAGS],
         "docs": DOCS,
         "fleet": FLEET,
         "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
         "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which this package does not use: docs/how-to/export.md
         "ncore-light": NCORE,
+        "protobuf": PROTOBUF,
         "report": REPORT,
         "view": VIEW,
         "zenoh": ["eclipse-zenoh>=1.10,<2", "obstore>=0.8"],  # the device's own bus, and uploads

@@ -60,7 +60,7 @@ def lacks(sensor: str) -> str:
 
 def encoded_as(encoding: str) -> str:
     """Return the reason for messages that are not in CDR."""
-    return f"encoding {encoding or 'unknown'}"
+    return f"unknown encoding ({encoding or 'none'})"
 
 
 LOSS = frozenset(

@@ -23,11 +23,17 @@ CLOUD = "sensor_msgs/msg/PointCloud2"
 CUBE = "edgefirst_msgs/msg/RadarCube"
 FIX = "sensor_msgs/msg/NavSatFix"
 IMU = "sensor_msgs/msg/Imu"
+ODOMETRY = "nav_msgs/msg/Odometry"
+POSE_STAMPED = "geometry_msgs/msg/PoseStamped"
+POSE_COVARIANCE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 DETECT = "edgefirst_msgs/msg/Detect"
 MASK = "edgefirst_msgs/msg/Mask"
 MODEL = "edgefirst_msgs/msg/Model"
 TRANSFORM = "geometry_msgs/msg/TransformStamped"
 TF_MESSAGE = "tf2_msgs/msg/TFMessage"
+
+RECORDINGS = (".mcap", ".db3", ".bag")
+"""Ends of the names of recordings."""
 
 Form = Literal["camera", "picture", "cube", "cloud"]
 """Content of a member: camera picture of a sample, another picture, radar cube as PNG, point cloud as PCD."""

@@ -17,6 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from shared_data import SHARED
 
+os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")  # l5kit has files of an older protobuf
+
 from edgefirst_ros.synthetic import START, Recipe, recording_name, write_recording
 
 # The same examples in every run, however busy the machine is. `benchmark/fuzz.py --properties` takes the other profile,

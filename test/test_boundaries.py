@@ -40,6 +40,8 @@ OUTER = {
     "rclpy": ROS,
     "mcap": ("sources/", "messages.py", "synthetic/"),
     "mcap_ros2": ("messages.py",),
+    "mcap_protobuf": ("sources/protobuf.py",),
+    "rosbags": ("sources/bags.py",),
     "av": ("sensors/", "synthetic/", "export/roverd/"),
     "typer": ("cli/",),
     "rich": ("cli/",),

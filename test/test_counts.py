@@ -26,7 +26,7 @@ def test_counts_are_kept_by_topic_and_reason():
 
 def test_what_is_lost_is_told_from_what_is_only_counted():
     counts = Counts()
-    for reason in (*LOSS, *NO_LOSS, "encoding json"):
+    for reason in (*LOSS, *NO_LOSS, "unknown encoding (json)"):
         counts.drop("/a", reason, 2)
     counts.drop("/b", "not sampled")
     assert counts.lost == {"/a": dict.fromkeys(LOSS, 2)}

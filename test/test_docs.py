@@ -406,6 +406,6 @@ def test_the_package_loads_no_library_by_itself():
 # ---- reasons, rules, names ---------------------------------------------------------------------
 def test_reasons_are_listed_with_what_is_a_loss():
     listed = {code(row[0])[0]: row[2] for row in rows("reference/exit-codes.md", "| reason")}
-    free = {"lacks SENSOR", "encoding NAME"}
+    free = {"lacks SENSOR", "unknown encoding (NAME)"}
     assert {reason for reason, loss in listed.items() if loss == "yes"} == LOSS
     assert {reason for reason, loss in listed.items() if loss == "no"} == NO_LOSS | PART_REASONS | free

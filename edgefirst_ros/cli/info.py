@@ -52,6 +52,7 @@ def info(
     from edgefirst_ros.cli.info import print_recording, recording_facts
     from edgefirst_ros.dataset.objects.places import fetched, locate
     from edgefirst_ros.sources.inputs import is_rosbag2
+    from edgefirst_ros.streams import RECORDINGS
 
     limits = limits_of(context, assignments)
     found = []
@@ -59,7 +60,7 @@ def info(
         there = place.in_place  # of a dataset in a bucket directory and tables are enough
         with nullcontext([there]) if there is not None else fetched([place]) as (one,):
             plain = not place.objects or there is None
-            if plain and (one.suffix == ".mcap" or is_recording(one) or is_rosbag2(one)):
+            if plain and (one.suffix in RECORDINGS or is_recording(one) or is_rosbag2(one)):
                 facts = recording_facts(one, quiet=as_json)
                 found.append(facts) if as_json else print_recording(facts)
             else:

@@ -15,9 +15,10 @@ from edgefirst_ros.dataset.objects.location import Location, StoredObject, is_re
 from edgefirst_ros.dataset.objects.places import read_list, split_glob
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.errors import UsageError, counted
-from edgefirst_ros.sources.inputs import METADATA
+from edgefirst_ros.sources.inputs import METADATA, SUFFIXES
+from edgefirst_ros.streams import RECORDINGS
 
-SUFFIX, MAGIC = ".mcap", b"\x89MCAP"
+MAGIC = b"\x89MCAP"
 LISTED, DIGITS = 5, 32
 
 
@@ -65,7 +66,7 @@ def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Sour
 
 def _is_list(text: str) -> bool:
     """True if it is a file that does not begin as a recording, nor is called as one or as a part of one."""
-    if is_remote(text) or not os.path.isfile(text) or text.endswith((SUFFIX, METADATA)):
+    if is_remote(text) or not os.path.isfile(text) or text.endswith((*RECORDINGS, METADATA)):
         return False
     with open(text, "rb") as file:
         return file.read(len(MAGIC)) != MAGIC
@@ -91,21 +92,21 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
         folder, _, name = stored.key.rpartition("/")
         named = match is None or match.fullmatch(stored.key) is not None
         if any(part.startswith(".") for part in stored.key[len(place.key) :].split("/")):
-            hidden += named and name.endswith(SUFFIX)
+            hidden += named and name.endswith(RECORDINGS)
         elif name == METADATA and (named or (match is not None and match.fullmatch(folder))):
             folders[folder] = [stored]
         elif not named:
             continue
-        elif not name.endswith(SUFFIX):
+        elif not name.endswith(RECORDINGS):
             others.append(name)
             del others[LISTED:]
         else:
             files.append(stored)
     if hidden:
-        note(f"{text}: left out (.*{SUFFIX}): {counted(hidden, 'hidden file')}")
+        note(f"{text}: left out (.*): {counted(hidden, 'hidden file')}")
     if not files and not folders:
         there = f"; there are {', '.join(others)}" if others else "; there is nothing"
-        raise UsageError(f"{text}: no recording (*{SUFFIX}) here{there}")
+        raise UsageError(f"{text}: no recording ({SUFFIXES}) here{there}")
     for folder in [folder for folder in folders if _around(folder, folders) != folder]:
         del folders[folder]  # it is in another one
     for stored in files:
@@ -116,7 +117,7 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
             folders[around].append(stored)
     for folder, listed in folders.items():
         if match is not None:  # what is in it need not meet the expression
-            listed += [one for one in store.objects(folder) if one.key.endswith(SUFFIX)]
+            listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
         yield Source.of_folder(Location(place.root, folder), listed)
 
 

@@ -27,9 +27,10 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, 
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
-from edgefirst_ros.fleet.sources import SUFFIX, Source
+from edgefirst_ros.fleet.sources import Source
 from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, State, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
+from edgefirst_ros.streams import RECORDINGS
 
 SENSORS = {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()} | {
     schema.MODEL_TIMESTAMP: "model"
@@ -199,7 +200,8 @@ def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
 def _local(job: Job, folder: Path) -> Path:
     """Return the path of the recording in scratch: its own name, if the dataset gets its name from that."""
     name = Location.of(job.source).name
-    stem, end = (name, "") if job.parts else (Path(name).stem, SUFFIX)
+    suffix = Path(name).suffix
+    stem, end = (name, "") if job.parts else (Path(name).stem, suffix if suffix in RECORDINGS else RECORDINGS[0])
     plain = job.name == safe_name(stem) and len(os.fsencode(name)) <= LONGEST_FILE_NAME
     return folder / (name if plain else f"{job.name}{end}")
 

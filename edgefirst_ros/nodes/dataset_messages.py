@@ -17,9 +17,9 @@ from edgefirst_ros.dataset.names import locate
 from edgefirst_ros.dataset.reader import Dataset, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
-from edgefirst_ros.sources.mcap import McapRecording
-from edgefirst_ros.sources.source import Channel, Damage
-from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU
+from edgefirst_ros.sources.bags import open_files
+from edgefirst_ros.sources.source import Channel, Damage, Recording
+from edgefirst_ros.streams import CLOUD, COMPRESSED_IMAGE, CUBE, DETECT, FIX, IMU, RECORDINGS
 
 POINT_TYPES = {"i1": 1, "u1": 2, "i2": 3, "u2": 4, "i4": 5, "u4": 6, "f4": 7, "f8": 8}
 """sensor_msgs/PointField datatypes of numpy types."""
@@ -123,9 +123,9 @@ class DatasetRecording:
         return as_sent and row.get("model_timestamp") is not None
 
 
-def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> McapRecording | DatasetRecording:
+def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> Recording | DatasetRecording:
     """Open the recording or dataset at a path, this with `make_cloud`. Raises EdgeFirstError for anything else."""
-    if path.suffix != ".mcap":
+    if path.suffix not in RECORDINGS:
         try:
             locate(path)
         except EdgeFirstError as error:
@@ -133,10 +133,10 @@ def open_playable(path: Path, make_cloud: MakeCloud | None = None) -> McapRecord
                 raise RecordingError(f"{path}: is neither a recording nor a dataset: {error}") from None
         else:
             return DatasetRecording(path, make_cloud)
-    return McapRecording(path)
+    return open_files(path)
 
 
-def times_of(recording: McapRecording | DatasetRecording) -> Iterator[int]:
+def times_of(recording: Recording | DatasetRecording) -> Iterator[int]:
     """Yield the log times of all messages, ns, in one pass through a recording, which also finds its channels."""
     if isinstance(recording, DatasetRecording):
         return recording.times()

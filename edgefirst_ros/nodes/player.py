@@ -350,7 +350,7 @@ class Outlets:
 
     def _open(self, channel: Channel, *, own_clock: bool) -> str:
         """Create a publisher; returns why it cannot be created, or an empty text."""
-        if channel.encoding != "cdr":
+        if not channel.readable:
             return f"its encoding is {channel.encoding or 'unknown'}, not cdr"
         name = ros_name(channel.topic)
         if own_clock and name == "clock":

@@ -180,7 +180,7 @@ def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) ->
         raise RecordingError(f"{path}: there is no message in it that could be published")
     with session(endpoint) as bus:
         catch_signals(caught.append)
-        channels = sorted({(c.topic, c.schema) for c in recording.channels.values() if c.encoding == "cdr"})
+        channels = sorted({(c.topic, c.schema) for c in recording.channels.values() if c.readable})
         publishers = {channel: publisher_of(bus, *channel) for channel in channels}
         published, lateness = Counter[str](), Lateness()
 

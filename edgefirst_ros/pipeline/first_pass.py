@@ -22,7 +22,7 @@ from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
-from edgefirst_ros.sources.mcap import McapRecording
+from edgefirst_ros.sources.bags import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
@@ -167,7 +167,7 @@ class FirstPass:
             counts.drop(topic, RECORDED_TWICE, number)
         for channel in self.recording.channels.values():
             counts.see(channel.topic, channel.seen)
-            if channel.encoding != "cdr":
+            if not channel.readable:
                 counts.drop(channel.topic, encoded_as(channel.encoding), channel.seen)
             elif channel.topic in in_use and channel.schema != self.topics[channel.topic]:
                 counts.drop(channel.topic, OTHER_TYPE, channel.seen)
@@ -251,6 +251,8 @@ class Walked:
             roles = choose_topics(self.topics, settings)
         except (RecordingError, UsageError) as error:
             raise type(error)(f"{path}: {cause}{error}") from None
+        turned = (f"{c.topic}: {note}" for c in recording.channels.values() for note in c.notes)
+        roles.notes = (*roles.notes, *turned)
         times = walk.times[roles.reference]
         base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
         segments = Segments()
@@ -325,9 +327,9 @@ def walk(
     """Read through a recording once; `more`: the files that follow the first one.
 
     `progress` is called with the bytes done and the size of the file, `observe` with every CDR message; `hashed`:
-    the recording's SHA-256 is made on the way. Raises RecordingError when it is no MCAP recording.
+    the recording's SHA-256 is made on the way. Raises EdgeFirstError when it is not a recording.
     """
-    recording: Recording = TiledRecording(McapRecording(path, settings.limits, hashed=hashed, more=more))
+    recording: Recording = TiledRecording(open_files(path, settings.limits, hashed=hashed, more=more))
     found = _Walk(settings)
     for number, message in enumerate(recording.walk()):
         found.take(message)

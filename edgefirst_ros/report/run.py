@@ -21,7 +21,8 @@ from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.facts import quick
 from edgefirst_ros.report.page import page, table
 from edgefirst_ros.report.subject import check_container, tables_of
-from edgefirst_ros.sources.inputs import SUFFIX, RecordingInput, is_rosbag2, recordings_of
+from edgefirst_ros.sources.inputs import RecordingInput, is_rosbag2, recordings_of
+from edgefirst_ros.streams import RECORDINGS
 
 if TYPE_CHECKING:
     from edgefirst_ros.report.subject import Subject
@@ -255,7 +256,7 @@ def is_recording(path: Path) -> bool:
         if is_rosbag2(path):
             return True
         if os.path.isfile(path):
-            if path.suffix == SUFFIX:  # also one that may not be read: it is refused as a recording then
+            if path.suffix in RECORDINGS:  # also one that may not be read: it is refused as a recording then
                 return True
             with path.open("rb") as file:
                 return file.read(len(MAGIC)) == MAGIC
@@ -291,7 +292,7 @@ def _inside(folder: Path) -> Iterator[Wanted]:
                 yield from _inside(path)
         elif path.suffix == ".zip":
             yield Wanted(path, path.stem)
-        elif path.suffix == SUFFIX:
+        elif path.suffix in RECORDINGS:
             yield from _recordings(path)
 
 

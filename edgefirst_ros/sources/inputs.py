@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefirst_ros.errors import RecordingError, UsageError
+from edgefirst_ros.streams import RECORDINGS
 
 METADATA = "metadata.yaml"
 BAG = "rosbag2_bagfile_information"
 LONGEST_METADATA = 1 << 22
 """Bytes of the metadata of a rosbag2 folder: every topic has its offered QoS profiles in it."""
-SUFFIX = ".mcap"
+STORAGES = ("mcap", "sqlite3")
+SUFFIXES = ", ".join(f"*{suffix}" for suffix in RECORDINGS)
 
 
 class RecordingInput(NamedTuple):
@@ -79,7 +81,7 @@ def _found_at(path: Path) -> Iterator[RecordingInput]:
         inside = list(_inside(path))
         if not inside:
             raise RecordingError(
-                f"{path}: is a directory without recordings; expected *{SUFFIX} or rosbag2 folders ({METADATA}) in it"
+                f"{path}: is a directory without recordings; expected {SUFFIXES} or rosbag2 folders ({METADATA}) in it"
             )
         yield from inside
     else:
@@ -96,7 +98,7 @@ def _inside(folder: Path) -> Iterator[RecordingInput]:
             continue
         if is_rosbag2(place) and place.name != METADATA:
             yield from _found_at(place)
-        elif place.suffix == SUFFIX and place.is_file():
+        elif place.suffix in RECORDINGS and place.is_file():
             yield RecordingInput(place, (place,), place.stem)
         elif place.is_dir() and not place.is_symlink():
             yield from _inside(place)
@@ -121,10 +123,8 @@ def _files_of_bag(folder: Path) -> tuple[Path, ...]:
     if not isinstance(files, list) or not files or not all(isinstance(file, str) and file for file in files):
         raise RecordingError(f"{place}: names no files; expected {BAG} with relative_file_paths")
     storage = known.get("storage_identifier", "mcap")
-    if storage != "mcap":
-        raise RecordingError(
-            f"{place}: its storage is {str(storage)[:80]!r}; expected mcap (ros2 bag convert makes it)"
-        )
+    if storage not in STORAGES:
+        raise RecordingError(f"{place}: its storage is {str(storage)[:80]!r}; expected {' or '.join(STORAGES)}")
     if str(known.get("compression_mode") or "none").lower() == "file":
         raise RecordingError(
             f"{place}: its files are compressed as a whole; unpack them, or compress chunks or messages"

@@ -197,7 +197,7 @@ class McapRecording(Recording):
         """Topics with CDR messages -> type; a topic with several types has that of its first channel."""
         found: dict[str, str] = {}
         for channel in self.channels.values():
-            if channel.encoding == "cdr" and channel.seen:
+            if channel.readable and channel.seen:
                 found.setdefault(channel.topic, channel.schema)
         return found
 
@@ -259,7 +259,7 @@ class McapRecording(Recording):
             wanted = frozenset(
                 number
                 for number, c in file.walk.channels.items()
-                if c.encoding == "cdr" and type_wanted(topics, c.topic, c.schema)
+                if c.readable and type_wanted(topics, c.topic, c.schema)
             )
             places += [_Place(file, c, wanted) for c in file.walk.chunks if c.contents.counts.keys() & wanted]
         if self._files[0].walk.order.is_recorded_order:

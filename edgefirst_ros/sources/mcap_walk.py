@@ -280,7 +280,7 @@ LATEST = 4_000_000_000_000_000_000
 """ns, in the year 2096: later stamps are clamped to it, so that differences fit into 64 bits."""
 
 
-def _key_of(message: Message) -> int:
+def key_of(message: Message) -> int:
     """Return a number of 64 bits that stands for topic, `log_time` and bytes of a message."""
     return hash((message.topic, message.log_time, len(message.data), zlib_ng.crc32(message.data)))
 
@@ -307,7 +307,7 @@ class Repeats:
             self._file, self._newest_earlier = message.file, max(self._newest, self._newest_earlier)
             self._earlier = np.sort(np.concatenate([self._earlier, np.frombuffer(self._here, np.int64)]))
             self._here = array("q")
-        key = _key_of(message)
+        key = key_of(message)
         if message.log_time <= self._newest_earlier:
             place = int(self._earlier.searchsorted(key))
             if place < len(self._earlier) and self._earlier[place] == key:
@@ -352,7 +352,7 @@ class McapWalk:
         self._unknown: set[int] = set()
 
     def messages(self, file: BinaryIO, path: Path, reach: Callable[[int], None] | None = None) -> Iterator[Message]:
-        """Yield every CDR message once, in file order; raises RecordingError where it is no MCAP file.
+        """Yield every message once, in CDR and file order; raises RecordingError where it is no MCAP file.
 
         `reach` is told the offset of every record before it is read.
         """
@@ -382,11 +382,12 @@ class McapWalk:
         number, sequence, log_time, publish_time = head
         channel = self.channels[number]
         stamps = min(log_time, LATEST), min(publish_time, LATEST)
+        body = body if channel.convert is None else channel.convert(body)
         return Message(channel.topic, channel.schema, *stamps, sequence, body, channel.definition, self.number)
 
     def is_repeated(self, message: Message) -> bool:
         """True if an earlier file of the recording has the same message, as the walk found."""
-        return bool(self._again) and _key_of(message) in self._again
+        return bool(self._again) and key_of(message) in self._again
 
     def _record(self, file: BinaryIO, position: int) -> Generator[Message, None, int]:
         """Handle the record at `position`; returns how far it is to the next one, 0 at the end of the data."""
@@ -513,7 +514,7 @@ class McapWalk:
                 if channel is not None:
                     channel.seen += 1
                     head, body = split_message(data, at, length)
-                    if channel.encoding == "cdr":
+                    if channel.readable:
                         message = self.message(head, body)
                         if self._repeats is not None and (again := self._repeats.find(message)) is not None:
                             self._again.add(again)

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from mcap.opcode import Opcode
 
 from edgefirst_ros.messages import Message, full_type
+from edgefirst_ros.sources.protobuf import PROTOBUF, open_converter
 
 
 @dataclass(slots=True)
@@ -23,6 +24,15 @@ class Channel:
     encoding: str
     definition: bytes
     seen: int = 0
+    convert: Callable[[bytes], bytes] | None = None
+    """Turns the bytes of a message into CDR; None where they are CDR, or cannot be read."""
+    notes: dict[str, None] = field(default_factory=dict)
+    """Notes to the user on how its messages were turned, each once."""
+
+    @property
+    def readable(self) -> bool:
+        """True if its messages are in CDR, or can be turned into it."""
+        return self.encoding == "cdr" or self.convert is not None
 
 
 class Definitions:
@@ -33,7 +43,10 @@ class Definitions:
         self._schemas: dict[int, tuple[str, bytes]] = {}
 
     def take(self, opcode: int, body: bytes) -> bool:
-        """Add the body of a schema or channel record; False if it is cut."""
+        """Add the body of a schema or channel record; False if it is cut.
+
+        Raises EdgeFirstError where its messages need an extra that is not installed.
+        """
         try:
             if opcode == Opcode.SCHEMA:
                 (number,) = struct.unpack_from("<H", body)
@@ -48,8 +61,18 @@ class Definitions:
             return False
         kind, definition = self._schemas.get(schema, ("", b""))
         channel = Channel(topic.decode("utf-8", "replace"), kind, encoding.decode("utf-8", "replace"), definition)
-        self.channels.setdefault(number, channel)
+        if number not in self.channels:
+            self.channels[number] = self._converted(channel)
         return True
+
+    def _converted(self, channel: Channel) -> Channel:
+        """Return a channel with the type of the ROS messages into which its messages are turned."""
+        if channel.encoding != PROTOBUF:
+            return channel
+        found = open_converter(channel.schema, channel.definition, channel.notes.setdefault)
+        if found is None:
+            return channel
+        return replace(channel, schema=found.schema, convert=found.convert, definition=b"")
 
 
 def _text(body: bytes, at: int) -> tuple[bytes, int]:

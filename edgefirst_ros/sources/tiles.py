@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -176,7 +176,8 @@ class TiledRecording(Recording):
             if whole is None:
                 found[number] = channel
             elif not any(other.topic == whole[0] for other in found.values()):
-                found[number] = Channel(whole[0], TILED, channel.encoding, b"", len(self._joined[whole[0]]))
+                seen = len(self._joined[whole[0]])
+                found[number] = replace(channel, topic=whole[0], schema=TILED, definition=b"", seen=seen)
         return found
 
     def walk(self) -> Iterator[Message]:

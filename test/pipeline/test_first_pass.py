@@ -128,8 +128,8 @@ def test_every_topic_is_counted(tmp_path):
     assert counts.plain() == {
         "/camera/image": {"seen": 10, "written": 0, "dropped": {}},
         "/camera/h264": {"seen": 2, "written": 0, "dropped": {}},
-        "/other": {"seen": 4, "written": 0, "dropped": {"encoding json": 4}},
-        "/none": {"seen": 3, "written": 0, "dropped": {"encoding unknown": 3}},
+        "/other": {"seen": 4, "written": 0, "dropped": {"unknown encoding (json)": 4}},
+        "/none": {"seen": 3, "written": 0, "dropped": {"unknown encoding (none)": 3}},
     }
 
 

@@ -56,7 +56,7 @@ def test_names_that_only_look_alike_are_other_names(other):
 
 
 def test_a_known_name_with_another_type_is_no_known_topic():
-    roles = chosen({"/camera/h264": JPEG, "/camera/jpeg": JPEG, "/radar/cube": CLOUD, "/gps": IMU})
+    roles = chosen({"/camera/h264": "sensor_msgs/msg/Image", "/camera/jpeg": JPEG, "/radar/cube": CLOUD, "/gps": IMU})
     assert roles.reference == "/camera/jpeg"
     assert roles.companions == {}
     assert roles.gps is None

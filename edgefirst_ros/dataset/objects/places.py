@@ -16,9 +16,10 @@ from edgefirst_ros.dataset.objects.location import Location, ObjectPath, StoredO
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.dataset.objects.transfer import download
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, printable
+from edgefirst_ros.streams import RECORDINGS
 
 CONTAINER, TABLES = ".zip", (".arrow", ".frames.arrow", ".parquet", ".json")
-RECORDING, BAG = ".mcap", "metadata.yaml"
+BAG = "metadata.yaml"
 LIST = ".txt"
 FETCH = "fetch the dataset, change it on this machine, and upload it"
 STATES = "_state"
@@ -53,7 +54,7 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
     """Return the datasets and recordings that are named.
 
     A path stands for itself. A list (*.txt) has a name a line; a glob, a prefix of a bucket and a fleet's folder stand
-    for the datasets (*.zip) and recordings (*.mcap, rosbag2 folders) in them.
+    for the datasets (*.zip) and recordings (*.mcap, *.db3, *.bag, rosbag2 folders) in them.
 
     Raises:
         UsageError: Nothing is there, or the name is invalid.
@@ -188,7 +189,7 @@ def _stored(text: str, place: Location) -> list[Place]:
     endings = (CONTAINER, ".frames.arrow", ".arrow", ".parquet", ".json")
     stem = name.removesuffix(next((end for end in endings if name.endswith(end)), ""))
     container = place.parent / f"{stem}{CONTAINER}"
-    if name and not name.endswith(RECORDING) and store.stat(container.key) is not None:
+    if name and not name.endswith(RECORDINGS) and store.stat(container.key) is not None:
         made = _dataset(store, container)
         return [replace(made, path=Path(name)) if name != stem else made]
     if name and (found := store.stat(place.key)) is not None:
@@ -215,10 +216,10 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
             continue
         if name == BAG and (match is None or match.fullmatch(folder)):
             bags[folder] = [one]
-        elif name.endswith((CONTAINER, RECORDING)) and (match is None or match.fullmatch(one.key)):
+        elif name.endswith((CONTAINER, *RECORDINGS)) and (match is None or match.fullmatch(one.key)):
             files.append(one)
     for folder, listed in bags.items():
-        listed += [one for one in store.objects(folder) if one.key.endswith(RECORDING)]
+        listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
     alone = [one for one in files if not any(one.key.startswith(f"{folder}/") for folder in bags)]
     found = [_found(store, Location(place.root, one.key), one) for one in alone]
     for folder, listed in bags.items():
@@ -226,7 +227,8 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
         found.append(Place(str(bag), bag.path) if bag.local else Place(str(bag), Path(bag.name), tuple(listed)))
     if not found:
         raise UsageError(
-            f"{printable(text)}: nothing is there; expected datasets (*{CONTAINER}) or recordings (*{RECORDING})"
+            f"{printable(text)}: nothing is there; expected datasets (*{CONTAINER}) or recordings "
+            f"({', '.join(f'*{suffix}' for suffix in RECORDINGS)})"
         )
     return sorted(found, key=lambda one: one.uri)
 

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns Foxglove's protobuf messages into ROS messages of the same content, in CDR.
+
+Source: foxglove-sdk, schemas/proto/foxglove.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgefirst_ros.errors import RecordingError, need
+from edgefirst_ros.streams import (
+    CAMERA_INFO,
+    CLOUD,
+    COMPRESSED_IMAGE,
+    FIX,
+    IMAGE,
+    POSE_STAMPED,
+    TF_MESSAGE,
+    VIDEO,
+)
+
+PROTOBUF = "protobuf"
+DATATYPES = (0, 2, 1, 4, 3, 6, 5, 7, 8)
+"""PointField.datatype of each PackedElementField.NumericType."""
+FLOATS = {7: "<f4", 8: "<f8"}
+"""numpy kinds of the datatypes that a turned coordinate may have."""
+GPS = 1
+"""NavSatStatus.service."""
+
+Note = Callable[[str], object]
+"""Called with a note to the user."""
+Convert = Callable[[bytes], bytes]
+"""Turns a message; returns no bytes for one that does not parse, so that it counts as undecodable."""
+
+
+class Converter(NamedTuple):
+    """How the messages of a channel become ROS messages."""
+
+    schema: str
+    """Type of the ROS messages."""
+    convert: Convert
+
+
+def open_converter(name: str, descriptors: bytes, note: Note) -> Converter | None:
+    """Return the converter of a protobuf type; None for a type without a ROS message.
+
+    Args:
+        name: Name of the type, `foxglove.CompressedVideo`.
+        descriptors: Serialized FileDescriptorSet of the recording.
+        note: Called with a note to the user.
+
+    Raises:
+        EdgeFirstError: The extra is not installed.
+        RecordingError: The descriptors do not describe the type.
+
+    """
+    if name not in CONVERTERS:
+        return None
+    need(f"a recording with {name} in protobuf", PROTOBUF, "mcap_protobuf")
+    from mcap.records import Schema
+    from mcap_protobuf.decoder import DecoderFactory
+
+    schema, make = CONVERTERS[name]
+    try:
+        parse = DecoderFactory().decoder_for(PROTOBUF, Schema(1, descriptors, PROTOBUF, name))
+    except Exception as error:  # whatever protobuf raises on descriptors that are none
+        raise RecordingError(f"{name}: its protobuf descriptors cannot be read: {error}") from error
+    if parse is None:
+        return None
+
+    def convert(data: bytes) -> bytes:
+        try:
+            return make(parse(data), note)
+        except Exception:  # noqa: BLE001  whatever protobuf or the codec raises on bad bytes
+            return b""
+
+    return Converter(schema, convert)
+
+
+# ---- CDR -----------------------------------------------------------------------------------------
+def _stamp(message: Any) -> tuple[int, int]:
+    return message.timestamp.seconds, message.timestamp.nanos
+
+
+def _header(message: Any, frame_id: str | None = None) -> Any:
+    from edgefirst.schemas import builtin_interfaces, std_msgs
+
+    return std_msgs.Header(
+        builtin_interfaces.Time(*_stamp(message)), message.frame_id if frame_id is None else frame_id
+    )
+
+
+def _video(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import builtin_interfaces, foxglove_msgs
+
+    time = builtin_interfaces.Time(*_stamp(message))
+    return bytes(foxglove_msgs.CompressedVideo(time, message.frame_id, message.data, message.format).to_bytes())
+
+
+def _compressed(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    return bytes(sensor_msgs.CompressedImage(_header(message), message.format, message.data).to_bytes())
+
+
+def _raw(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    size, step = (message.height, message.width), message.step
+    return bytes(sensor_msgs.Image(_header(message), *size, message.encoding, 0, step, message.data).to_bytes())
+
+
+def _cloud(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    fields = [sensor_msgs.PointField(f.name, f.offset, DATATYPES[f.type], 1) for f in message.fields]
+    step, data = message.point_stride, message.data
+    turn, moved = message.pose.orientation, message.pose.position
+    lies = (turn.x, turn.y, turn.z), (moved.x, moved.y, moved.z)
+    if message.HasField("pose") and lies != ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)):
+        data = _turned(message, step)
+        note(f"points of the frame {message.frame_id} are turned by the pose that their messages have")
+    width = len(data) // step if step else 0
+    cloud = sensor_msgs.PointCloud2(_header(message), 1, width, fields, False, step, step * width, data, True)
+    return bytes(cloud.to_bytes())
+
+
+def _turned(message: Any, step: int) -> bytes:
+    """Return the points of a cloud with x, y, z in the axes of its frame."""
+    turn, moved = message.pose.orientation, message.pose.position
+    x, y, z, w = np.array([turn.x, turn.y, turn.z, turn.w]) / np.linalg.norm([turn.x, turn.y, turn.z, turn.w])
+    rotation = np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+    places = {f.name: (FLOATS[DATATYPES[f.type]], f.offset) for f in message.fields if f.name in ("x", "y", "z")}
+    kind = np.dtype(
+        {"names": [*places], "formats": [k for k, _ in places.values()], "offsets": [o for _, o in places.values()],
+         "itemsize": step}
+    )  # fmt: skip
+    points = np.frombuffer(bytearray(message.data), kind)
+    found = np.stack([points[axis].astype(float) for axis in "xyz"], axis=1) @ rotation.T
+    for number, (axis, by) in enumerate((("x", moved.x), ("y", moved.y), ("z", moved.z))):
+        points[axis] = found[:, number] + by
+    return points.tobytes()
+
+
+def _fix(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    covariance = list(message.position_covariance) or [0.0] * 9
+    fix = sensor_msgs.NavSatFix(
+        _header(message), sensor_msgs.NavSatStatus(0, GPS), message.latitude, message.longitude, message.altitude,
+        covariance, message.position_covariance_type,
+    )  # fmt: skip
+    return bytes(fix.to_bytes())
+
+
+def _calibration(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import sensor_msgs
+
+    k, r, p = (list(values) or [0.0] * size for values, size in ((message.K, 9), (message.R, 9), (message.P, 12)))
+    size = message.height, message.width
+    info = sensor_msgs.CameraInfo(_header(message), *size, message.distortion_model, list(message.D), k, r, p)
+    return bytes(info.to_bytes())
+
+
+def _pose(message: Any, note: Note) -> bytes:
+    from edgefirst.schemas import geometry_msgs
+
+    place, turn = message.pose.position, message.pose.orientation
+    point = geometry_msgs.Point(place.x, place.y, place.z)
+    pose = geometry_msgs.Pose(point, geometry_msgs.Quaternion(turn.x, turn.y, turn.z, turn.w))
+    return bytes(geometry_msgs.PoseStamped(_header(message), pose).to_bytes())
+
+
+def _transforms(messages: Any) -> bytes:
+    parts: list[tuple[str, Any]] = [("I", len(messages))]
+    for one in messages:
+        moved, turn = one.translation, one.rotation
+        parts += [("i", one.timestamp.seconds), ("I", one.timestamp.nanos)]
+        parts += [("s", one.parent_frame_id), ("s", one.child_frame_id)]
+        parts += [("d", value) for value in (moved.x, moved.y, moved.z, turn.x, turn.y, turn.z, turn.w)]
+    return write_cdr(parts)
+
+
+def write_cdr(parts: list[tuple[str, Any]]) -> bytes:
+    """Return a little-endian message of numbers (letters of `struct`) and texts (`s`)."""
+    data = bytearray(b"\0\1\0\0")
+    for letter, value in parts:
+        text = f"{value}\0".encode() if letter == "s" else b""
+        form = "I" if letter == "s" else letter
+        data += bytes(-(len(data) - 4) % struct.calcsize(f"={form}"))
+        data += struct.pack(f"<{form}", len(text) if letter == "s" else value) + text
+    return bytes(data)
+
+
+CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], bytes]]] = {
+    "foxglove.CompressedVideo": (VIDEO, _video),
+    "foxglove.CompressedImage": (COMPRESSED_IMAGE, _compressed),
+    "foxglove.RawImage": (IMAGE, _raw),
+    "foxglove.PointCloud": (CLOUD, _cloud),
+    "foxglove.LocationFix": (FIX, _fix),
+    "foxglove.CameraCalibration": (CAMERA_INFO, _calibration),
+    "foxglove.PoseInFrame": (POSE_STAMPED, _pose),
+    "foxglove.FrameTransform": (TF_MESSAGE, lambda message, note: _transforms([message])),
+    "foxglove.FrameTransforms": (TF_MESSAGE, lambda message, note: _transforms(message.transforms)),
+}
+"""Protobuf type -> type of the ROS message, and how it is made."""

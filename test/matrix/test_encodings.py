@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every encoding and container: a recording that is wrapped anew gives the same members and rows, byte for byte.
+
+Foxglove's own protobuf classes and rosbags' writers make the recordings.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bags import messages, write
+from edgefirst.schemas import sensor_msgs, std_msgs
+from foxglove_schemas_protobuf import (
+    CameraCalibration_pb2,
+    CompressedVideo_pb2,
+    FrameTransforms_pb2,
+    LocationFix_pb2,
+    PointCloud_pb2,
+)
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from rosbags import rosbag1, rosbag2
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from same_dataset import assert_same_dataset, frames
+from shared_data import REAL
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.cli.info import recording_facts
+from edgefirst_ros.counts import UNDECODABLE
+from edgefirst_ros.errors import EdgeFirstError, RecordingError
+from edgefirst_ros.fleet.sources import find_sources
+from edgefirst_ros.messages import Message as OwnMessage
+from edgefirst_ros.messages import decode
+from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
+from edgefirst_ros.sources.inputs import recordings_of
+
+SECOND = 1_000_000_000
+VIDEO, TF = "foxglove_msgs/msg/CompressedVideo", "tf2_msgs/msg/TFMessage"
+COMPRESSED = "sensor_msgs/msg/CompressedImage"
+PACKET = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
+PACKET_TEXT = """std_msgs/Header header
+int32 width
+int32 height
+string encoding
+uint64 pts
+uint8 flags
+bool is_bigendian
+uint8[] data"""
+NUMERIC = {1: 2, 2: 1, 3: 4, 4: 3, 5: 6, 6: 5, 7: 7, 8: 8}
+"""PointField.datatype -> PackedElementField.NumericType."""
+
+
+def store_of(found):
+    """The types of a recording, as rosbags reads them from its texts."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    for schema, _, _ in found:
+        if schema.encoding == "ros2msg" and schema.name not in store.types:
+            new = get_types_from_msg(schema.data.decode(), schema.name)
+            store.register({name: kind for name, kind in new.items() if name not in store.types})
+    store.register(get_types_from_msg(PACKET_TEXT, PACKET))
+    return store
+
+
+def content(message, schema):
+    return decode(OwnMessage("/t", schema.name, 0, 0, 0, message.data, schema.data))
+
+
+# ---- encodings -----------------------------------------------------------------------------------
+def as_compressed_image(schema, message, store):
+    if schema.name != VIDEO:
+        return None
+    video = content(message, schema)
+    data = np.frombuffer(video.data.view(), np.uint8)
+    head = std_msgs.Header(video.timestamp, video.frame_id)
+    return COMPRESSED, "ros2msg", b"", "cdr", sensor_msgs.CompressedImage(head, video.format, data).to_bytes()
+
+
+def as_ffmpeg_packet(schema, message, store):
+    if schema.name != VIDEO:
+        return None
+    video = content(message, schema)
+    kinds = store.types
+    stamp = kinds["builtin_interfaces/msg/Time"](video.timestamp.sec, video.timestamp.nanosec)
+    name = {"h264": "libx264", "h265": "hevc_nvenc;nv12;bgr8;bgr8"}[video.format]
+    packet = kinds[PACKET](kinds["std_msgs/msg/Header"](stamp, video.frame_id), 640, 360, name, 1, 0, False,
+                           np.frombuffer(video.data.view(), np.uint8))  # fmt: skip
+    return PACKET, "ros2msg", PACKET_TEXT.encode(), "cdr", bytes(store.serialize_cdr(packet, PACKET))
+
+
+def descriptors(kind):
+    """The FileDescriptorSet of a protobuf class with all that it imports."""
+    files = {}
+
+    def add(file):
+        for dependency in file.dependencies:
+            add(dependency)
+        file.CopyToProto(files.setdefault(file.name, FileDescriptorSet().file.add()))
+
+    add(kind.DESCRIPTOR.file)
+    return FileDescriptorSet(file=files.values()).SerializeToString()
+
+
+def stamped(kind, stamp, frame_id):
+    made = kind(frame_id=frame_id)
+    made.timestamp.seconds, made.timestamp.nanos = stamp.sec, stamp.nanosec
+    return made
+
+
+def protobuf_video(sent):
+    made = stamped(CompressedVideo_pb2.CompressedVideo, sent.timestamp, sent.frame_id)
+    made.data, made.format = bytes(sent.data.view()), sent.format
+    return made
+
+
+def protobuf_cloud(sent):
+    made = stamped(PointCloud_pb2.PointCloud, sent.stamp, sent.frame_id)
+    made.point_stride, made.data = sent.point_step, bytes(sent.data.view())
+    made.pose.orientation.w = 1
+    for field in sent.fields:
+        assert field.count == 1
+        made.fields.add(name=field.name, offset=field.offset, type=NUMERIC[field.datatype])
+    return made
+
+
+def protobuf_fix(sent):
+    made = stamped(LocationFix_pb2.LocationFix, sent.stamp, sent.frame_id)
+    made.latitude, made.longitude, made.altitude = sent.latitude, sent.longitude, sent.altitude
+    made.position_covariance.extend(sent.position_covariance)
+    made.position_covariance_type = sent.position_covariance_type
+    return made
+
+
+def protobuf_calibration(sent):
+    made = stamped(CameraCalibration_pb2.CameraCalibration, sent.stamp, sent.frame_id)
+    made.width, made.height, made.distortion_model = sent.width, sent.height, sent.distortion_model
+    for name in "DKRP":
+        getattr(made, name).extend(getattr(sent, name.lower()))
+    return made
+
+
+def protobuf_transform(sent):
+    made = FrameTransforms_pb2.FrameTransforms()
+    for one in getattr(sent, "transforms", [sent]):
+        head = getattr(one, "header", one)
+        added = made.transforms.add(parent_frame_id=head.frame_id, child_frame_id=one.child_frame_id)
+        added.timestamp.seconds, added.timestamp.nanos = head.stamp.sec, head.stamp.nanosec
+        for axis in "xyz":
+            setattr(added.translation, axis, getattr(one.transform.translation, axis))
+        for axis in "xyzw":
+            setattr(added.rotation, axis, getattr(one.transform.rotation, axis))
+    return made
+
+
+PROTOBUF = {
+    VIDEO: protobuf_video,
+    "sensor_msgs/msg/PointCloud2": protobuf_cloud,
+    "sensor_msgs/msg/NavSatFix": protobuf_fix,
+    "sensor_msgs/msg/CameraInfo": protobuf_calibration,
+    "geometry_msgs/msg/TransformStamped": protobuf_transform,
+    TF: protobuf_transform,
+}
+
+
+def as_protobuf(schema, message, store):
+    if schema.name not in PROTOBUF:
+        return None
+    made = PROTOBUF[schema.name](content(message, schema))
+    kind = type(made)
+    return kind.DESCRIPTOR.full_name, "protobuf", descriptors(kind), "protobuf", made.SerializeToString()
+
+
+def wrapped(path, source, wrap):
+    """A recording whose messages `wrap` encodes in another way; others stay."""
+    found, store, changed = messages(source), store_of(messages(source)), []
+    for schema, channel, message in found:
+        new = wrap(schema, message, store)
+        if new is None:
+            changed.append((schema, channel, message))
+            continue
+        name, encoding, text, message_encoding, data = new
+        changed.append((
+            replace(schema, name=name, encoding=encoding, data=text),
+            replace(channel, message_encoding=message_encoding),
+            replace(message, data=data),
+        ))  # fmt: skip
+    return write(path, changed)
+
+
+# ---- containers ----------------------------------------------------------------------------------
+def rosbag2_folder(folder, source):
+    """A rosbag2 folder with a database, by rosbags' writer; returns the folder."""
+    found = messages(source)
+    store, connections = store_of(found), {}
+    with rosbag2.Writer(folder, version=9, storage_plugin=rosbag2.StoragePlugin.SQLITE3) as writer:
+        for schema, channel, message in found:
+            if channel.topic not in connections:
+                connections[channel.topic] = writer.add_connection(channel.topic, schema.name, typestore=store)
+            writer.write(connections[channel.topic], message.log_time, message.data)
+    return folder
+
+
+def database(path, source):
+    folder = rosbag2_folder(path.with_suffix(""), source)
+    (folder / f"{folder.name}.db3").rename(path)
+    return path
+
+
+def ros1_bag(path, source):
+    """A bag of ROS 1, by rosbags' writer."""
+    found = messages(source)
+    store, connections = store_of(found), {}
+    with rosbag1.Writer(path) as writer:
+        for schema, channel, message in found:
+            if channel.topic not in connections:
+                text, digest = store.generate_msgdef(schema.name)
+                connections[channel.topic] = writer.add_connection(
+                    channel.topic, schema.name, msgdef=text, md5sum=digest
+                )
+            writer.write(connections[channel.topic], message.log_time, store.cdr_to_ros1(message.data, schema.name))
+    return path
+
+
+WRAPPED = {
+    "CompressedImage": lambda folder, source: wrapped(folder / "drive.mcap", source, as_compressed_image),
+    "FFMPEGPacket": lambda folder, source: wrapped(folder / "drive.mcap", source, as_ffmpeg_packet),
+    "protobuf": lambda folder, source: wrapped(folder / "drive.mcap", source, as_protobuf),
+    "rosbag2 folder": lambda folder, source: rosbag2_folder(folder / "drive", source),
+    "db3": lambda folder, source: database(folder / "drive.db3", source),
+    "bag": lambda folder, source: ros1_bag(folder / "drive.bag", source),
+}
+CONTAINERS = ("rosbag2 folder", "db3", "bag")
+
+
+def cut(path, source, seconds):
+    """The first seconds of a recording."""
+    found = messages(source)
+    return write(path, [one for one in found if one[2].log_time - found[0][2].log_time < seconds * SECOND])
+
+
+@pytest.fixture(scope="session")
+def drives(recording, tmp_path_factory):
+    """Recordings to be wrapped, and the dataset of each: a made-up one, and a shared one where it is at hand."""
+    folder = tmp_path_factory.mktemp("plain")
+    given = {"synthetic": recording(seconds=0.4, size=(160, 96), lidar_points=50, cube_shape=(2, 8, 4, 8))}
+    given.update(("verdin", path) for path in REAL if path.name.startswith("verdin"))
+    found = {}
+    for name, path in given.items():
+        (folder / name).mkdir()
+        found[name] = cut(folder / name / "drive.mcap", path, 0.3), folder / name
+        convert(found[name][0], folder / name, name="drive")
+    return found
+
+
+@pytest.fixture(scope="session")
+def made(drives, tmp_path_factory):
+    """Function that wraps a drive, once."""
+    known = {}
+
+    def make(name, drive="synthetic"):
+        if drive not in drives:
+            pytest.skip("the shared recordings are not at hand")
+        if (name, drive) not in known:
+            known[name, drive] = WRAPPED[name](tmp_path_factory.mktemp("wrapped"), drives[drive][0])
+        return known[name, drive]
+
+    return make
+
+
+@pytest.mark.parametrize("drive", ["synthetic", "verdin"])
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_wrapped_recording_gives_the_same_members_and_rows(made, drives, tmp_path, name, drive):
+    outcome = convert(made(name, drive), tmp_path, name="drive")
+    assert outcome.samples > 5
+    assert_same_dataset(tmp_path, drives[drive][1], "drive")
+    assert frames(outcome.paths.frames).width > 10
+
+
+@pytest.mark.parametrize("name", [*CONTAINERS, "protobuf"])
+def test_info_and_play_read_what_a_conversion_reads(made, drives, name):
+    plain, found = (recording_facts(path) for path in (drives["synthetic"][0], made(name)))
+    counts = [{one["topic"]: one["messages"] for one in facts["topics"]} for facts in (plain, found)]
+    assert counts[0] == counts[1]
+    assert found["cameras"] == plain["cameras"]
+    path = made(name)
+    if path.is_file():  # a player opens files
+        recording = open_playable(path)
+        assert len(list(times_of(recording))) == sum(counts[0].values())
+        plain_messages = {(m.topic, m.log_time) for m in open_playable(drives["synthetic"][0]).iter_messages()}
+        assert {(m.topic, m.log_time) for m in recording.iter_messages()} == plain_messages
+
+
+def test_containers_are_recordings_of_a_folder_and_of_a_fleet(made, tmp_path):
+    for name in ("db3", "bag"):
+        (tmp_path / f"{name}{made(name).suffix}").symlink_to(made(name))
+    assert [one.name for one in recordings_of([tmp_path])] == ["bag", "db3"]
+    assert [one.name for one in find_sources([str(tmp_path)], print)] == ["bag", "db3"]
+
+
+# ---- damage --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("name", "part", "words"), [
+    ("db3", 0.5, "malformed"), ("db3", 0.0, "database"), ("bag", 0.5, "index"), ("bag", 0.0, "empty")])  # fmt: skip
+def test_a_cut_container_is_refused_in_the_words_of_rosbags(made, tmp_path, name, part, words):
+    whole = made(name).read_bytes()
+    path = tmp_path / made(name).name
+    path.write_bytes(whole[: int(len(whole) * part)])
+    with pytest.raises(RecordingError, match=rf"{path.name}.*{words}"):
+        convert(path, tmp_path / "out")
+
+
+def test_messages_before_a_damaged_one_are_converted(made, tmp_path):
+    path, message = tmp_path / "drive.bag", b"op=\x02"
+    data = bytearray(made("bag").read_bytes())
+    at = -1
+    for _ in range(data.count(message) // 2):
+        at = data.index(message, at + 1)
+    data[at + 3] = 99
+    path.write_bytes(data)
+    outcome, whole = convert(path, tmp_path / "out"), convert(made("bag"), tmp_path / "whole")
+    assert outcome.exit_code == 3
+    assert 0 < outcome.samples < whole.samples
+    assert any("drive.bag" in note and "Expected to find message data" in note for note in outcome.notes)
+
+
+def test_what_is_no_container_is_refused_by_name(tmp_path):
+    for name in ("x.db3", "x.bag"):
+        (tmp_path / name).write_bytes(b"no such file" * 99)
+        with pytest.raises(RecordingError, match=name):
+            convert(tmp_path / name, tmp_path / "out")
+
+
+def test_messages_that_a_database_holds_back_are_reported(made, tmp_path):
+    path = tmp_path / "drive.db3"
+    path.write_bytes(made("db3").read_bytes())
+    path.with_name("drive.db3-wal").write_bytes(b"held back")
+    outcome = convert(path, tmp_path / "out")
+    assert outcome.exit_code == 3
+    assert any("drive.db3-wal" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize(("name", "module", "extra"), [("db3", "rosbags", "bags"), ("bag", "rosbags", "bags"),
+                                                       ("protobuf", "mcap_protobuf", "protobuf")])  # fmt: skip
+def test_a_missing_extra_is_named_with_both_ways_to_install_it(made, tmp_path, monkeypatch, name, module, extra):
+    path = made(name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda asked: None if asked == module else object())
+    with pytest.raises(EdgeFirstError) as error:
+        convert(path, tmp_path / "out")
+    assert type(error.value) is EdgeFirstError  # exit code 1
+    assert f"pip install 'edgefirst-ros[{extra}]'" in str(error.value)
+    assert f"pip install '.[{extra}]'" in str(error.value)
+
+
+# ---- messages that do not parse, other encodings -------------------------------------------------
+def recoded(path, source, topic, change):
+    """A recording with what `change` makes of each channel and message of a topic."""
+    return write(path, [
+        (schema, *(change(channel, message) if channel.topic.endswith(topic) else (channel, message)))
+        for schema, channel, message in messages(source)
+    ])  # fmt: skip
+
+
+def test_a_protobuf_message_that_does_not_parse_is_undecodable(made, tmp_path):
+    seen = []
+
+    def change(channel, message):
+        seen.append(0)
+        return channel, replace(message, data=b"\xff" * 20) if len(seen) == 2 else message
+
+    outcome = convert(recoded(tmp_path / "x.mcap", made("protobuf"), "gps", change), tmp_path / "out")
+    (count,) = (count for topic, count in outcome.counts.plain().items() if topic.endswith("gps"))
+    assert count["dropped"][UNDECODABLE] == 1
+    assert outcome.exit_code == 3
+
+
+@pytest.mark.parametrize("encoding", ["json", "cbor", "flatbuffer", "xcdr2"])
+def test_other_encodings_are_counted_by_name(drives, tmp_path, encoding):
+    def change(channel, message):
+        return replace(channel, message_encoding=encoding), message
+
+    path = recoded(tmp_path / "x.mcap", drives["synthetic"][0], "gps", change)
+    outcome = convert(path, tmp_path / "out")
+    (count,) = (count for topic, count in outcome.counts.plain().items() if topic.endswith("gps"))
+    assert count["dropped"] == {f"unknown encoding ({encoding})": count["seen"]}
+
+
+def test_a_cloud_with_a_pose_is_turned_by_it(made, tmp_path):
+    """A quarter turn about z and 1, 2, 3 m: (x, y, z) becomes (1 - y, 2 + x, 3 + z)."""
+
+    def change(channel, message):
+        cloud = PointCloud_pb2.PointCloud.FromString(message.data)
+        cloud.pose.orientation.z = cloud.pose.orientation.w = 0.5**0.5
+        cloud.pose.position.x, cloud.pose.position.y, cloud.pose.position.z = 1, 2, 3
+        return channel, replace(message, data=cloud.SerializeToString())
+
+    plain = convert(made("protobuf"), tmp_path / "plain")
+    turned = convert(recoded(tmp_path / "x.mcap", made("protobuf"), "lidar/points", change), tmp_path / "turned")
+    before, after = (Dataset(out.paths.container)[0].decode("lidar.pcd") for out in (plain, turned))
+    np.testing.assert_allclose(after["x"], 1 - before["y"], atol=1e-4)
+    np.testing.assert_allclose(after["y"], 2 + before["x"], atol=1e-4)
+    np.testing.assert_allclose(after["z"], 3 + before["z"], atol=1e-4)
+    assert any("lidar/points" in note and "pose" in note for note in turned.notes)
