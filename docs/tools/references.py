@@ -19,8 +19,9 @@ import typer.main
 from pydantic import TypeAdapter
 
 from edgefirst_ros.cli.app import app
-from edgefirst_ros.cli.options import OPTIONS, flag_of
+from edgefirst_ros.cli.options import flag_of
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings
+from edgefirst_ros.config.load import setting_fields
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.limits import Limits
 
@@ -49,10 +50,12 @@ def settings_of(model: Any) -> str:
 
 def conversion() -> str:
     """Return the table of the settings of a conversion, with their options."""
-    rows = (
-        (f"`{name}`", f"`{flag_of(name)}`" if name in OPTIONS else "", f"`{default_of(field)}`", field.description)
-        for name, field in Settings.model_fields.items()
-    )
+    known = setting_fields(Settings)
+    rows = []
+    for name, field in Settings.model_fields.items():
+        has_option = name in known and known[name].schema["option"] is not None
+        option = f"`{flag_of(known[name])}`" if has_option else ""
+        rows.append((f"`{name}`", option, f"`{default_of(field)}`", field.description))
     return table(("setting", "option", "default", "meaning"), rows)
 
 
