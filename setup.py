@@ -60,7 +60,7 @@ SHORT = [
 
 setup(
     name=package_name,
-    version="0.1.0",
+    version=re.search(r"<version>(.*)</version>", open("package.xml", encoding="utf-8").read())[1],
     description="Turns drives recorded with the Maivin into EdgeFirst datasets, on the device and off it",
     long_description=describe(),
     long_description_content_type="text/markdown",

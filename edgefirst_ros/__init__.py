@@ -3,32 +3,81 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset import Dataset
+    from edgefirst_ros import errors, export, report
+    from edgefirst_ros.dataset.merge import merge
     from edgefirst_ros.dataset.migrate import migrate
-    from edgefirst_ros.pipeline.conversion import convert
+    from edgefirst_ros.dataset.reader import Dataset, Sample, Samples
+    from edgefirst_ros.dataset.regroup import split
+    from edgefirst_ros.dataset.sequences import SequenceCalibration
+    from edgefirst_ros.dataset.validate import validate
+    from edgefirst_ros.export import restore
+    from edgefirst_ros.export.labels.labelling import label
+    from edgefirst_ros.pipeline.conversion import Outcome, convert
+    from edgefirst_ros.report.projection import project
+    from edgefirst_ros.sensors.cube import Cube
 
 __version__ = "0.1.0"
-__all__ = ["Dataset", "__version__", "convert", "migrate"]
+_HOMES = {
+    "Cube": "sensors.cube",
+    "Dataset": "dataset.reader",
+    "Outcome": "pipeline.conversion",
+    "Sample": "dataset.reader",
+    "Samples": "dataset.reader",
+    "SequenceCalibration": "dataset.sequences",
+    "convert": "pipeline.conversion",
+    "errors": "errors",
+    "export": "export",
+    "label": "export.labels.labelling",
+    "merge": "dataset.merge",
+    "migrate": "dataset.migrate",
+    "project": "report.projection",
+    "report": "report",
+    "restore": "export",
+    "split": "dataset.regroup",
+    "validate": "dataset.validate",
+}
+"""Module of each public name; a module of the same name is itself the public object."""
+__all__ = [
+    "Cube",
+    "Dataset",
+    "Outcome",
+    "Sample",
+    "Samples",
+    "SequenceCalibration",
+    "__version__",
+    "convert",
+    "errors",
+    "export",
+    "label",
+    "merge",
+    "migrate",
+    "project",
+    "report",
+    "restore",
+    "split",
+    "validate",
+]
+
+
+class CallableModule(ModuleType):
+    """A sub-package that is called like its function of the same name: `edgefirst_ros.export(...)`."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function."""
+        return getattr(self, self.__name__.rpartition(".")[2])(*arguments, **options)
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: `import edgefirst_ros` stays quick."""
-    if name == "convert":
-        from edgefirst_ros.pipeline.conversion import convert
-
-        return convert
-    if name == "Dataset":
-        from edgefirst_ros.dataset import Dataset
-
-        return Dataset
-    if name == "migrate":
-        from edgefirst_ros.dataset.migrate import migrate
-
-        return migrate
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a public name at its first use: `import edgefirst_ros` stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_HOMES[name]}")
+    return module if _HOMES[name] == name else getattr(module, name)
 
 
 def __dir__() -> list[str]:

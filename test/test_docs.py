@@ -2,6 +2,7 @@
 """The documents are true: their examples run and print what they show, and what they list is what the code has."""
 
 import ast
+import inspect
 import os
 import re
 import shlex
@@ -409,3 +410,49 @@ def test_reasons_are_listed_with_what_is_a_loss():
     free = {"lacks SENSOR", "unknown encoding (NAME)"}
     assert {reason for reason, loss in listed.items() if loss == "yes"} == LOSS
     assert {reason for reason, loss in listed.items() if loss == "no"} == NO_LOSS | PART_REASONS | free
+
+
+# ---- Python ------------------------------------------------------------------------------------
+FUNCTIONS = ("convert", "export", "label", "merge", "migrate", "project", "report", "restore", "split", "validate")
+
+
+def described(thing, sections):
+    """Whether a docstring has the sections, and an entry for each parameter under Args."""
+    text = inspect.getdoc(thing) or ""
+    arguments = [name for name in inspect.signature(thing).parameters if name != "self"]
+    wanted = [one for one in sections if one != "Args" or arguments]
+    entries = set(re.findall(r"^    \*{0,2}(\w+): ", text.partition("Args:")[2].partition("Returns:")[0], re.MULTILINE))
+    return all(f"\n{one}:\n" in f"\n{text}\n" for one in wanted) and ("Args" not in wanted or entries >= {*arguments})
+
+
+@pytest.mark.parametrize("name", sorted({*edgefirst_ros.__all__} - {"__version__"}))
+def test_public_object_is_documented_with_an_example(name):
+    thing = getattr(edgefirst_ros, name)
+    page = TEXTS["reference/python.md"]
+    examples = "\n".join(block.text for block in blocks("reference/python.md"))
+    if name in FUNCTIONS:
+        module = sys.modules[f"edgefirst_ros.{edgefirst_ros._HOMES[name]}"]
+        assert described(getattr(module, name), ("Args", "Returns", "Raises"))
+        assert f"edgefirst_ros.{name}(" in examples
+    for method in vars(thing).items() if isinstance(thing, type) else ():
+        if inspect.isfunction(method[1]) and not method[0].startswith("_"):
+            assert described(method[1], ("Args", "Returns")), method[0]
+    assert re.search(rf"^::: edgefirst_ros\.(\w+\.)*{name}\b", page, re.MULTILINE), name
+
+
+def test_packages_are_called_like_their_function(desk, converted):
+    shutil.copytree(converted, "out")
+    program = """
+import edgefirst_ros.export, edgefirst_ros.report.projection
+from edgefirst_ros.export import export
+from edgefirst_ros import report
+assert edgefirst_ros.export.export is export and edgefirst_ros.report is report
+assert edgefirst_ros.export("out/drive.zip", "coco", "coco", pictures="none").out.name == "coco"
+try:
+    report([], "x.html", samples=-1)
+except edgefirst_ros.errors.EdgeFirstError as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("Error\n")

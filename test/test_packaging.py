@@ -189,7 +189,8 @@ def setup_argument(name):
 def test_one_version():
     package = ElementTree.parse(ROOT / "package.xml").getroot()
     changes = re.findall(r"^(\d+\.\d+\.\d+) \(.+\)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), re.MULTILINE)
-    found = {edgefirst_ros.__version__, package.findtext("version"), setup_argument("version"), changes[0]}
+    found = {edgefirst_ros.__version__, package.findtext("version"), changes[0]}
+    assert re.search(r'^    version=re.search.*"package.xml"', (ROOT / "setup.py").read_text(), re.MULTILINE)
     assert len(found) == 1, found
 
 

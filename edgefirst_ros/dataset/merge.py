@@ -69,13 +69,28 @@ def merge(
     limits: Limits = DEFAULT_LIMITS,
     progress: Progress | None = None,
 ) -> Merged:
-    """Merge datasets of either layout into one in the folder `out`, called `name` (by default as the folder).
+    """Merge datasets into one dataset in the folder `out`.
 
-    Members keep their bytes, and in a ZIP those that are deflated stay so; their checksums are compared. With `rename`
-    sequences whose name is taken get another one, and with it their pictures' EXIF. Rows get the newest schema version
-    there is. With `group_rule` all samples get new groups, by the names that sequences have in the merged dataset.
-    Datasets that number labels differently are refused, unless `renumber`: then each label has one number, in rows,
-    masks of classes, `labels` and `category_metadata`. Raises DatasetError or UsageError; then nothing is left of it.
+    Members keep their bytes. Rows get the newest schema version of all datasets.
+
+    Args:
+        datasets: Datasets of either layout.
+        out: Folder of the merged dataset.
+        name: Its name; default: that of the folder.
+        rename: Rename sequences whose name exists already, also in the EXIF of their pictures.
+        renumber: Give each label one number if the datasets number them differently.
+        layout: zip or directory.
+        overwrite: Replace an existing dataset.
+        group_rule: Rule that assigns all samples to new groups.
+        limits: Largest table and ZIP that is read.
+        progress: Is called with (step, done, total).
+
+    Returns:
+        Paths, number of samples, new names of sequences, notes, and the exit code: 3 if something was lost.
+
+    Raises:
+        DatasetError: A dataset cannot be read, or the datasets do not fit together.
+        UsageError: The name or the rule is invalid. In both cases no dataset is written.
     """
     if not datasets:
         raise UsageError("no dataset is given")

@@ -90,13 +90,26 @@ def migrate(
     overwrite: bool = False,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Migration:
-    """Write the annotations in `source` to `out` in schema version `to`; suffixes name the forms.
+    """Write annotations in another schema version or file format.
 
-    `box2d` ("cxcywh", "xyxy", "ltwh") and `normalised` (False: pixels) ask for another layout of the boxes;
-    `location_order` and `pose_order` state those in `source` where it differs from its version.
-    `box3d_axes` "optical": `source` is of an earlier version of this software, with boxes in a sensor's optical axes.
-    Raises UsageError for what cannot be asked for, DatasetError when `source` cannot be read, `out` exists (unless
-    `overwrite`) or cannot be written.
+    Args:
+        source: Table to read: .arrow, .parquet or .json.
+        out: Table to write; its suffix is the format.
+        to: Schema version: 2025.10, 2026.04 or 2026.10.
+        box2d: Layout of 2D boxes in `out`: cxcywh, xyxy or ltwh.
+        normalised: False for boxes in pixels.
+        location_order: Order of `location` in `source` if it differs from that of its version.
+        pose_order: Order of `pose` in `source` if it differs from that of its version.
+        box3d_axes: "optical" if `source` has boxes in the optical axes of a sensor.
+        overwrite: Replace an existing file.
+        limits: Largest table that is read.
+
+    Returns:
+        Number of rows, what changed, what was lost, and the exit code: 3 if values were lost.
+
+    Raises:
+        UsageError: The version, layout or suffix is unknown.
+        DatasetError: `source` cannot be read, or `out` exists or cannot be written.
     """
     check_path(out)
     target = Path(out)

@@ -97,9 +97,10 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Sample:
-    """One sample: everything recorded around one stamp. Every access decodes anew; arrays are writable.
+    """One sample: a frame of the reference topic with the messages of all other sensors.
 
-    Raises DatasetError where it has no such member or the member is broken, UsageError for an unknown input.
+    Every access decodes again, and you may change the arrays. An access to a missing or broken member raises
+    DatasetError; an unknown input raises UsageError.
     """
 
     dataset: Dataset
@@ -170,9 +171,17 @@ class Sample:
         return table.slice(start, count)
 
     def member(self, kind: str) -> str:
-        """Return the name of the member of an input ("camera") or a kind ("camera.jpeg").
+        """Return the name of a member.
 
-        Raises DatasetError when the sample has none, UsageError for an unknown input.
+        Args:
+            kind: An input such as `camera`, or a kind such as `camera.jpeg`.
+
+        Returns:
+            Name in the container.
+
+        Raises:
+            DatasetError: The sample has no such member.
+            UsageError: The input is unknown.
         """
         return self.dataset.members(self.key)[self._kind(kind)]
 
@@ -185,27 +194,60 @@ class Sample:
         raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
 
     def read(self, kind: str) -> bytes:
-        """Return the bytes of a member as stored."""
+        """Return the bytes of a member as stored.
+
+        Args:
+            kind: An input or a kind.
+
+        Returns:
+            The bytes.
+
+        Raises:
+            DatasetError: The member is missing or damaged.
+            UsageError: The input is unknown.
+        """
         return self.dataset.container.read(self.member(kind))
 
     def image(self) -> NDArray[np.uint8]:
-        """Return the camera picture, (height, width, 3) uint8 RGB, rows as stored.
+        """Return the camera picture.
 
-        JPEG is decoded by libjpeg-turbo's default (accurate) transform and smooth upsampling.
+        Returns:
+            (height, width, 3) uint8 RGB, rows as stored.
+
+        Raises:
+            DatasetError: The picture is missing or cannot be decoded.
         """
         return self._decoded("camera", decode_image)
 
     def cube(self, rows: int = 1, columns: int = 1) -> Cube:
-        """Return the radar cube; `rows` and `columns` give the grid of a picture that does not describe itself."""
+        """Return the radar cube.
+
+        Args:
+            rows: Number of range bins of a picture that does not describe itself.
+            columns: Number of Doppler bins of such a picture.
+
+        Returns:
+            The cube with its axes and scales.
+
+        Raises:
+            DatasetError: The cube is missing or cannot be decoded.
+        """
         from edgefirst_ros.sensors.cube import decode_cube
 
         return self._decoded("radar.cube", partial(decode_cube, rows=rows, columns=columns))
 
     def decode(self, kind: str) -> Any:
-        """Decode the member of an input by its sensor's codec.
+        """Decode the member of an input by the codec of its sensor.
 
-        A cube, points (N,), or a picture: the camera's (height, width, 3) uint8 RGB, another's (height, width) uint8 or
-        uint16 as measured. Raises DatasetError, UsageError for an unknown input.
+        Args:
+            kind: An input or a kind.
+
+        Returns:
+            A cube, points (N,), the camera picture (height, width, 3) uint8 RGB, or another picture (height, width).
+
+        Raises:
+            DatasetError: The member is missing or cannot be decoded.
+            UsageError: The input is unknown.
         """
         from edgefirst_ros.sensors.companions import decode
 
@@ -213,11 +255,25 @@ class Sample:
         return self.image() if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
 
     def radar(self) -> NDArray[np.void]:
-        """Return radar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
+        """Return the radar points.
+
+        Returns:
+            Structured array (N,), or (height, width) if organised, with x, y and z in m in the sensor's frame.
+
+        Raises:
+            DatasetError: The points are missing or cannot be decoded.
+        """
         return self._decoded("radar", _points)
 
     def lidar(self) -> NDArray[np.void]:
-        """Return lidar points: structured array (N,), or (height, width) if organised; m in the sensor's frame."""
+        """Return the lidar points.
+
+        Returns:
+            Structured array (N,), or (height, width) if organised, with x, y and z in m in the sensor's frame.
+
+        Raises:
+            DatasetError: The points are missing or cannot be decoded.
+        """
         return self._decoded("lidar", _points)
 
     def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
@@ -237,10 +293,15 @@ def _points(data: bytes) -> NDArray[np.void]:
 
 
 class Samples(Sequence[Sample]):
-    """Some samples of a dataset in some order; nothing is read before it is accessed.
+    """Some samples of a dataset in some order, and a map-style dataset of PyTorch.
 
-    A map-style dataset of PyTorch as it is: it has a length, gives samples by place, and can be pickled, to processes
-    that are forked or spawned alike. Threads may share it.
+    It has a length, indices and slices, can be pickled, and can be shared by threads. A member is read when you
+    access
+    it.
+
+    Args:
+        dataset: The dataset.
+        keys: Sequence and frame number of each sample.
     """
 
     def __init__(self, dataset: Dataset, keys: Sequence[Key]) -> None:
@@ -268,7 +329,14 @@ class Samples(Sequence[Sample]):
         return (Sample(self.dataset, key) for key in self._keys)
 
     def shuffle(self, seed: int = 0) -> Samples:
-        """Return the samples in a random order, which depends only on their number and the seed."""
+        """Return the samples in a random order, which depends only on their number and the seed.
+
+        Args:
+            seed: Seed of the order.
+
+        Returns:
+            The samples in another order.
+        """
         keys = list(self._keys)
         random.Random(seed).shuffle(keys)  # noqa: S311  an order, no secret
         return Samples(self.dataset, keys)
@@ -276,9 +344,16 @@ class Samples(Sequence[Sample]):
     def where(self, expression: pl.Expr) -> Samples:
         """Return the samples for which a polars expression is true, in the same order.
 
-        It is asked of the samples' rows of the table of frames; where it names columns of the annotations, of each
-        annotation with the columns of its frame, and a sample is kept where it is true for one of them.
-        Raises UsageError for columns that are not there, and where it gives no Boolean for each row.
+        Args:
+            expression: Condition on columns of the frames table. If it names columns of the annotations, it must
+                hold for
+                one annotation of the sample.
+
+        Returns:
+            The matching samples.
+
+        Raises:
+            UsageError: A column is unknown, or the result is not one Boolean for each row.
         """
         return Samples(self.dataset, _where(self.dataset, self._keys, expression))
 
@@ -350,17 +425,17 @@ def _kept(keys: Sequence[Key], rows: pl.DataFrame, path: Path) -> list[Key]:
 
 
 class Dataset(Sequence[Sample]):
-    """A dataset, named by OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow alike, in either layout: a sequence of samples.
+    """A dataset: a sequence of samples, and a map-style dataset of PyTorch.
 
-    `dataset[3]`, `dataset[10:20]`, `for sample in dataset`, and as it is a map-style dataset of PyTorch.
+    `dataset[3]`, `dataset[10:20]` and `for sample in dataset` work. Threads may share it, and it can be pickled.
+    `Dataset("s3://BUCKET/NAME.zip")` reads a ZIP in a bucket in place, with credentials of the environment.
 
-    One that is a ZIP is also read in a bucket, in place: `Dataset("s3://BUCKET/NAME.zip")`, credentials and endpoint by
-    the environment (AWS_..., GOOGLE_..., AZURE_...). Three or four requests open it, one reads a member.
+    Args:
+        path: OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow, in either layout, also of other tools.
+        limits: Largest table and ZIP that is read.
 
-    Datasets of other tools open too: without frames or annotations, with other padding of the frame numbers, with
-    NAME.parquet or NAME.json, with other types of columns.  Threads may share a Dataset, and it can be pickled.
-    Raises DatasetError naming file and member if something cannot be read, is a link or not a regular file, overlaps
-    with another member, or unpacks to more than `limits` allow.
+    Raises:
+        DatasetError: A file or member cannot be read, is a link, overlaps another member, or exceeds the limits.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -409,9 +484,16 @@ class Dataset(Sequence[Sample]):
         return inputs_of_kinds(self._frames_file.schema.names if self._frames_file else ())
 
     def kinds_of(self, name: str) -> tuple[str, ...]:
-        """Return the kinds of members of a sensor, by any of its names; none for a key whose members are of another.
+        """Return the kinds of members of a sensor.
 
-        Raises UsageError for an unknown name.
+        Args:
+            name: Any name of the sensor, such as `lidar.points` or `lidar`.
+
+        Returns:
+            Kinds such as `lidar.pcd`; empty if the members belong to another sensor.
+
+        Raises:
+            UsageError: The name is unknown.
         """
         kinds = of_key(input_name(name)).kinds
         return tuple(kind for kind in kinds if self.sensors[kind] in keys_named(name))
@@ -452,15 +534,25 @@ class Dataset(Sequence[Sample]):
         keep_as: str | None = None,
         dry_run: bool = False,
     ) -> Path | None:
-        """Replace NAME.arrow by `annotations`, with columns and types as in `annotations` of this dataset.
+        """Replace NAME.arrow by other annotations; the file is replaced when the new one is complete on the disk.
 
-        Columns that lack are null; columns that the schema does not know are kept. What is of a sample (group, size,
-        location, pose, timestamp and so on) stays where it is null, a sample without rows gets the one that says so,
-        and labels without an index get that of their name, new ones the next; `categories` takes the place of all that
-        was known of labels: by name an `id`, which is the index, and what else is known. The file is replaced at once,
-        when all of the new one is on the disk, or not at all. With `keep_as`, an ending of its name, the file before
-        stays, and its path is returned; with `dry_run` all is checked and nothing changed. Raises UsageError for rows
-        that are not as the format says, DatasetError where the annotations cannot be replaced, StorageError.
+        Missing columns become null, and columns of your own are kept. Values of the sample (group, size, location
+        and so
+        on) keep their old value where they are null. Labels without an index get that of their name.
+
+        Args:
+            annotations: Rows with `name`, `frame` and columns as in `Dataset.annotations`.
+            categories: {label: {"id": index, ...}}, which replaces all known facts about labels.
+            keep_as: Ending under which the old file is kept.
+            dry_run: Only check the rows.
+
+        Returns:
+            Path of the old file, or None.
+
+        Raises:
+            UsageError: A row does not have the form of the format.
+            DatasetError: The annotations cannot be replaced.
+            StorageError: The disk is full or refuses.
         """
         from edgefirst_ros.dataset.annotate import Written, write_annotations
 
@@ -517,35 +609,70 @@ class Dataset(Sequence[Sample]):
         model: bool | None = None,
         repeats: bool = True,
     ) -> Samples:
-        """Samples that have all `inputs`, sequence by sequence in the order of the frames table, else of the numbers.
+        """Return the samples that have all `inputs` and match every condition, in the order of the frames table.
 
-        Inputs are one or several sensors by any of their names: "camera", "radar.cube", "radar.targets" (or "radar"),
-        "lidar.points" (or "lidar"), "lidar.depth", "lidar.reflect", "depth".
-        Only those are left away that lack what is asked for: an annotation with `label` (or one of several) and a score
-        at least `score`, the `group`, annotations at all (`annotated` True) or their absence (False), a look of the
-        model (`model` True; it may have seen nothing) or none (False); with `repeats` False those too that repeat one
-        of `inputs`, of all where none is named.
-        Raises UsageError for an unknown input, label or group, and a score outside 0..1.
+        Args:
+            inputs: One or several sensors by any of their names: camera, radar.cube, radar.targets (or radar),
+                lidar.points (or lidar), lidar.depth, lidar.reflect, depth.
+            label: Label of an annotation of the sample, or several labels.
+            group: Group of the sample, such as train.
+            score: Lowest score of that annotation, 0 to 1.
+            annotated: True: samples with annotations; False: samples without.
+            model: True: samples that the model processed, also without detections; False: the others.
+            repeats: False: drop samples that repeat the message of one of `inputs`; without `inputs`, of any sensor.
+
+        Returns:
+            A sequence of samples; a member is read when you access it.
+
+        Raises:
+            UsageError: An input, label or group is unknown, or the score is outside 0..1.
         """
         chosen = select(self, self._order, inputs, label, group, score, annotated, model, repeats)
         return Samples(self, chosen)
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
-        """Return the sample of a sequence and frame number. Raises DatasetError if it does not exist."""
+        """Return one sample.
+
+        Args:
+            sequence: Name of the sequence.
+            frame: Frame number.
+
+        Returns:
+            The sample.
+
+        Raises:
+            DatasetError: The dataset has no such frame.
+        """
         key = Key(sequence, frame)
         if key not in self._members:
             raise DatasetError(f"{self.container.path}: has no frame {frame} of sequence {sequence!r}")
         return Sample(self, key)
 
     def calibration(self, sequence: str) -> SequenceCalibration:
-        """Return the calibration of a sequence; raises DatasetError when the metadata are not as the format says."""
+        """Return the calibration of a sequence.
+
+        Args:
+            sequence: Name of the sequence.
+
+        Returns:
+            CameraInfo, static transforms, and their quality.
+
+        Raises:
+            DatasetError: The metadata do not have the form of the format.
+        """
         return calibration_of(self.sequence_facts(sequence))
 
     def sequence_facts(self, sequence: str) -> dict[str, Any]:
         """Return the metadata of a sequence: sources, camera_info, time_base, counts and so on.
 
-        Of a dataset of an earlier version what is certain to be of this one. Raises DatasetError when the metadata
-        are not as the format says.
+        Args:
+            sequence: Name of the sequence.
+
+        Returns:
+            {key: value}; for datasets of earlier versions only what certainly belongs to this sequence.
+
+        Raises:
+            DatasetError: The metadata do not have the form of the format.
         """
         kinds = {kind for key, members in self._members.items() if key.name == sequence for kind in members}
         try:
@@ -554,7 +681,14 @@ class Dataset(Sequence[Sample]):
             raise DatasetError(f"{self.paths.frames}: {error}") from None
 
     def members(self, key: Key) -> Mapping[str, str]:
-        """Return {kind: member name} of a sample."""
+        """Return the members of a sample.
+
+        Args:
+            key: Sequence and frame number, `sample.key`.
+
+        Returns:
+            {kind: member name}.
+        """
         return self._members[key]
 
     @cached_property

@@ -175,13 +175,30 @@ class Regrouped:
     """Counts of each group over all datasets."""
 
 
-def split(datasets: Sequence[str | os.PathLike[str]], rule: GroupRule, *, limits: Limits = DEFAULT_LIMITS) -> Regrouped:
-    """Assign the samples of finished datasets to the groups of `rule`, as one set of sequences.
+def split(
+    datasets: Sequence[str | os.PathLike[str]],
+    rule: GroupRule | Mapping[str, float],
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Regrouped:
+    """Assign the samples of finished datasets to groups, as one set of sequences.
 
-    Each NAME.arrow is replaced at once, when all of them are written; containers and tables of frames stay as they are.
-    Sequences of one name, in several datasets, get one group. Raises DatasetError for what is no finished dataset or
-    has no NAME.arrow, UsageError for a pattern that matches no sequence; nothing is changed then. Raises StorageError.
+    Only NAME.arrow changes. It is replaced when the new tables of all datasets are complete.
+
+    Args:
+        datasets: Datasets; sequences with the same name get the same group.
+        rule: Shares such as {"train": 0.8, "val": 0.2}, or a GroupRule.
+        limits: Largest table that is read.
+
+    Returns:
+        The tables that were rewritten, and the samples, sensors and labels of each group.
+
+    Raises:
+        DatasetError: A dataset is not finished or has no NAME.arrow.
+        UsageError: A pattern matches no sequence. In both cases every table stays as it was.
+        StorageError: The disk is full or refuses.
     """
+    rule = rule if isinstance(rule, GroupRule) else GroupRule(dict(rule))
     places = [_checked(path) for path in datasets]
     if len({os.path.realpath(paths.arrow) for paths in places}) < len(places):
         raise UsageError("a dataset is given twice")

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edgefirst_ros import CallableModule
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.output import Report
 from edgefirst_ros.progress import Progress, quiet
@@ -106,10 +108,21 @@ def export(
     progress: Progress | None = None,
     **options: Any,
 ) -> Exported:
-    """Write a dataset to the new folder `out` in the format of a system in SYSTEMS, with those of its `options`.
+    """Write a dataset to the new folder `out` in the format of another system.
 
-    Raises UsageError for an unknown system or option or a library that is missing, DatasetError where `out` exists or
-    the dataset lacks what the format needs; nothing is left in `out` then.
+    Args:
+        dataset: Dataset, or its path.
+        to: Name of the system, one of `SYSTEMS`: coco, yolo, ncore, l5kit, roverd, nuscenes.
+        out: Folder that does not exist yet.
+        progress: Is called with (step, done, total).
+        **options: Options of the system, such as `segment=True` for yolo.
+
+    Returns:
+        The folder, and a report of where each column and sensor was written and what was lost.
+
+    Raises:
+        UsageError: The system or option is unknown, or a library is missing.
+        DatasetError: `out` exists, or the dataset lacks data that the format needs; `out` is not created.
     """
     from edgefirst_ros.dataset.objects.location import is_remote
     from edgefirst_ros.dataset.reader import Dataset
@@ -159,10 +172,21 @@ def restore(
     limits: Limits | None = None,
     progress: Progress | None = None,
 ) -> Exported:
-    """Make a dataset in the new folder `out` from `source`, which is in the format of a system in SYSTEMS.
+    """Make a dataset in the new folder `out` from data of another system; from l5kit only annotations.
 
-    Of l5kit it is annotations alone. `limits`: of what comes out of `source`, unpacked or written, by default those
-    of the settings. Raises as `export`.
+    Args:
+        source: File or folder of that system.
+        system: Name of the system: ncore, l5kit or roverd.
+        out: Folder that does not exist yet.
+        limits: Largest size that `source` may unpack to; default: the limits of the settings.
+        progress: Is called with (step, done, total).
+
+    Returns:
+        The folder, and a report of what a dataset has no place for.
+
+    Raises:
+        UsageError: The system is unknown, or a library is missing.
+        DatasetError: `source` cannot be read, or `out` exists; `out` is not created.
     """
     from edgefirst_ros.export.output import refuse_inside, staged
     from edgefirst_ros.limits import DEFAULT_LIMITS
@@ -188,3 +212,6 @@ def _system(name: str, known: Mapping[str, T]) -> T:
     if name not in known:
         raise UsageError(f"unknown format {name!r}; known: {', '.join(known)}")
     return known[name]
+
+
+sys.modules[__name__].__class__ = CallableModule

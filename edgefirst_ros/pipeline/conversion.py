@@ -194,16 +194,32 @@ def convert(
     one_of_many: bool = False,
     **options: Unpack[Options],
 ) -> Outcome:
-    """Convert one or several MCAP recordings to one EdgeFirst dataset in the folder `out`.
+    """Convert recordings to one EdgeFirst dataset in the folder `out`.
 
-    `name` is that of the dataset, by default the recording's. `options` are fields of `Settings`, on top of those in
-    the YAML file `config`; `settings` are all of them in place of both. Every recording becomes a sequence with its
-    file's name: a file, a rosbag2 folder with all its files, each of these in any other folder, or with `join` all
-    files together. `sequences` gives recordings other names; these need not be given besides.
-    What an interrupted conversion left is continued behind its last committed sample, unless `overwrite`; the result
-    is the same as without the interruption. `resume`: a dataset that is finished already is as good.
-    `one_of_many`: others are converted by themselves, so the pattern of a group may match no sequence here.
-    Raises RecordingError, DatasetError (nothing usable was written) or UsageError.
+    Each recording becomes a sequence with the name of its file. An interrupted conversion continues after its last
+    committed sample, and the result is the same as without the interruption.
+
+    Args:
+        recordings: MCAP files, rosbag2 folders, or folders of these; one or several.
+        out: Folder of the dataset.
+        name: Name of the dataset; default: that of the recording, or of the folder for several.
+        config: YAML file with settings.
+        settings: All settings; replaces `config` and `options`.
+        join: Treat all files as parts of one recording.
+        sequences: {name: recording} for sequences with other names.
+        overwrite: Replace an existing dataset.
+        resume: Accept a finished dataset of the same recordings and settings.
+        progress: Is called with (step, done, total).
+        one_of_many: Accept a group pattern that matches no sequence here, because others are converted separately.
+        **options: Fields of `Settings`, such as `rate=5` (Hz) or `tolerance=0.05` (s); they override `config`.
+
+    Returns:
+        Paths, counts by topic, skews in ns, notes, and the exit code: 3 if data was lost.
+
+    Raises:
+        RecordingError: A recording cannot be read.
+        DatasetError: The dataset cannot be written; no usable dataset exists.
+        UsageError: The settings are invalid or do not fit the recordings.
     """
     if isinstance(recordings, (str, os.PathLike)):
         recordings = [recordings]

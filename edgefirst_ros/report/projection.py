@@ -74,10 +74,19 @@ class Projector:
 def project(
     points: ArrayLike, sensor: str, calibration: SequenceCalibration, *, assume_forward: bool = False
 ) -> Projected:
-    """Return (N, 2) pixels of a sensor's points, and a mask of those that are to be seen.
+    """Project points of a sensor into the camera picture.
 
-    `points`: (N, 3) m in the sensor's frame, or a structured cloud; `sensor`: any name of one, or a frame's.
-    Raises as `projector` does.
+    Args:
+        points: (N, 3) in m in the sensor's frame, or a structured cloud with x, y and z.
+        sensor: "lidar", "radar", or the frame_id of the sensor.
+        calibration: Calibration of the sequence: `sample.calibration`.
+        assume_forward: Accept a placeholder calibration, with the camera along the sensor's x axis.
+
+    Returns:
+        Pixels (N, 2), x right and y down, NaN behind the camera; and a mask (N,) of the points in the picture.
+
+    Raises:
+        NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.
     """
     return projector(sensor, calibration, assume_forward=assume_forward).project(points)
 

@@ -97,7 +97,7 @@ class _Pages:
 
 
 def report(
-    paths: Sequence[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str] | None = None,
     *,
     samples: int = SAMPLES,
@@ -109,14 +109,30 @@ def report(
     settings: Settings | None = None,
     progress: Progress = quiet,
 ) -> Reported:
-    """Write the pages of datasets and recordings, and for several or a folder the table over them.
+    """Write an HTML report of each dataset or recording, and a table over several.
 
-    `out`: the page, or the table beside which the pages go; by default NAME.html beside the dataset, or report.html in
-    the folder. `samples`: how many are shown. `table_only`: no pages. `join`: all are parts of one recording.
-    `settings`: how recordings become samples, as of a conversion, and the limits of datasets.
-    Raises DatasetError or RecordingError for what is neither, or an output that exists; then nothing was written.
+    Args:
+        paths: Datasets, recordings or folders; one or several.
+        out: The page, or for several the table; default: NAME.html beside the dataset, or report.html in the folder.
+        samples: Number of samples that a page shows.
+        title: Title of the page.
+        overwrite: Replace an existing page.
+        assume_forward: Project points by a placeholder calibration, with the camera along the sensor's x axis.
+        table_only: Write only the table.
+        join: Treat all files as parts of one recording.
+        settings: Settings by which recordings become samples, and the limits of datasets.
+        progress: Is called with (step, done, total).
+
+    Returns:
+        The pages, the table, the facts of each page, and the exit code.
+
+    Raises:
+        EdgeFirstError: The extra `report` is not installed.
+        DatasetError: A path is neither a dataset nor a recording, or the output exists. No page is written.
+        RecordingError: A recording cannot be read.
     """
     need("report", "report", "jinja2", "plotly")
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     settings = settings or Settings()
     wanted, several = wanted_of([Path(path) for path in paths], join=join)
     refuse_settings(wanted, settings)

@@ -39,13 +39,15 @@ DEFLATE_LIMIT = 1040
 
 @dataclass(frozen=True, repr=False)
 class Cube:
-    """A radar cube as read from its picture.
+    """A radar cube, with its axes and scales.
 
-    values         int16 as in the picture, (sequence, range, rx, doppler), with a last axis (real, imaginary) when
-                   complex; where another dimension than doppler came last in the message, that one is the halved one
-    layout         the message's axis codes; message_shape: its sizes, the last one doubled when complex
-    scales         per axis of the message (m per range bin, m/s per doppler bin), NaN where the message had no number
-    timestamp      ns since the epoch, None when the picture does not say
+    Args:
+        values: int16 as stored, (sequence, range, rx, doppler), with a last axis (real, imaginary) if complex.
+        layout: Axis codes of the message.
+        message_shape: Sizes of the message's axes; the last one is doubled if complex.
+        scales: Step of each axis of the message, m per range bin and m/s per Doppler bin; NaN if unknown.
+        is_complex: True if the values have real and imaginary parts.
+        timestamp: Stamp in ns since the epoch; None if the picture does not state it.
     """
 
     values: NDArray[np.int16]
@@ -69,13 +71,21 @@ class Cube:
         return sequence, antennas, bins, doppler
 
     def complex(self) -> NDArray[np.complex64]:
-        """Return the cells as complex64, by AXES: of `shape`; a real cube has no imaginary part."""
+        """Return the cells of the cube.
+
+        Returns:
+            complex64 of `shape`: (sequence, rx, range, doppler); the imaginary part of a real cube is 0.
+        """
         values = self.values.astype(np.float32)
         cells = values.view(np.complex64)[..., 0] if self.is_complex else values.astype(np.complex64)
         return cells.transpose(0, 2, 1, 3)
 
     def raw(self) -> NDArray[np.int16]:
-        """Return the message's own array, int16 in the message's shape and axis order."""
+        """Return the array of the message.
+
+        Returns:
+            int16 in the message's shape and axis order, `message_shape`.
+        """
         present = [code for code in ORDER if code in self.layout]
         sizes = _cells(self.layout, self.message_shape, self.is_complex)
         values = self.values.reshape([sizes[code] for code in present] + [2 if self.is_complex else 1])

@@ -29,10 +29,20 @@ RULES: tuple[Rule, ...] = tuple(
 
 
 def validate(path: str | os.PathLike[str], *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Report:
-    """Check the dataset at `path` (OUT/NAME.zip, OUT/NAME, OUT/NAME.arrow alike) by all rules.
+    """Check a dataset by all rules of the format.
 
-    Never raises for what is in the files: a dataset that cannot be opened gives a report with one finding, STR001.
-    Every member is read once, one at a time.
+    Every member is read once. A dataset that cannot be opened has one finding, STR001.
+
+    Args:
+        path: OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.
+        strict: Count warnings as errors.
+        limits: Largest table and ZIP that is read.
+
+    Returns:
+        The findings, the number of checked samples, members and rows, and `ok`.
+
+    Raises:
+        OSError: The disk fails while the dataset is read.
     """
     report = Report(os.fspath(path), strict)
     try:
