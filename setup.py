@@ -71,7 +71,7 @@ setup(
     package_data={package_name: ["py.typed", "report/templates/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{package_name}"]),
-        (f"share/{package_name}", ["package.xml"]),
+        (f"share/{package_name}", ["package.xml", "README.md", "LICENSE", "CHANGELOG.rst"]),
         (f"share/{package_name}/config", glob("config/*")),
         (f"share/{package_name}/launch", glob("launch/*")),
     ],

@@ -32,12 +32,13 @@ PARTS = (
     "pyproject.toml",
     "README.md",
     "LICENSE",
+    "CHANGELOG.rst",
 )
 
 
 def shared_files():
     """What lies in share/edgefirst_ros of an installation."""
-    return {"package.xml"} | {
+    return {"package.xml", "README.md", "LICENSE", "CHANGELOG.rst"} | {
         f"{part}/{path.name}" for part in ("config", "launch") for path in (ROOT / part).glob("*")
     }
 

@@ -57,19 +57,25 @@ def as_ros_arguments(
 
 
 def as_parameters(texts: Mapping[str, str]) -> list[str]:
-    """Return settings, text by name, as ROS arguments: `-p NAME:=VALUE` of each."""
+    """Return settings, text by name, as ROS arguments: `-p NAME:=VALUE` of each.
+
+    Empty text unsets what may be unset; of other settings but text it stands for none given.
+    """
     from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings
     from edgefirst_ros.config.load import setting_fields
 
     fields = setting_fields(Settings, LiveSettings, ReplaySettings)
-
-    def written(text: str, kind: type) -> str:
-        if kind is str:
-            return json.dumps(text, ensure_ascii=False)
-        return text if kind is not list or text.startswith("[") else json.dumps([t for t in text.split(",") if t])
-
-    found = [f"{name}:={written(text, fields[name].type if name in fields else str)}" for name, text in texts.items()]
-    return ["--ros-args", *(part for one in found for part in ("-p", one))] if found else []
+    found: list[str] = []
+    for name, text in texts.items():
+        field = fields.get(name)
+        kind, unset = (str, None) if field is None else (field.type, field.unset)
+        value = json.dumps(text, ensure_ascii=False) if kind is str else text
+        if kind is list and not text.startswith("["):
+            value = json.dumps([part for part in text.split(",") if part] or [""])
+        if not value and unset is not None:
+            value = str(unset)
+        found += ["-p", f"{name}:={value}"] if value else []
+    return ["--ros-args", *found] if found else []
 
 
 def run_node(name: str, arguments: list[str] | None = None) -> NoReturn:

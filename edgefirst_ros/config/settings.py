@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from edgefirst_ros import streams
 from edgefirst_ros.config.values import (
@@ -331,6 +331,16 @@ class Settings(Model):
         return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse
 
 
+def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return regular expressions without empty ones; raises ValueError for a wrong one."""
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"expected names or regular expressions, got {pattern!r}: {error}") from None
+    return tuple(filter(None, patterns))
+
+
 class LiveSettings(Model):
     """Settings of a capture, besides `Settings`."""
 
@@ -353,6 +363,12 @@ class LiveSettings(Model):
     )
     stale_after: float = setting(
         5.0, "Time without a sample after which the capture is stale, s", gt=0, le=3600, allow_inf_nan=False
+    )
+    topics: Annotated[tuple[str, ...], AfterValidator(check_patterns)] = setting(
+        (), "Topics that may be used, by names or regular expressions; all if empty"
+    )
+    qos_profile_overrides_path: str | None = setting(
+        None, "YAML file with the QoS of single subscriptions, in the form of rosbag2; for ROS 2 only"
     )
     depth: int = setting(100, "Queue depth: messages that may wait per topic", ge=1, le=10_000)
     report: bool = setting(False, "Write an HTML report beside each finished dataset")

@@ -14,26 +14,32 @@ from typing import Any
 import rclpy
 import rclpy.task
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.msg import SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
+from rclpy.duration import Duration
 from rclpy.exceptions import NameValidationException
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.parameter import Parameter
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.signals import SignalHandlerOptions
+from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from edgefirst_ros.config import LiveSettings, Settings
+from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.dataset.names import check_name
 from edgefirst_ros.errors import EdgeFirstError, UsageError, printable
 from edgefirst_ros.limits import keep_buffers
-from edgefirst_ros.nodes.parameters import check, declare, read
+from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, read
 from edgefirst_ros.nodes.service import VERBS, Service, catch_signals
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, SessionState
 from edgefirst_ros.pipeline.health import Status
-from edgefirst_ros.sources.ros import RosTransport
+from edgefirst_ros.sources.ros import RosTransport, read_overrides
 
 MODELS = (Settings, LiveSettings)
+FAREWELL = 1.0
+"""Longest time in s for the last event to be acknowledged."""
 
 
 class CaptureNode(LifecycleNode):
@@ -46,14 +52,28 @@ class CaptureNode(LifecycleNode):
         super().__init__("capture")
         declare(self, *MODELS)
         settings, live = self._read()
-        transport = RosTransport(self, live.depth)
-        self.service = Service(transport, settings, live, self.get_fully_qualified_name(), self.get_logger())
+        transport = RosTransport(self, live.depth, read_overrides(live.qos_profile_overrides_path))
+        kept = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.events = {
+            topic: self.create_publisher(String, f"~/{topic}", kept) for topic in ("finished", "messages_lost")
+        }
+        simulated = self.get_parameter("use_sim_time").value
+        self.service = Service(
+            transport,
+            settings,
+            live,
+            self.get_fully_qualified_name(),
+            self.get_logger(),
+            namespace=self.get_namespace(),
+            clock=(lambda: self.get_clock().now().nanoseconds / SECOND) if simulated else None,
+            publish=self._publish,
+        )
         self._configured = False
         self._has_namesake = False
         self.finalized = False
         """True if nothing can bring the node up again."""
-        self.add_on_set_parameters_callback(lambda parameters: check(self, parameters, MODELS))
-        self.add_post_set_parameters_callback(self._changed)
+        convert_numbers(self, MODELS)
+        self.add_on_set_parameters_callback(self._change)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", 10)
         callback_group = ReentrantCallbackGroup()  # what waits for the capture must not block other services
         for verb in VERBS:
@@ -135,8 +155,20 @@ class CaptureNode(LifecycleNode):
                 raise UsageError(f"{self.get_fully_qualified_name()}: sequence: {error}") from None
         return settings, live
 
-    def _changed(self, parameters: Sequence[Parameter]) -> None:
-        self.service.session.change(*self._read())
+    def _change(self, parameters: Sequence[Parameter]) -> SetParametersResult:
+        """Apply a change at run time, if it is accepted: ROS 2 Humble has no callback for what follows it."""
+        result = check(self, parameters, MODELS)
+        if result.successful:
+            changes = {parameter.name: parameter.value for parameter in parameters}
+            settings = read(self, Settings, changes)
+            self.service.session.change(settings, read(self, LiveSettings, changes))
+            for doubt in settings.doubts:
+                self.get_logger().warning(doubt)
+        return result
+
+    def _publish(self, topic: str, text: str) -> None:
+        if rclpy.ok(context=self.context):
+            self.events[topic].publish(String(data=text))
 
     # ---- diagnostics ---------------------------------------------------------------------
     def _diagnose(self) -> None:
@@ -193,6 +225,8 @@ def main(argv: list[str] | None = None) -> int:
     while time.monotonic() < until:  # answers to who asked for the shutdown, or before, may still be under way
         executor.spin_once(timeout_sec=0.02)
     node.service.finish()
+    for publisher in node.events.values():
+        publisher.wait_for_all_acked(Duration(seconds=FAREWELL))
     executor.shutdown()
     node.destroy_node()
     rclpy.try_shutdown()

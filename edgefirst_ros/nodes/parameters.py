@@ -131,6 +131,25 @@ def check(
     return SetParametersResult(successful=True)
 
 
+def convert_numbers(node: Node, models: Sequence[type[BaseModel]]) -> None:
+    """Let whole numbers be set where numbers are meant: `ros2 param set NODE rate 2`.
+
+    ROS 2 Humble has no callback for this; there 2.0 is needed.
+    """
+    fields = setting_fields(*models)
+
+    def convert(parameters: list[Parameter[Any]]) -> list[Parameter[Any]]:
+        return [
+            Parameter(one.name, value=float(one.value))
+            if one.name in fields and fields[one.name].type is float and type(one.value) is int
+            else one
+            for one in parameters
+        ]
+
+    if hasattr(node, "add_pre_set_parameters_callback"):
+        node.add_pre_set_parameters_callback(convert)
+
+
 def _place(node: Node) -> str:
     return str(node.get_fully_qualified_name())
 

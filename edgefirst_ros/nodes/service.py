@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -20,7 +22,7 @@ from typing import Any
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
-from edgefirst_ros.pipeline.health import Health, Status
+from edgefirst_ros.pipeline.health import Condition, Health, Status
 from edgefirst_ros.sources.live import Log, Transport
 
 VERBS = ("start", "stop", "split", "status")
@@ -40,10 +42,25 @@ def catch_signals(end: Callable[[int], object]) -> None:
 
 
 class StandardError:
-    """Logs lines of a verb to standard error."""
+    """Logs lines of a verb to standard error, above a status line on a terminal.
+
+    Any thread may call everything here.
+    """
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
+        self._lock = threading.Lock()
+        self._shown = 0
+        """Width of the status line that is shown."""
+
+    def show(self, text: str) -> None:
+        """Show the status line on a terminal, instead of the one before; empty text removes it."""
+        if not sys.stderr.isatty():
+            return
+        line = printable(text).replace("\n", " ")[: shutil.get_terminal_size().columns - 1]
+        with self._lock:
+            self._write(f"\r{line.ljust(self._shown)}" if line else self._clear())
+            self._shown = len(line)
 
     def info(self, text: str, /) -> None:
         """Log normal operation."""
@@ -59,7 +76,17 @@ class StandardError:
 
     def _say(self, text: str) -> None:
         line = printable(f"edgefirst-ros {self._verb}: {text}")
-        print(f"{line}\n", end="", file=sys.stderr, flush=True)  # noqa: T201  in one piece: threads log, too
+        with self._lock:
+            self._write(f"{self._clear()}{line}\n")
+            self._shown = 0
+
+    def _clear(self) -> str:
+        return f"\r{' ' * self._shown}\r" if self._shown else ""
+
+    @staticmethod
+    def _write(text: str) -> None:
+        with contextlib.suppress(OSError):  # the reader may be gone; the capture goes on
+            print(text, end="", file=sys.stderr, flush=True)  # noqa: T201  in one piece: threads log, too
 
 
 class ServiceManager:
@@ -145,15 +172,39 @@ class Service:
     Owns: one thread calls everything here; answers to orders come in any thread.
     """
 
-    def __init__(self, transport: Transport, settings: Settings, live: LiveSettings, name: str, log: Log) -> None:
-        """`name`: prefix of the statuses' names.
+    def __init__(
+        self,
+        transport: Transport,
+        settings: Settings,
+        live: LiveSettings,
+        name: str,
+        log: Log,
+        *,
+        namespace: str = "",
+        clock: Callable[[], float] | None = None,
+        publish: Callable[[str, str], object] = lambda topic, text: None,
+    ) -> None:
+        """Make the session.
+
+        Args:
+            transport: The bus.
+            settings: Those of every conversion.
+            live: Those of a capture.
+            name: Prefix of the statuses' names.
+            log: Where lines about the capture are written.
+            namespace: That of the capture; default names of datasets have it.
+            clock: Returns the time in s by which ages are reported; the monotonic clock if None.
+            publish: Called with `finished` or `messages_lost` and JSON, for each finished dataset and new loss.
 
         Raises UsageError for settings by which nothing can be recorded.
         """
         check_capture(live)
-        self.session = CaptureSession(transport, settings, live, socket.gethostname(), log)
+        self.session = CaptureSession(transport, settings, live, socket.gethostname(), log, namespace)
         self._reports = Reports(log.warning)
-        self._health = Health(name)
+        self._health = Health(name, clock)
+        self._publish = publish
+        self._published, self._told = 0, "{}"
+        self._lost: dict[str, dict[str, int]] = {}
         self._manager = ServiceManager()
 
     @property
@@ -164,8 +215,10 @@ class Service:
     def look(self) -> None:
         """Look for topics and samples that came."""
         self.session.look()
-        self._health.look(self.session)
-        self._manager.alive()
+        facts = self.session.status()
+        stuck = self._health.judge(self.session, facts)[0] in (Condition.STALE, Condition.FAILED)
+        if not stuck or facts.get("bytes_needed"):  # a start again makes no room on the disk
+            self._manager.alive()
 
     def order(self, verb: str) -> Future[dict[str, Any]]:
         """Carry out one of `VERBS`; the answer has `success` and `message`, that of `status` all facts."""
@@ -195,6 +248,7 @@ class Service:
     def diagnose(self) -> list[Status]:
         """Return the statuses of the dataset and the topics; start the reports of newly finished datasets."""
         self._report()
+        self._announce()
         statuses = self._health.statuses(self.session)
         self._manager.tell(f"STATUS={self.describe()}")
         return statuses
@@ -222,12 +276,39 @@ class Service:
             self._manager.alive()
             ending.join(LOOK_EVERY)
         self._report()
+        self._announce()
         self._reports.close()
         self.session.close()
+
+    def _announce(self) -> None:
+        """Publish the outcome of newly finished datasets, and the lost messages by topic if there are more."""
+        for outcome in self.session.outcomes[self._published :]:
+            self._published += 1
+            self._publish("finished", json.dumps(outcome))
+        source = self.session.source
+        for name, state in source.states.items() if source is not None else ():
+            if state.lost or state.guessed:
+                self._lost[name] = {"lost": state.lost, "lost_by_stamps": state.guessed}
+        told = json.dumps({name: self._lost[name] for name in sorted(self._lost)})
+        if told != self._told:
+            self._told = told
+            self._publish("messages_lost", told)
 
     def _report(self) -> None:
         """Start the reports of newly finished datasets, if `report` is set."""
         self._reports.look(self.session.finished if self.session.live.report else ())
+
+
+def describe_status(answer: Mapping[str, Any]) -> str:
+    """Return a status in a line: state, samples, size, minutes of disk, age of the newest sample."""
+    parts = [str(answer["message"])]
+    if "samples" in answer:
+        parts += [counted(answer["samples"], "sample"), f"{answer.get('bytes', 0) / 1e6:.1f} MB"]
+    if answer.get("free_minutes") is not None:
+        parts.append(f"{answer['free_minutes']:.0f} minutes of disk left")
+    if answer.get("newest_sample_age") is not None:
+        parts.append(f"newest sample {answer['newest_sample_age']:.1f} s ago")
+    return ", ".join(parts)
 
 
 def ask_again(ask: Callable[[], list[dict[str, Any]]], seconds: float) -> list[dict[str, Any]]:

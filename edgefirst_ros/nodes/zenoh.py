@@ -29,6 +29,7 @@ from edgefirst_ros.nodes.service import (
     ask_again,
     catch_signals,
     check_capture,
+    describe_status,
 )
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
 from edgefirst_ros.sources.zenoh import ZenohTransport
@@ -101,8 +102,17 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     check_capture(live)
     inbox = queue.SimpleQueue[tuple[str, Any] | None]()
     with session(endpoint) as bus:
+        log = StandardError("capture")
         transport = ZenohTransport(bus, settings, live, namespace)
-        service = Service(transport, settings, live, own_key(namespace, "")[:-1], StandardError("capture"))
+        service = Service(
+            transport,
+            settings,
+            live,
+            own_key(namespace, "")[:-1],
+            log,
+            namespace=namespace,
+            publish=lambda topic, text: bus.put(own_key(namespace, topic), text, encoding=JSON),
+        )
         orders = Orders(bus, namespace, inbox)
         diagnostics = bus.declare_publisher(own_key(namespace, "diagnostics"), encoding=JSON)
         catch_signals(lambda _: inbox.put(None))
@@ -125,6 +135,8 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
                     for one in service.diagnose()
                 ]
                 diagnostics.put(json.dumps({"stamp": time.time_ns(), "status": statuses}))
+                log.show(describe_status(service.order("status").result()))
+        log.show("")
         service.finish()
     return service.exit_code
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ class Completed:
     """Why it could not be completed; None if it was."""
     container: str | None = None
     """Path of the container; None also for one without samples, which is not kept."""
+    samples: int = 0
+    loss: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """{topic: {reason: number}} of lost messages."""
 
 
 class CaptureDataset:
@@ -53,8 +57,12 @@ class CaptureDataset:
         known: Calibration,
         sequence: str,
         start_lag: float,
+        namespace: str = "",
     ) -> None:
-        """`start_lag`: s since the first of its messages came; for so long its frames may wait for their turn."""
+        """`start_lag`: s since the first of its messages came; for so long its frames may wait for their turn.
+
+        `namespace`: that of the capture, for the metadata.
+        """
         self.sequence = sequence
         self.base = base
         self.began = time.monotonic()
@@ -63,7 +71,7 @@ class CaptureDataset:
         calibration = Calibration(PictureFacts(roles.reference, roles.own_info) if roles.camera else None)
         calibration.merge(known)
         self._counts = Counts()
-        self._facts = DatasetFacts(settings)
+        self._facts = DatasetFacts(settings, namespace)
         facts = SequenceFacts(sequence, roles, base, calibration, self._counts)
         self._facts.begin(facts)
         self._writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._facts.describe, live=live)
@@ -135,7 +143,8 @@ class CaptureDataset:
             return Completed(f"dataset {self.sequence} has no sample and is not kept", lossy, refused)
         notes = self._output.facts.calibration.notes
         text = "; ".join([f"dataset {paths.container} is complete: {counted(self.samples, 'sample')}", *notes])
-        return Completed(text, lossy, refused, container=str(paths.container))
+        loss = {topic: dict(reasons) for topic, reasons in self._counts.lost.items()}
+        return Completed(text, lossy, refused, container=str(paths.container), samples=self.samples, loss=loss)
 
     def _finish(self) -> DatasetPaths | None:
         with self._writer, self._output:

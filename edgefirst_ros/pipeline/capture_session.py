@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.recovery.recover import recover_all
 from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.pipeline.recorder import Capture, Results
 from edgefirst_ros.pipeline.upload import Uploader
-from edgefirst_ros.sources.live import CameraWait, LiveSource, Log, TilingTransport, Transport
+from edgefirst_ros.sources.live import CameraWait, ChosenTopics, LiveSource, Log, TilingTransport, Transport
 
 
 def load_capture(
@@ -36,7 +36,12 @@ def load_capture(
     own = LiveSettings.model_fields
     texts = texts or {}
     settings = load(path, texts={name: text for name, text in texts.items() if name not in own})
-    given = {name: text for name, text in texts.items() if name in own}
+    fields = setting_fields(LiveSettings)
+    given = {
+        name: list(filter(None, text.split(","))) if fields[name].type is list else text
+        for name, text in texts.items()
+        if name in own
+    }
     values = {name: value for name, value in read_values(Path(path)).items() if name in own} if path else {}
     try:
         live = LiveSettings(**{**values, **given})
@@ -44,7 +49,7 @@ def load_capture(
             check_name(live.sequence)
     except ValidationError as error:
         source = str(path) if path else "options"
-        raise UsageError(explain(error, source, setting_fields(LiveSettings), options=given)) from None
+        raise UsageError(explain(error, source, fields, options=given)) from None
     except UsageError as error:
         raise UsageError(f"sequence: {error}") from None
     return settings, live
@@ -88,16 +93,27 @@ class CaptureSession:
     session, which changes nothing of it.
     """
 
-    def __init__(self, transport: Transport, settings: Settings, live: LiveSettings, host: str, log: Log) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        settings: Settings,
+        live: LiveSettings,
+        host: str,
+        log: Log,
+        namespace: str = "",
+    ) -> None:
         """`host`: first part of the datasets' names, unless the settings have one.
+
+        `namespace`: that of the capture; it follows the host in the names, and stands in the metadata.
 
         Raises UsageError if datasets cannot be uploaded as the settings ask.
         """
         self._uploader = _uploader(settings, live, log)
         self.settings = settings
         self.live = live
-        self._transport = TilingTransport(transport)
-        self._host = host
+        self._transport = TilingTransport(ChosenTopics(transport, live.topics) if live.topics else transport)
+        self._namespace = namespace.strip("/")
+        self._host = "-".join([host, *filter(None, self._namespace.split("/"))])
         self._log = log
         self._named = False  # whether the name of the first dataset was given away
         self._results = Results()
@@ -125,6 +141,11 @@ class CaptureSession:
     def exit_code(self) -> int:
         """Exit code of the process: 0 all there, 1 nothing usable, also where no message came, 3 with loss."""
         return self._results.exit_code or int(self._asked and not self._results.finished)
+
+    @property
+    def outcomes(self) -> list[dict[str, Any]]:
+        """Path, samples and loss of each finished dataset, in order."""
+        return list(self._results.outcomes)
 
     @property
     def finished(self) -> list[str]:
@@ -182,7 +203,7 @@ class CaptureSession:
             self._log.warning(note)
         live = self.live.model_copy(update={"sequence": None}) if self._named else self.live
         self._named = True
-        capture = Capture(self.settings, live, roles, self._host, self._log.info, self._results)
+        capture = Capture(self.settings, live, roles, self._host, self._log.info, self._results, self._namespace)
         source = LiveSource(self._transport, self.settings, roles, capture.put, self._log)
         self._current = _Capturing(capture, source)
         if waiting.wanted is not None:

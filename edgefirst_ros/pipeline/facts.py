@@ -112,10 +112,12 @@ class DatasetFacts:
     Owns: `begin` and `end` by one thread, at times when no sample is being written; between them any thread describes.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, namespace: str = "") -> None:
+        """`namespace`: that of the capture, for the metadata; empty without one."""
         self.counts = Counts()
         """Counts of the sequences that have ended."""
         self._settings = settings
+        self._namespace = namespace
         self._current: SequenceFacts | None = None
         self._decodes = False  # whether any sequence has pictures of video
         self._sources: list[Mapping[str, Any]] = []
@@ -196,6 +198,7 @@ class DatasetFacts:
         return {
             "sources": sources,
             **made,
+            **({"namespace": self._namespace} if self._namespace else {}),
             "time_base": first if len(bases) == 1 else {**first, "sequences": bases},
             **combined(sequences)[0],
             "counts": counts.plain(),

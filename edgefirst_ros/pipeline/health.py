@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -29,6 +29,7 @@ from edgefirst_ros.messages import known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession
 from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.sources.topics import STATICS
+from edgefirst_ros.streams import SENSORS
 
 RATES_KEPT = 60
 """Measurements of a rate, one a second, whose median is the expected rate of a topic."""
@@ -91,20 +92,22 @@ class Condition(IntEnum):
 class Health:
     """Makes the diagnostics of a capture, once a second, from the facts of its session.
 
-    Call `look` several times a second: it notes when the last sample came.
+    Call `judge` several times a second: it notes when the last sample came.
     """
 
-    def __init__(self, node: str) -> None:
-        """`node`: prefix of the statuses' names."""
+    def __init__(self, node: str, clock: Callable[[], float] | None = None) -> None:
+        """`node`: prefix of the statuses' names; `clock`: returns the time in s by which ages are reported.
+
+        Whether samples are missing is judged by the monotonic clock in any case: a simulated one may stand still.
+        """
         self._node = node
+        self._clock = clock or _monotonic
+        self._shown = self._clock()
         self._rates: dict[str, _Rate] = {}
+        self._hertz: dict[str, float] = {}
         self._newest: tuple[object, int] = (None, -1)
         self._came = time.monotonic()
         self._began = self._came
-
-    def look(self, session: CaptureSession) -> None:
-        """Note whether samples were added to the dataset since the last call."""
-        self._note(session.status())
 
     def _note(self, facts: Mapping[str, Any]) -> None:
         newest = facts.get("sequence"), facts.get("samples", 0)
@@ -112,7 +115,7 @@ class Health:
             now = time.monotonic()
             if newest[0] != self._newest[0]:
                 self._began = now
-            self._newest, self._came = newest, now
+            self._newest, self._came, self._shown = newest, now, self._clock()
 
     def judge(self, session: CaptureSession, facts: Mapping[str, Any]) -> tuple[Condition, str]:
         """Return what the capture does, and that in words; idle by order counts as well as recording."""
@@ -133,15 +136,21 @@ class Health:
             return Condition.STALE, f"{facts['state']}, but no sample for {age:.0f} s"
         return Condition.RECORDING, str(facts["state"])
 
-    def measure(self, session: CaptureSession, facts: Mapping[str, Any]) -> dict[str, float | None]:
-        """Return the age of the newest sample, s, and the minutes until the disk has no more room; None if unknown."""
+    def measure(self, session: CaptureSession, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the age of the newest sample, s, the minutes until the disk has no more room, and rates by sensor, Hz.
+
+        Ages and minutes are None if unknown.
+        """
         now = time.monotonic()
         room, size, since = _room(Path(session.live.out)), facts.get("bytes", 0), now - self._began
         left = None
         if isinstance(room, int) and size and since > 1:
             left = round(max(0, room - session.live.min_free_bytes) / (size / since) / 60, 1)
-        age = round(now - self._came, 3) if facts.get("samples") else None
-        return {"newest_sample_age": age, "free_minutes": left}
+        return {"newest_sample_age": self._age(facts), "free_minutes": left, "rates": dict(self._hertz)}
+
+    def _age(self, facts: Mapping[str, Any]) -> float | None:
+        """Return the age of the newest sample, s; None without one."""
+        return round(max(0.0, self._clock() - self._shown), 3) if facts.get("samples") else None
 
     def statuses(self, session: CaptureSession) -> list[Status]:
         """Return the statuses of the dataset, of recorded topics, and of topics that could have been meant."""
@@ -158,6 +167,7 @@ class Health:
         now = time.monotonic_ns()
         known = self._rates.setdefault(state.name, _Rate(state.received, now))
         rate = known.measure(state.received, now)
+        self._hertz[_sensor_of(state)] = round(rate, 2)
         counts = facts.get("counts", {}).get(state.delivered_as, {})
         dropped = counts.get("dropped", {})
         level, text = self._judge(state, rate, known, dropped, now)
@@ -233,7 +243,7 @@ class Health:
             "queue": facts.get("queue", 0),
             "decoder backlog": facts.get("backlog", 0),
             "decoder": facts.get("decoder", ""),
-            "age of the newest sample, s": round(time.monotonic() - self._came, 3) if facts.get("samples") else "",
+            "age of the newest sample, s": "" if (age := self._age(facts)) is None else age,
             "age of the last flush, s": facts.get("flush_age_s", ""),
             "worst skew, ms": json.dumps({k: v / 1e6 for k, v in facts.get("worst_skew_ns", {}).items()}),
             "disk left, bytes": _room(Path(out)),
@@ -249,6 +259,17 @@ def drive_of(facts: Mapping[str, Any]) -> Iterator[Check]:
         for sensor, one in facts.get("companions", {}).items():
             yield coverage_of(sensor, one["coverage"])
             yield skew_of(sensor, one["p95_skew_s"], one["tolerance_s"])
+
+
+def _monotonic() -> float:
+    return time.monotonic()
+
+
+def _sensor_of(state: TopicState) -> str:
+    """Return the key of a topic's sensor; its name if it is of none."""
+    name = known_name(state.delivered_as, state.schema)
+    keys = (sensor.key for sensor in SENSORS for topic in sensor.topics if topic.name == name)
+    return next(keys, state.delivered_as)
 
 
 def _tells(lost: int, state: TopicState) -> bool:

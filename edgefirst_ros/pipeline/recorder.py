@@ -36,6 +36,8 @@ class Results:
 
     finished: list[str] = field(default_factory=list)
     """Paths of the finished datasets."""
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    """Path, samples and loss of each finished dataset, ready for JSON."""
     failure: str | None = None
     """Why the last dataset ended with an error; None once another one begins."""
     failures: int = 0
@@ -59,6 +61,7 @@ class Results:
             self.failure = f"{self.failure}; {done.failure}"
         if done.container is not None:
             self.finished.append(done.container)
+            self.outcomes.append({"dataset": done.container, "samples": done.samples, "loss": done.loss})
         self.empty += done.container is None and not done.failure
 
     @property
@@ -171,6 +174,7 @@ class _Plan:
     settings: Settings
     live: LiveSettings
     host: str
+    namespace: str
     sequence: str | None
     """Name of the next dataset; None: by host and time."""
     known: Calibration = field(default_factory=Calibration)
@@ -191,8 +195,9 @@ class Recorder:
         host: str,
         results: Results,
         on_event: Callable[[str], object],
+        namespace: str = "",
     ) -> None:
-        self._plan = _Plan(settings, live, safe_name(live.host or host), live.sequence or None)
+        self._plan = _Plan(settings, live, safe_name(live.host or host), namespace, live.sequence or None)
         self._roles = roles
         self._results = results
         self._on_event = on_event
@@ -404,7 +409,9 @@ class Recorder:
         while True:
             name, tried = self._new_name(), tried + 1
             try:
-                return CaptureDataset(plan.settings, plan.live, self._roles, base, plan.known, name, start_lag)
+                return CaptureDataset(
+                    plan.settings, plan.live, self._roles, base, plan.known, name, start_lag, plan.namespace
+                )
             except DatasetError as error:
                 taken = is_taken(Path(plan.live.out), name, plan.settings.layout)
                 if isinstance(error, StorageError) or not taken or tried == NAMES:
@@ -481,10 +488,14 @@ class Capture:
         host: str,
         on_event: Callable[[str], object],
         results: Results | None = None,
+        namespace: str = "",
     ) -> None:
-        """`results`: those of earlier captures of the session, which are continued."""
+        """`results`: those of earlier captures of the session, which are continued.
+
+        `namespace`: that of the capture, for the metadata of its datasets.
+        """
         self.results = results if results is not None else Results()
-        self._recorder = Recorder(settings, live, roles, host, self.results, on_event)
+        self._recorder = Recorder(settings, live, roles, host, self.results, on_event, namespace)
         self._queue: queue.SimpleQueue[Arrival | _Order | None] = queue.SimpleQueue()
         self._backlog = _Backlog()
         self._thread = threading.Thread(target=self._run, name="capture", daemon=True)

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -507,6 +508,30 @@ class _LateTopics:
     parts: dict[str, str | None] = field(default_factory=dict)
     """{field of Roles: topic that would get it}."""
     settling: Settling = field(default_factory=Settling)
+
+
+class ChosenTopics(Transport):
+    """A transport around another one that offers chosen topics only."""
+
+    def __init__(self, transport: Transport, topics: Iterable[str]) -> None:
+        """`topics`: names, or regular expressions that fit the whole of them, with or without the leading slash."""
+        self._transport = transport
+        self._chosen = re.compile("|".join(f"(?:/?{topic.removeprefix('/')})" for topic in topics))
+
+    def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
+        """Return the chosen topics that are published now, as `Transport.look` says."""
+        offers = self._transport.look(expected)
+        fits = self._chosen.fullmatch
+        names = {topic: (name, kind) for topic, (name, kind) in offers.names.items() if fits(topic) or fits(name)}
+        return Offers(names, {name: what for name, what in offers.mixed.items() if fits(name)})
+
+    def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
+        """Subscribe a topic, as `Transport.listen` says."""
+        return self._transport.listen(state, arrive, once=once)
+
+    def close(self) -> None:
+        """Close all subscriptions; new ones may follow."""
+        self._transport.close()
 
 
 class TilingTransport(Transport):

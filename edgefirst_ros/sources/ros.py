@@ -6,16 +6,48 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rclpy.exceptions import InvalidTopicNameException
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from rclpy.type_hash import TypeHash
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription as RosSubscription
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
+from edgefirst_ros.config.yaml_file import read_yaml
+from edgefirst_ros.errors import UsageError
 from edgefirst_ros.messages import KNOWN_TOPICS, full_type, known_name
 from edgefirst_ros.sources.live import USABLE, Arrive, Offers, TopicState, Transport
+
+try:
+    from rclpy.type_hash import TypeHash
+except ImportError:  # ROS 2 Humble has no hashes of types
+    TypeHash = None
+POLICIES = {"history": HistoryPolicy, "reliability": ReliabilityPolicy, "durability": DurabilityPolicy}
+"""Policies that a QoS override may have, besides depth."""
+
+
+def read_overrides(path: str | None) -> dict[str, dict[str, Any]]:
+    """Return {topic: arguments of a QoSProfile} of a file as `ros2 bag record --qos-profile-overrides-path` takes it.
+
+    Raises UsageError that names the topic and the policy.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    content = read_yaml(Path(path).expanduser()) if path else {}
+    if not isinstance(content, dict) or not all(isinstance(one, dict) for one in content.values()):
+        raise UsageError(f"{path}: expected topics with their QoS, such as /gps: {{reliability: best_effort}}")
+    for topic, policies in content.items():
+        for name, value in policies.items():
+            known = [policy.name.lower() for policy in POLICIES[name]] if name in POLICIES else []
+            whole = name == "depth" and type(value) is int and 1 <= value <= 10_000
+            if not whole and str(value) not in known:
+                expected = "a whole number from 1 to 10000" if name == "depth" else f"one of {', '.join(known)}"
+                wrong = f"{expected}, got {value!r}" if known or name == "depth" else f"depth, {', '.join(POLICIES)}"
+                raise UsageError(f"{path}: {topic}: {name}: expected {wrong}")
+            place = found.setdefault(f"/{str(topic).removeprefix('/')}", {})
+            place[name] = value if whole else POLICIES[name][str(value).upper()]
+    return found
 
 
 @dataclass(slots=True)
@@ -35,9 +67,10 @@ class RosTransport(Transport):
     Owns: the thread of the node's executor, in which callbacks come too; these only hand over bytes.
     """
 
-    def __init__(self, node: Node, depth: int) -> None:
-        """`depth`: QoS history depth of each subscription."""
+    def __init__(self, node: Node, depth: int, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """`depth`: QoS history depth of each subscription; `overrides`: {topic: QoS that it has in any case}."""
         self._node = node
+        self._overrides = overrides or {}
         self._depth = depth
         self._log = node.get_logger()
         self.subscriptions: dict[str, Subscription] = {}
@@ -119,13 +152,21 @@ class RosTransport(Transport):
             self._log.error(f"{state.name}: {state.fault}")
             return
         qos = QoSProfile(
-            depth=self._depth,
-            reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
-            durability=DurabilityPolicy.TRANSIENT_LOCAL if kept else DurabilityPolicy.VOLATILE,
+            **{
+                "depth": self._depth,
+                "reliability": ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT,
+                "durability": DurabilityPolicy.TRANSIENT_LOCAL if kept else DurabilityPolicy.VOLATILE,
+                **self._overrides.get(state.name, {}),
+            }
         )
 
-        def callback(data: bytes, info: dict[str, Any]) -> None:  # rclpy counts its arguments
+        def numbered(data: bytes, info: dict[str, Any]) -> None:  # rclpy counts its arguments
             arrive(data, info.get("publication_sequence_number"))
+
+        def plain(data: bytes) -> None:
+            arrive(data, None)
+
+        callback = numbered if hasattr(RosSubscription, "CallbackType") else plain  # Humble gives only the message
 
         state.reliable = reliable
         handle = self._node.create_subscription(kind, state.name, callback, qos, raw=True)
@@ -134,7 +175,7 @@ class RosTransport(Transport):
     def _compare_types(self, state: TopicState, publishers: list[Any]) -> None:
         """Report a differing type definition: it never matches on the wire, and nothing else says so."""
         there = self.subscriptions.get(state.name)
-        if there is None:
+        if there is None or TypeHash is None:
             return
         if not there.type_hash:
             own = [

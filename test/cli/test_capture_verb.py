@@ -51,6 +51,11 @@ def test_options_of_settings_are_parameters_of_a_node(call, node):
     assert (name, arguments[0], sorted(arguments[2::2])) == ("capture", "--ros-args", sorted(values))
 
 
+def test_empty_text_unsets_or_gives_nothing(call, node):
+    call("capture", "--set", "autostart=", "--set", "rate=", "--set", "max_width=", "--set", "host=")
+    assert node == [("capture", ["--ros-args", "-p", "rate:=0.0", "-p", "max_width:=0", "-p", 'host:=""'])]
+
+
 def test_settings_of_recordings_are_refused(call, node, bus):
     for more in ([], ["--zenoh", "peer"]):
         said = str(call("capture", *more, "--set", "start=2").exception)

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A capture as a service, whatever its bus: orders, conditions, pages, log."""
 
+import io
+import json
+import os
 import sys
 from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
 import edgefirst_ros
 from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.nodes.service import Reports, Service, StandardError
+from edgefirst_ros.nodes.service import Reports, Service, StandardError, describe_status
 from edgefirst_ros.pipeline import health
-from edgefirst_ros.pipeline.capture_session import SessionState, load_capture
-from edgefirst_ros.sources.live import Offers
+from edgefirst_ros.pipeline.capture_session import SessionState, _Capturing, load_capture
+from edgefirst_ros.sources.live import ChosenTopics, Offers
 
 
 class Session:
@@ -149,6 +153,42 @@ def test_the_log_says_what_kind_of_line_it_is(capsys):
     ]
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_lines_are_logged_above_the_status_line(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 9)))
+    log = StandardError("x")
+    log.show("recording, 1 sample, 0.1 MB")
+    log.info("done")
+    log.show("idle")
+    log.show("")
+    blank = " " * 19
+    assert terminal.getvalue() == f"\rrecording, 1 sample\r{blank}\redgefirst-ros x: done\n\ridle\r    \r"
+
+
+def test_without_a_terminal_no_status_line_is_shown(capsys):
+    StandardError("x").show("recording")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_status_in_a_line():
+    status = {
+        "message": "recording",
+        "samples": 12,
+        "bytes": 34_500_000,
+        "free_minutes": 812.4,
+        "newest_sample_age": 0.1,
+    }
+    told = "recording, 12 samples, 34.5 MB, 812 minutes of disk left, newest sample 0.1 s ago"
+    assert describe_status(status) == told
+    assert describe_status({"message": "idle", "free_minutes": None, "newest_sample_age": None}) == "idle"
+
+
 def test_each_finished_dataset_gets_a_page_once(recording, tmp_path):
     path = recording(seconds=2, size=(320, 192), topics={"camera"})
     container = edgefirst_ros.convert(path, tmp_path, name="drive").paths.container
@@ -196,3 +236,90 @@ def test_what_is_wrong_is_named_with_where_it_was_said(tmp_path):
         load_capture(path)
     with pytest.raises(UsageError, match="options: keep: expected"):
         load_capture(None, {"keep": "perhaps"})
+
+
+# ---- events, names, topics
+def test_finished_datasets_and_lost_messages_are_published_once(tmp_path):
+    told = []
+    live = LiveSettings(out=str(tmp_path))
+    service = Service(
+        Deaf(),
+        Settings(),
+        live,
+        "c",
+        StandardError("c"),
+        publish=lambda topic, text: told.append((topic, json.loads(text))),
+    )
+    service.diagnose()
+    assert told == []
+    outcome = {"dataset": "one.zip", "samples": 3, "loss": {"/gps": {"lost on the way": 2}}}
+    service.session._results.outcomes.append(outcome)
+    state = SimpleNamespace(lost=2, guessed=1)
+    service.session._current = _Capturing(
+        SimpleNamespace(status=dict), SimpleNamespace(states={"/gps": state}, unused={})
+    )
+    for _ in range(2):
+        service._announce()
+    state.lost = 5
+    service._announce()
+    assert told == [
+        ("finished", outcome),
+        ("messages_lost", {"/gps": {"lost": 2, "lost_by_stamps": 1}}),
+        ("messages_lost", {"/gps": {"lost": 5, "lost_by_stamps": 1}}),
+    ]
+
+
+def test_ages_are_those_of_the_given_clock(service, monkeypatch):
+    """Simulated time: what was heard 60 s ago by that clock is as old, however fast it goes."""
+    at = {"now": 1000.0}
+    service._health = health.Health("capture", lambda: at["now"])
+    service.session = Session(**RECORDING)
+    service.order("status")
+    at["now"] += 60
+    told = service.order("status").result()
+    assert (told["newest_sample_age"], told["exit_code"]) == (60.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "kept"),
+    [
+        (["camera/h264"], {"/camera/h264"}),
+        (["/camera/h264", "gps"], {"/camera/h264", "/gps"}),
+        (["/radar/.*"], {"/radar/cube", "/radar/targets"}),
+        (["/front/gps"], {"/gps"}),
+        (["camera"], set()),
+    ],
+)
+def test_only_chosen_topics_are_offered(chosen, kept):
+    names = {name: (name, "x") for name in ("/camera/h264", "/radar/cube", "/radar/targets")}
+    offers = Offers(names | {"/gps": ("/front/gps" if "/front/gps" in chosen else "/gps", "x")})
+    assert set(ChosenTopics(SimpleNamespace(look=lambda expected: offers), chosen).look({}).names) == kept
+
+
+def test_a_wrong_pattern_of_topics_is_refused():
+    with pytest.raises(UsageError, match=r"topics: expected names or regular expressions, got '\('"):
+        load_capture(None, {"topics": "gps,("})
+    assert load_capture(None, {"topics": "gps,/radar/.*"})[1].topics == ("gps", "/radar/.*")
+
+
+@pytest.mark.parametrize(
+    ("facts", "quiet", "alive"),
+    [
+        (RECORDING, 0, True),
+        (RECORDING, 6, False),
+        ({"waiting_for": "no camera topic"}, 60, True),
+        ({"state": "idle"}, 60, True),
+        ({"state": "idle", "failure": "the disk failed"}, 0, False),
+        ({"state": "disk full", "bytes_needed": 9}, 60, True),
+    ],
+)
+def test_the_watchdog_is_told_while_a_start_again_would_not_help(service, monkeypatch, facts, quiet, alive):
+    clock, told = {"now": 100.0}, []
+    monkeypatch.setattr(health.time, "monotonic", lambda: clock["now"])
+    service.session, service._manager = Session(**facts), SimpleNamespace(alive=lambda: told.append(1))
+    service.session.look = lambda: None
+    service.look()
+    told.clear()
+    clock["now"] += quiet
+    service.look()
+    assert bool(told) == alive

@@ -19,8 +19,9 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 from same_dataset import adds_up, assert_same_dataset, counts_of, frames  # noqa: E402
 from zenoh_network import LONG, encoding_of, free_port, newer_attachment, open_session, until  # noqa: E402
 
-from edgefirst_ros import convert  # noqa: E402
+from edgefirst_ros import Dataset, convert  # noqa: E402
 from edgefirst_ros.counts import BEFORE_KEYFRAME, BY_STAMPS, ON_THE_WAY  # noqa: E402
+from edgefirst_ros.dataset.names import safe_name  # noqa: E402
 from edgefirst_ros.messages import header_stamp  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 from edgefirst_ros.sources.topics import STATICS  # noqa: E402
@@ -276,6 +277,8 @@ def test_orders_split_stop_and_start_datasets(network, recording, tmp_path):
     done = [os.path.basename(path) for path in json.loads(stop["message"])["datasets"]]
     assert done[0] == "one.zip"
     assert len(done) == 2
+    assert done[1].startswith(safe_name(f"{socket.gethostname()}-car-7_"))
+    assert Dataset(tmp_path / "live" / done[0]).metadata["namespace"] == "car/7"
     assert sum(frames(tmp_path / "live" / f"{name[:-4]}.frames.arrow").height for name in done) == sent[camera]
     ordered = network.start("control", "start", "--namespace", "car/7")
     answer = json.loads(ordered.communicate(timeout=LONG)[0])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands to a capture by Zenoh: what is answered, by whom, and what is no answer; over real sessions."""
 
+import itertools
 import json
 
 import pytest
@@ -11,7 +12,7 @@ from zenoh_network import free_port, open_session  # noqa: E402
 
 from edgefirst_ros.errors import EdgeFirstError, UsageError  # noqa: E402
 from edgefirst_ros.nodes import zenoh as module  # noqa: E402
-from edgefirst_ros.nodes.zenoh import order, own_key  # noqa: E402
+from edgefirst_ros.nodes.zenoh import order, own_key, watch  # noqa: E402
 
 
 @pytest.fixture
@@ -77,3 +78,22 @@ def test_where_nobody_answers_namespace_and_address_are_named(router, monkeypatc
 def test_an_unknown_command_names_those_there_are():
     with pytest.raises(UsageError, match="expected one of start, stop, split, status, got 'halt'"):
         order("halt", "tcp/127.0.0.1:9", "")
+
+
+def test_watch_tells_the_status_again_and_again_and_when_nobody_answers(router):
+    bus, address = router
+    samples = itertools.count()
+
+    def tell(key, query):
+        query.reply(key, json.dumps({"success": True, "message": "recording", "samples": next(samples)}))
+
+    held = answering(bus, "status", tell)
+    seen = watch(address, "", every=0.0)
+    while not (first := next(seen)):  # discovery takes its time
+        pass
+    second = next(seen)
+    held.undeclare()
+    while next(seen):
+        pass
+    seen.close()
+    assert second[0]["samples"] == first[0]["samples"] + 1

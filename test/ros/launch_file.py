@@ -25,7 +25,7 @@ PACKAGE = "edgefirst_ros"
 KEYS = {
     "arg": {"name", "default", "description"},
     "set_env": {"name", "value"},
-    "node": {"pkg", "exec", "args", "name", "namespace", "output", "param"},
+    "node": {"pkg", "exec", "args", "name", "namespace", "output", "param", "respawn", "respawn_delay"},
 }
 """Action -> the keys it may have."""
 SUBSTITUTION = re.compile(r"\$\(([a-z-]+) ([^()$ ]+)\)")
@@ -41,6 +41,7 @@ class LaunchedNode:
 
     command: list[str]
     environment: dict[str, str]
+    respawn: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def resolve(name: str, folder: Path, **given: str) -> LaunchedNode:
     command += ["-r", f"__ns:={_absolute(_substitute(node['namespace'], values))}"]
     for file in _parameter_files(node["param"], values, folder):
         command += ["--params-file", str(file)]
-    return LaunchedNode(command, environment)
+    respawn = _typed(_substitute(node.get("respawn", "false"), values))
+    if type(respawn) is not bool or float(node.get("respawn_delay", "0")) < 0:
+        raise LaunchError(f"{name}: respawn must be true or false")
+    return LaunchedNode(command, environment, respawn)
 
 
 def _actions(name: str, kind: str) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ def test_play_has_the_parameters_of_the_player_with_their_defaults(tmp_path: Pat
 @pytest.mark.parametrize(
     ("content", "found"),
     [
-        ("launch: [{node: {pkg: edgefirst_ros, exec: edgefirst-ros, respawn: 'true'}}]", "respawn"),
+        ("launch: [{node: {pkg: edgefirst_ros, exec: edgefirst-ros, emulate_tty: 'true'}}]", "emulate_tty"),
         ("launch: [{group: {scoped: 'true'}}]", "group"),
         ("launch: [{arg: {name: rate, default: 1.0}}]", "texts"),
         ("{launch: [], version: '1'}", "nothing else"),
@@ -133,17 +133,24 @@ def test_capture_waits_for_a_camera_and_ends_on_the_signal_of_launch(launch: Cal
     assert process.stop(signal.SIGINT) == 1, "nothing was recorded"
 
 
+def test_capture_is_started_again_unless_asked_not_to(tmp_path: Path) -> None:
+    assert resolve("capture.launch.yaml", tmp_path).respawn
+    assert not resolve("capture.launch.yaml", tmp_path, respawn="false").respawn
+
+
 @pytest.mark.parametrize(("given", "found"), [({}, "datasets"), ({"out": "a b"}, "a b")])
 def test_capture_goes_where_it_is_told_before_what_parameters_say(
     node: Any, launch: Callable[..., Any], given: dict[str, str], found: str
 ) -> None:
-    process = launch("capture.launch.yaml", **given)
+    more = {"use_sim_time": "true", "autostart": "false"} if given else {}
+    process = launch("capture.launch.yaml", **given, **more)
     client = AsyncParameterClient(node, "/capture")
     assert client.wait_for_services(60), process.log
-    answer = client.get_parameters(["out"])
+    answer = client.get_parameters(["out", "use_sim_time", "autostart"])
     spin_until(node, answer.done)
-    assert answer.result().values[0].string_value == found
-    assert process.stop(signal.SIGINT) == 1, process.log
+    out, simulated, autostart = answer.result().values
+    assert (out.string_value, simulated.bool_value, autostart.bool_value) == (found, bool(more), not more)
+    assert process.stop(signal.SIGINT) == (0 if more else 1), process.log
 
 
 def test_replay_converts(launch: Callable[..., Any], recording: Callable[..., Path], tmp_path: Path) -> None:

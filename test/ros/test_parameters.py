@@ -16,13 +16,15 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 
 from rcl_interfaces.msg import ParameterType  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, ReliabilityPolicy  # noqa: E402
 from rclpy.signals import SignalHandlerOptions  # noqa: E402
 
 from edgefirst_ros.config import LiveSettings, ReplaySettings, Settings, StreamSettings  # noqa: E402
 from edgefirst_ros.errors import UsageError  # noqa: E402
 from edgefirst_ros.limits import Limits  # noqa: E402
 from edgefirst_ros.nodes import replay  # noqa: E402
-from edgefirst_ros.nodes.parameters import check, declare, read  # noqa: E402
+from edgefirst_ros.nodes.parameters import check, convert_numbers, declare, read  # noqa: E402
+from edgefirst_ros.sources.ros import read_overrides  # noqa: E402
 
 MAIVIN = Path(__file__).resolve().parents[2] / "config" / "maivin.yaml"
 CHOSEN = {"keyframes": True}
@@ -223,6 +225,7 @@ def test_parameters_have_descriptions_and_ranges(node: Callable[..., Any]) -> No
 def test_only_what_may_change_changes(node: Callable[..., Any]) -> None:
     it = node("rate:=5.0")
     declare(it, *MODELS)
+    convert_numbers(it, MODELS)
     it.add_on_set_parameters_callback(lambda given: check(it, given, MODELS))
 
     def change(**values: Any) -> str:
@@ -232,7 +235,7 @@ def test_only_what_may_change_changes(node: Callable[..., Any]) -> None:
         return str(result.reason)
 
     assert change(rate=2.5, use_sim_time=False) == ""
-    assert change(rate=2.0) == ""
+    assert change(rate=2) == ""  # a whole number where a number is meant
     assert read(it, Settings) == Settings(rate=2.0)
     assert "time_base cannot change" in change(time_base="log")
     assert change(time_base="auto") == ""  # no change
@@ -242,6 +245,27 @@ def test_only_what_may_change_changes(node: Callable[..., Any]) -> None:
     assert "streams.radar.cube.tolerance cannot change" in change(streams__radar__cube__tolerance=-0.5)
     assert "out of range" in change(jpeg_quality=101)
     assert read(it, Settings) == Settings(keyframes=True)
+
+
+def test_qos_of_single_topics_is_read_from_a_file_of_rosbag2(tmp_path: Path) -> None:
+    path = tmp_path / "qos.yaml"
+    path.write_text(
+        "/gps: {reliability: best_effort, depth: 5}\nimu: {durability: transient_local, history: keep_last}\n"
+    )
+    assert read_overrides(str(path)) == {
+        "/gps": {"reliability": ReliabilityPolicy.BEST_EFFORT, "depth": 5},
+        "/imu": {"durability": DurabilityPolicy.TRANSIENT_LOCAL, "history": HistoryPolicy.KEEP_LAST},
+    }
+    assert read_overrides(None) == {}
+    for text, says in (
+        ("/gps: {depth: many}", "/gps: depth: expected a whole number from 1 to 10000, got 'many'"),
+        ("/gps: {reliability: perhaps}", "/gps: reliability: expected one of .*best_effort.*, got 'perhaps'"),
+        ("/gps: {colour: red}", "/gps: colour: expected depth, history, reliability, durability"),
+        ("[gps]", "expected topics with their QoS"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=says):
+            read_overrides(str(path))
 
 
 def floats(descriptor: Any) -> tuple[float, float]:
