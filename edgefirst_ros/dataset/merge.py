@@ -29,10 +29,8 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.progress import Progress
-from edgefirst_ros.sensors.exif import insert_jpeg, insert_png
+from edgefirst_ros.sensors.exif import COMMENT, MAIN, insert_jpeg, insert_png, rename_exif
 
-COMMENT, EXIF = 0x9286, 0x8769
-"""EXIF tags: UserComment, and the pointer to the directory it is in."""
 ASCII = b"ASCII\0\0\0"
 
 
@@ -234,23 +232,27 @@ def _as_it_lies(archive: Archive, entry: zipfile.ZipInfo) -> Deflated:
 
 def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
     """Return a picture with `sequence` in its EXIF; one without that tag is unchanged. Raises DatasetError."""
+    insert = insert_png if kind.endswith("png") else insert_jpeg
+    own = rename_exif(data, sequence)
+    if own is not None:
+        return insert(data, own)
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
             exif = picture.getexif()
-            comment = exif.get_ifd(EXIF).get(COMMENT)
+            comment = exif.get_ifd(MAIN).get(COMMENT)
             said = json.loads(comment.removeprefix(ASCII)) if isinstance(comment, bytes) else None
     except Exception:  # noqa: BLE001  whatever the library raises on EXIF that is broken: it names none
         return [data]
     if not isinstance(said, dict) or "sequence" not in said:
         return [data]
-    exif.get_ifd(EXIF)[COMMENT] = ASCII + json.dumps({**said, "sequence": sequence}).encode()
+    exif.get_ifd(MAIN)[COMMENT] = ASCII + json.dumps({**said, "sequence": sequence}).encode()
     try:
         tiff = exif.tobytes().removeprefix(b"Exif\0\0")
     except Exception as error:  # tags whose values are not of the type that they say
         raise DatasetError(f"its EXIF cannot be rewritten, with the name {sequence!r}: {error}") from error
-    return insert_png(data, tiff) if kind.endswith("png") else insert_jpeg(data, tiff)
+    return insert(data, tiff)
 
 
 def _left_over(part: Part, notes: list[str]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, count
@@ -40,6 +40,7 @@ from edgefirst_ros.sensors.masks import VOID
 from edgefirst_ros.sensors.png import encode_gray
 
 COLUMNS = frozenset(ANNOTATION_ROWS.names)
+STAMP = ANNOTATION_ROWS.get_field_index("timestamp")
 KEYS = pl.DataFrame(schema={"name": pl.String, "frame": pl.Int64})
 """None."""
 RANDOM = 4
@@ -115,11 +116,12 @@ class Part:
         """Hold the annotation rows, for `rows` and `keys`: of one part at a time, as they take the memory."""
         if self._path is not None:
             self._rows = self._read(read_annotations(self._path, limits=self.dataset.limits))
+            self._rows.prepare(self)
         yield
         self._rows = None
 
     def _read(self, found: Annotations) -> AnnotationRows:
-        return AnnotationRows(found, [sample.key for sample in self.dataset.samples()], self.dataset.limits)
+        return AnnotationRows(found, self.dataset.limits)
 
     def _classes(self) -> list[str] | None:
         """Return the names of pixel values of masks of classes."""
@@ -130,9 +132,7 @@ class Part:
 
     def rows(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
         """Return the rows of a sample for the merged dataset, while `opened`; None without any."""
-        if self._rows is None:
-            return None
-        return self._rows.of(key, self.sequences[key.name], timestamp, self)
+        return None if self._rows is None else self._rows.of(key, timestamp)
 
     def _check_forms(self, file: Path, columns: Sequence[str]) -> None:
         """Raise DatasetError if the file has other conventions (box layout, orders) than datasets written here."""
@@ -283,65 +283,71 @@ def _cast(file: TableFile, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.Recor
 
 
 class AnnotationRows:
-    """Annotations in columns of a journal, those of a sample behind each other.
+    """Annotations in columns of a journal; `prepare` puts those of a sample next to each other.
 
     `table`: all rows; `keys`: name and frame of every sample that has rows, also of those that are not there.
     """
 
-    def __init__(self, found: Annotations, samples: Collection[Key], limits: Limits) -> None:
-        """`samples`: those whose rows are asked for. Raises DatasetError where rows cannot be read."""
+    def __init__(self, found: Annotations, limits: Limits) -> None:
+        """Read all rows. Raises DatasetError."""
         self.path = found.path
         names = [name for name in ANNOTATION_ROWS.names if name in found.columns]
         batches = list(found.batches(names))
         table = _known_timing(pa.Table.from_batches(batches, found.schema_of(names)), found)
-        order = keys_of(
+        self._order = keys_of(
             pl.DataFrame(pl.from_arrow(table.select([n for n in ("name", "frame") if n in names]))), self.path
         )
-        order = order.with_row_index().sort("name", "frame", maintain_order=True)
-        runs = order.group_by("name", "frame", maintain_order=True).len()
-        if not order["index"].is_sorted():
-            table = table.take(order["index"].to_arrow())
         self.table = table
-        self.keys = runs.select("name", "frame")
-        starts = accumulate(runs["len"], initial=0)
-        wanted = frozenset(samples)
-        self._spans = {
-            Key(name, frame): (start, count)
-            for (name, frame, count), start in zip(runs.iter_rows(), starts, strict=False)
-            if (name, frame) in wanted
-        }
+        self.keys = self._order.unique()
+        self._batch = pa.record_batch([pa.nulls(0, c.type) for c in ANNOTATION_ROWS], schema=ANNOTATION_ROWS)
+        self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}
         self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
 
-    def of(self, key: Key, sequence: str, timestamp: int, part: Part) -> pa.RecordBatch | None:
-        """Return the rows of a sample for the merged dataset; None without any."""
-        start, count = self._spans.get(key, (0, 0))
-        if not count:
-            return None
-        rows = self.table.slice(start, count).combine_chunks()
-        found = {name: rows[name].chunk(0) for name in rows.column_names}
+    def prepare(self, part: Part) -> None:
+        """Make the rows of all samples those of the merged dataset, but for their stamps. Raises DatasetError."""
+        samples = pl.DataFrame([sample.key for sample in part.dataset.samples()], KEYS.schema, orient="row")
+        order = self._order.with_row_index().join(samples, on=KEYS.columns, how="semi", nulls_equal=True)
+        order = order.sort(KEYS.columns, maintain_order=True)
+        table, count = self.table, len(order)
+        if count < len(table) or not order["index"].is_sorted():
+            table = table.take(order["index"].to_arrow())
+        found = {name: table[name].combine_chunks() for name in table.column_names}
         if part.ids and "object_id" in found:
-            ids = [part.ids.get(one, one) for one in found["object_id"].to_pylist()]
-            found["object_id"] = pa.array(ids, schema.TEXT)
+            ids = pl.Series(pl.from_arrow(found["object_id"])).replace(part.ids)
+            found["object_id"] = brought_to(ids.to_arrow(), schema.TEXT)
         if part.numbers:
             _renumber(found, part)
         if part.values:
             self._recolour(found, part.values)
         found |= {
-            "name": pa.repeat(pa.scalar(sequence, schema.TEXT), count),
-            "frame": pa.repeat(pa.scalar(key.frame, pa.uint32()), count),
-            "timestamp": pa.repeat(pa.scalar(timestamp, pa.int64()), count),
+            "name": brought_to(order["name"].replace(part.sequences).to_arrow(), schema.TEXT),
+            "frame": order["frame"].to_arrow().cast(pa.uint32()),
+            "timestamp": pa.array(np.zeros(count, np.int64)),
         }
         columns = [found[c.name] if c.name in found else pa.nulls(count, c.type) for c in ANNOTATION_ROWS]
-        return pa.record_batch(columns, schema=ANNOTATION_ROWS)
+        self._batch = pa.record_batch(columns, schema=ANNOTATION_ROWS)
+        runs = order.group_by(KEYS.columns, maintain_order=True).len()
+        starts = accumulate(runs["len"], initial=0)
+        self._spans = {
+            (name, frame): (start, rows) for (name, frame, rows), start in zip(runs.iter_rows(), starts, strict=False)
+        }
+
+    def of(self, key: Key, timestamp: int) -> pa.RecordBatch | None:
+        """Return the rows of a sample for the merged dataset; None without any."""
+        start, count = self._spans.get((key.name, key.frame), (0, 0))
+        if not count:
+            return None
+        stamps = pa.array(np.full(count, timestamp, np.int64))
+        return self._batch.slice(start, count).set_column(STAMP, ANNOTATION_ROWS.field(STAMP), stamps)
 
     def _recolour(self, found: dict[str, pa.Array], values: Mapping[int, int]) -> None:
-        plain = masks_of_classes(found)
-        if plain.any():
-            masks = [
-                self._mask(mask.as_py(), values) if of_classes else mask.as_py()
-                for mask, of_classes in zip(found["mask"], plain, strict=True)
-            ]
-            found["mask"] = pa.array(masks, found["mask"].type)
+        rows = np.flatnonzero(masks_of_classes(found))
+        if len(rows):
+            new = [self._mask(found["mask"][row].as_py(), values) for row in rows.tolist()]
+            index = np.arange(len(found["mask"]))
+            index[rows] = len(index) + np.arange(len(rows))
+            both = pa.concat_arrays([found["mask"], pa.array(new, found["mask"].type)])
+            found["mask"] = both.take(pa.array(index))
 
     def _mask(self, png: bytes, values: Mapping[int, int]) -> bytes:
         """Return a mask of classes with the values of the merged dataset."""
@@ -391,10 +397,12 @@ def masks_of_classes(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArr
 def _renumber(found: dict[str, pa.Array], part: Part) -> None:
     """Give labels their new numbers: by name where there is one, else by the old number."""
     if "label_index" in found:
-        old, names = found["label_index"], found.get("label", pa.nulls(len(found["label_index"]))).to_pylist()
-        plain = _mapped(old, part.indices).to_pylist()
-        new = [part.numbers.get(name, number) for name, number in zip(names, plain, strict=True)]
-        found["label_index"] = pa.array(new, old.type, mask=~is_valid(old))
+        old = found["label_index"]
+        new = pl.Series(pl.from_arrow(_mapped(old, part.indices))).cast(pl.UInt64)
+        if "label" in found:
+            labels = pl.Series(pl.from_arrow(found["label"]))
+            new = labels.replace_strict(part.numbers, default=new, return_dtype=pl.UInt64)
+        found["label_index"] = pc.if_else(old.is_valid(), new.to_arrow().cast(old.type), pa.scalar(None, old.type))
     for name in (name for name in INDICES if name in found):
         array = found[name]
         flat = _mapped(pc.list_flatten(array), part.indices)

@@ -26,10 +26,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAKE = "EdgeFirst"
 BYTE, ASCII, SHORT, LONG, RATIONAL, UNDEFINED = 1, 2, 3, 4, 5, 7
 SIZES = {BYTE: 1, ASCII: 1, SHORT: 2, LONG: 4, RATIONAL: 8, UNDEFINED: 1}
-MAIN, GPS = 0x8769, 0x8825
+MAIN, GPS, COMMENT = 0x8769, 0x8825, 0x9286
 LONGEST_EXIF = 0xFFFF
 """Bytes of EXIF, in PNG too: JPEG has no room for more."""
 ENTRY = struct.Struct(">HHI4s")
+Entry = tuple[int, int, bytes]
+"""Tag, type and value of a TIFF directory."""
 FINE = 10_000_000
 """Denominator of arc seconds and seconds: 60 of them still fit into 32 bits."""
 
@@ -84,26 +86,54 @@ def encode_exif(info: ExifInfo) -> bytes:
         (0x9000, UNDEFINED, b"0232"),
         (0x9003, ASCII, f"{date} {time}\0".encode()),
         (0x9011, ASCII, b"+00:00\0"),
-        (0x9286, UNDEFINED, b"ASCII\0\0\0" + comment.encode()),
+        (COMMENT, UNDEFINED, b"ASCII\0\0\0" + comment.encode()),
         (0x9291, ASCII, f"{nanoseconds:09}\0".encode()),
     ]
     if info.focal_35mm is not None and 1 <= info.focal_35mm <= 0xFFFF:
         exif.append((0xA405, SHORT, struct.pack(">H", info.focal_35mm)))
-    gps = _gps(info, moment, nanoseconds, date)
     main = [
         (0x010F, ASCII, _ascii(MAKE)),
         (0x0110, ASCII, _ascii(info.host)),
         (0x0131, ASCII, _ascii(info.software)),
-        (MAIN, LONG, bytes(4)),
     ]
-    at = 8 + _length(main) + (12 if gps else 0)
-    main[-1] = (MAIN, LONG, struct.pack(">I", at))
+    return _join(main, exif, _gps(info, moment, nanoseconds, date))
+
+
+def rename_exif(picture: Buffer, sequence: str) -> bytes | None:
+    """Return the TIFF bytes of a picture with another sequence in the comment of `encode_exif`.
+
+    Returns:
+        None for EXIF that is broken, or that another program wrote.
+
+    Raises:
+        DatasetError: the name is too long.
+    """
+    try:
+        tiff = _payload(memoryview(picture).cast("B")) or b""
+        main = _entries(tiff, 8)
+        places = {tag: int.from_bytes(value, "big") for tag, _, value in main if tag in (MAIN, GPS)}
+        main = [entry for entry in main if entry[0] not in places]
+        exif = _entries(tiff, places[MAIN])
+        gps = _entries(tiff, places[GPS]) if GPS in places else []
+        comment = next(value for tag, _, value in exif if tag == COMMENT)
+        if _join(main, exif, gps) != tiff or "sequence" not in (said := _comment(comment)):
+            return None
+    except (struct.error, LookupError, StopIteration, DatasetError, MessageError):
+        return None
+    new = comment[:8] + json.dumps({**said, "sequence": sequence}).encode()
+    return _join(main, [(tag, kind, new if tag == COMMENT else value) for tag, kind, value in exif], gps)
+
+
+def _join(main: list[Entry], exif: list[Entry], gps: list[Entry]) -> bytes:
+    """Return the TIFF bytes of three directories. Raises DatasetError if they do not fit into a picture."""
+    at = 8 + _length(main) + 12 + (12 if gps else 0)
     described = _directory(exif, at)
+    pointers = [(MAIN, LONG, struct.pack(">I", at))]
     tail = b""
     if gps:
-        main.append((GPS, LONG, struct.pack(">I", at + len(described))))
+        pointers.append((GPS, LONG, struct.pack(">I", at + len(described))))
         tail = _directory(gps, at + len(described))
-    tiff = b"".join((b"MM\0\x2a\0\0\0\x08", _directory(main, 8), described, tail))
+    tiff = b"".join((b"MM\0\x2a\0\0\0\x08", _directory([*main, *pointers], 8), described, tail))
     if len(tiff) > 0xFFFF - 8:
         raise DatasetError(f"EXIF of {len(tiff)} bytes does not fit into a picture: sequence or host name too long")
     return tiff
@@ -171,7 +201,7 @@ def read_exif(picture: Buffer) -> ExifFound:
             main = _read_directory(payload)
             exif = _read_directory(payload, main[MAIN]) if MAIN in main else {}
             gps = _read_directory(payload, main[GPS]) if GPS in main else {}
-            comment = _comment(exif.get(0x9286))
+            comment = _comment(exif.get(COMMENT))
             stamp, sequence, frame = (comment.get(key) for key in ("timestamp_ns", "sequence", "frame"))
             return ExifFound(
                 sequence if isinstance(sequence, str) else None,
@@ -186,7 +216,7 @@ def read_exif(picture: Buffer) -> ExifFound:
 
 
 # ---- writing -----------------------------------------------------------------------------------
-def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[tuple[int, int, bytes]]:
+def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[Entry]:
     """Return the GPS directory; empty without a position."""
     if info.latitude is None or info.longitude is None:
         return []
@@ -230,12 +260,12 @@ def _ascii(text: str) -> bytes:
     return text.replace("\0", "").encode("ascii", "backslashreplace") + b"\0"
 
 
-def _length(entries: list[tuple[int, int, bytes]]) -> int:
+def _length(entries: list[Entry]) -> int:
     """Bytes of a TIFF directory."""
     return 6 + sum(12 + (len(value) + 1 & ~1 if len(value) > 4 else 0) for _, _, value in entries)
 
 
-def _directory(entries: list[tuple[int, int, bytes]], at: int) -> bytes:
+def _directory(entries: list[Entry], at: int) -> bytes:
     """Return a TIFF directory that lies at offset `at`, its longer values right behind it."""
     place = at + 6 + 12 * len(entries)
     head, heap = [struct.pack(">H", len(entries))], []
@@ -252,6 +282,16 @@ def _directory(entries: list[tuple[int, int, bytes]], at: int) -> bytes:
 
 
 # ---- reading -----------------------------------------------------------------------------------
+def _entries(tiff: bytes, at: int) -> list[Entry]:
+    """Return the entries of a directory as `_directory` lays them out. Raises struct.error or KeyError."""
+    found = []
+    for number in range(struct.unpack_from(">H", tiff, at)[0]):
+        tag, kind, count, value = ENTRY.unpack_from(tiff, at + 2 + ENTRY.size * number)
+        size, place = count * SIZES[kind], int.from_bytes(value, "big")
+        found.append((tag, kind, value[:size] if size <= 4 else tiff[place : place + size]))
+    return found
+
+
 def _payload(data: memoryview) -> bytes | None:
     """Return the TIFF bytes of a picture, or None."""
     if data[:8] == PNG_SIGNATURE:
