@@ -29,8 +29,17 @@ settings.register_profile("search", print_blob=True, **COMMON)
 settings.load_profile("fixed")
 
 
-def pytest_collection_modifyitems(items):
+SHORT = ("sync/", "test_config.py", "test_messages.py", "nodes/test_service.py", "ros/test_parameters.py")
+"""Tests with the marker `short`: what `colcon test` runs, unless its --pytest-args have -m."""
+
+
+def pytest_collection_modifyitems(config, items):
     """The longest tests first: at the end the other processes would wait for the one that has them."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SHORT):
+            item.add_marker("short")
+    if os.environ.get("COLCON") and not config.option.markexpr:  # colcon sets it in all that it starts
+        items[:] = [item for item in items if item.get_closest_marker("short")]
     items.sort(key=lambda item: item.name not in ("test_every_damaged_variant", "test_real_video_with_damage"))
 
 

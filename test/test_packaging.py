@@ -290,3 +290,14 @@ def test_the_readme_runs_with_what_make_demo_installs(tmp_path):
         run = ["bash", "-euc", lines] if language != "python" else [sys.executable, "-c", block]
         done = subprocess.run(run, cwd=desk, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("variables", "marker", "more"), [({"COLCON": "1"}, [], 0), ({"COLCON": "1"}, ["-m", "not short"], 1)]
+)
+def test_colcon_runs_the_short_tests(variables, marker, more):
+    """`test_counts.py` has none of them, `test_messages.py` only such."""
+    files = [f"test/{name}.py" for name in ("test_counts", "test_messages")]
+    command = [sys.executable, "-m", "pytest", "--collect-only", *marker, *files]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert ("test_messages.py" in done.stdout, "test_counts.py" in done.stdout) == (not more, bool(more)), done.stdout
