@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,8 @@ from edgefirst_ros.dataset.label_names import Labels
 from edgefirst_ros.dataset.names import DatasetPaths, Key
 from edgefirst_ros.dataset.query import KEY, annotating, keys_of
 from edgefirst_ros.dataset.schema import Column
-from edgefirst_ros.dataset.storage.atomic import Replacement
-from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
+from edgefirst_ros.dataset.storage.atomic import Replacement, keep_copy
+from edgefirst_ros.dataset.storage.lock import is_plain_file
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
 from edgefirst_ros.dataset.tables.write import count_columns, write_rows, written_columns
@@ -88,16 +87,7 @@ def _keep_before(path: Path, ending: str) -> Path | None:
     if not os.path.lexists(path):
         return None
     kept = path.with_name(f"{path.name}{ending}")
-    partial = kept.with_name(f"{kept.name}.partial")
-    with reporting(kept, "write"):
-        partial.unlink(missing_ok=True)
-        try:
-            os.link(path, partial)
-        except OSError:  # no second names on this file system
-            shutil.copyfile(path, partial)
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-        os.replace(partial, kept)
+    keep_copy(path, kept, overwrite=True)
     return kept
 
 

@@ -22,8 +22,7 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.schema import Column
 from edgefirst_ros.dataset.sequences import SEQUENCES, frames_metadata
-from edgefirst_ros.dataset.storage.atomic import sync_folder
-from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
+from edgefirst_ros.dataset.storage.atomic import Replacement
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
@@ -138,8 +137,7 @@ def migrate(
     if box3d_axes is not None and "box3d" in written and metadata:
         metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}
     tally.freeze()
-    with reporting(target, "write"):
-        rows = _write(target, change, form, written, found, metadata, to, overwrite=overwrite)
+    rows = _write(target, change, form, written, found, metadata, to, overwrite=overwrite)
     return Migration(
         Path(source), target, annotations.version, to, rows, dict(tally.changed), dict(tally.lost), list(tally.notes)
     )
@@ -271,37 +269,14 @@ def _write(
     overwrite: bool,
 ) -> int:
     """Write under a partial name, which becomes the final one when all is on the disk; returns the rows."""
-    partial = target.with_name(f"{target.name}.partial")
-    fd = claim_file(partial)
-    try:
-        with open(fd, "wb", buffering=1 << 20, closefd=False) as file:
-            rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
-            file.flush()
-            os.fsync(fd)
-        _place(partial, target, overwrite=overwrite)
-    except FileExistsError as error:
-        raise DatasetError(f"{target} exists; use --overwrite to replace it") from error
-    except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise DatasetError(f"{target}: cannot be written: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-        give_back(fd)
-    sync_folder(target.parent)
+    with Replacement(target, suffix=".partial", action="write") as replacement:
+        with replacement.writing() as file:
+            try:
+                rows = write_rows(change.batches, file, form, written, found.categories, metadata, to)
+            except (pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+                raise DatasetError(f"{target}: cannot be written: {error}") from error
+        replacement.put_in_place(overwrite=overwrite)
     return rows
-
-
-def _place(partial: Path, target: Path, *, overwrite: bool) -> None:
-    """Rename a file to its final name. Raises FileExistsError if another has it by now."""
-    if not overwrite:
-        try:
-            os.link(partial, target)
-            return
-        except FileExistsError:
-            raise
-        except OSError as error:  # no second names on this file system
-            if os.path.lexists(target):
-                raise FileExistsError(target) from error
-    os.replace(partial, target)
 
 
 CROWD = "2026.10"

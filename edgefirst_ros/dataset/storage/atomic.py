@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,16 +59,17 @@ class WriteBehind:
 
 
 class Replacement:
-    """A file that replaces a table; without `put_in_place` it is removed.
+    """A file that replaces another one, or is new; without `put_in_place` it is removed.
 
-    Claimed before the old table is read, it keeps two programs from changing one table at a time. Raises InUseError
+    Claimed before the old file is read, it keeps two programs from changing one file at a time. Raises InUseError
     where another one is at it, and StorageError.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._partial = path.with_name(f"{path.name}.new.partial")
-        with reporting(path, "rewrite it"):
+    def __init__(self, path: Path, *, suffix: str = ".new.partial", action: str = "rewrite it") -> None:
+        """Create the file `path` plus `suffix`; messages say that the program cannot `action`."""
+        self._path, self._action = path, action
+        self._partial = path.with_name(path.name + suffix)
+        with reporting(path, action):
             self._fd = claim_file(self._partial)
 
     def __enter__(self) -> Self:
@@ -82,7 +84,7 @@ class Replacement:
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
         """Give the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
-        with reporting(self._path, "rewrite it"), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
+        with reporting(self._path, self._action), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
             try:
                 yield file
             except pa.ArrowException as error:
@@ -90,8 +92,41 @@ class Replacement:
             file.flush()
             os.fsync(self._fd)
 
-    def put_in_place(self) -> None:
-        """Replace the table."""
-        with reporting(self._path, "rewrite it"):
-            os.replace(self._partial, self._path)
+    def put_in_place(self, *, overwrite: bool = True) -> None:
+        """Rename the file to its final name. Raises DatasetError if another file has it and not `overwrite`."""
+        with reporting(self._path, self._action):
+            if overwrite or not self._is_linked():
+                os.replace(self._partial, self._path)
             sync_folder(self._path.parent)
+
+    def _is_linked(self) -> bool:
+        """Give the file its final name unless another one has it; False where files cannot have two names."""
+        try:
+            os.link(self._partial, self._path)
+        except OSError as error:
+            if os.path.lexists(self._path):
+                raise DatasetError(f"{self._path} exists; use --overwrite to replace it") from error
+            return False
+        return True
+
+
+def keep_copy(path: Path, kept: Path, *, overwrite: bool) -> None:
+    """Give a file a second name, or a copy where it cannot have two.
+
+    Raises DatasetError if another file has that name and not `overwrite`, and StorageError.
+    """
+    name = kept.with_name(f"{kept.name}.partial") if overwrite else kept
+    with reporting(kept, "write"):
+        if overwrite:
+            name.unlink(missing_ok=True)
+        try:
+            os.link(path, name)
+        except FileExistsError as error:
+            raise DatasetError(f"{kept} exists; remove it or move it away") from error
+        except OSError:  # no second names on this file system
+            with path.open("rb") as source, name.open("xb") as copy:
+                shutil.copyfileobj(source, copy, 1 << 20)
+                copy.flush()
+                os.fsync(copy.fileno())
+        if overwrite:
+            os.replace(name, kept)

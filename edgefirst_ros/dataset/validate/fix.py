@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -22,8 +21,8 @@ from edgefirst_ros.dataset.names import (
     find,
 )
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
-from edgefirst_ros.dataset.storage.atomic import sync_folder
-from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
+from edgefirst_ros.dataset.storage.atomic import Replacement, keep_copy
+from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.rings import is_valid
@@ -228,35 +227,21 @@ def _batches(table: TableFile, columns: _Columns, rows: Rows) -> Iterator[pa.Rec
 def _replace(table: TableFile, columns: _Columns, rows: Rows) -> Path:
     """Write the table under a partial name and put it into place; returns the name that the old one has now."""
     path = table.path
-    kept, partial = path.with_name(path.name + BEFORE), path.with_name(f"{path.name}.fix.partial")
+    kept = path.with_name(path.name + BEFORE)
     if os.path.lexists(kept) and not os.path.samefile(kept, path):
         raise DatasetError(f"{kept} exists, from an earlier fix; remove it or move it away")
     with reporting(path, "rewrite it"):
         refuse_irreplaceable(path)
-        fd = claim_file(partial)
-        try:
-            _write(fd, table, columns, rows)
-            _keep(path, kept)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-            give_back(fd)
-        sync_folder(path.parent)
-    return kept
-
-
-def _write(fd: int, table: TableFile, columns: _Columns, rows: Rows) -> None:
     target = rows.schema(table.schema).with_metadata(table.metadata or None)
-    with open(fd, "wb", buffering=1 << 20, closefd=False) as file:
-        try:
-            with _writer(file, table.path, target) as writer:
-                for batch in _batches(table, columns, rows):
-                    if batch.num_rows:
-                        writer.write_batch(batch)
-        except pa.ArrowException as error:
-            raise DatasetError(f"{table.path}: cannot be rewritten: {error}") from error
-        file.flush()
-        os.fsync(fd)
+    with Replacement(path) as replacement:
+        with replacement.writing() as file, _writer(file, path, target) as writer:
+            for batch in _batches(table, columns, rows):
+                if batch.num_rows:
+                    writer.write_batch(batch)
+        if not os.path.lexists(kept):  # else a fix was interrupted here
+            keep_copy(path, kept, overwrite=False)
+        replacement.put_in_place()
+    return kept
 
 
 def _writer(file: Any, path: Path, target: pa.Schema) -> Any:
@@ -266,18 +251,3 @@ def _writer(file: Any, path: Path, target: pa.Schema) -> Any:
     from pyarrow.parquet import ParquetWriter
 
     return ParquetWriter(file, target, compression="zstd")
-
-
-def _keep(path: Path, kept: Path) -> None:
-    """Give the table a second name, so that there is one under its own name at any moment."""
-    if os.path.lexists(kept):
-        return  # a fix that was interrupted here
-    try:
-        os.link(path, kept)
-    except FileExistsError as error:
-        raise DatasetError(f"{kept} exists, from an earlier fix; remove it or move it away") from error
-    except OSError:  # no second names on this file system
-        with path.open("rb") as source, kept.open("xb") as copy:
-            shutil.copyfileobj(source, copy, 1 << 20)
-            copy.flush()
-            os.fsync(copy.fileno())

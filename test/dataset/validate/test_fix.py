@@ -291,10 +291,10 @@ def test_a_fix_that_was_killed_before_its_last_step_is_done_again(tmp_path):
     path = write(tmp_path, put({"box2d_score": 2.0}, 1))
     before = (tmp_path / "data.arrow").read_bytes()
     os.link(tmp_path / "data.arrow", tmp_path / "data.arrow.before-fix")
-    (tmp_path / "data.arrow.fix.partial").write_bytes(b"cut")
+    (tmp_path / "data.arrow.new.partial").write_bytes(b"cut")
     assert fix(path).changed
     assert (tmp_path / "data.arrow.before-fix").read_bytes() == before
-    assert not (tmp_path / "data.arrow.fix.partial").exists()
+    assert not (tmp_path / "data.arrow.new.partial").exists()
     assert validate(path, strict=True).ok
 
 
