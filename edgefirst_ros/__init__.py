@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from edgefirst_ros import errors, export, report
     from edgefirst_ros.dataset.merge import merge
     from edgefirst_ros.dataset.migrate import migrate
-    from edgefirst_ros.dataset.reader import Dataset, Sample, Samples
+    from edgefirst_ros.dataset.query import Samples
+    from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.dataset.regroup import split
+    from edgefirst_ros.dataset.sample import Sample
     from edgefirst_ros.dataset.sequences import SequenceCalibration
     from edgefirst_ros.dataset.validate import validate
     from edgefirst_ros.export import restore
@@ -26,8 +28,8 @@ _HOMES = {
     "Cube": "sensors.cube",
     "Dataset": "dataset.reader",
     "Outcome": "pipeline.conversion",
-    "Sample": "dataset.reader",
-    "Samples": "dataset.reader",
+    "Sample": "dataset.sample",
+    "Samples": "dataset.query",
     "SequenceCalibration": "dataset.sequences",
     "convert": "pipeline.conversion",
     "errors": "errors",

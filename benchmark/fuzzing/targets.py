@@ -16,8 +16,8 @@ from edgefirst_ros.config import Settings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.dataset.merge import _with_sequence, merge
 from edgefirst_ros.dataset.migrate import migrate
-from edgefirst_ros.dataset.reader import Sample
 from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.validate.fix import fix
 from edgefirst_ros.errors import EdgeFirstError

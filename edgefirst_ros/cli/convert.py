@@ -187,7 +187,7 @@ def _summarize(outcome: Outcome) -> DatasetSummary:
 
 
 def _print_repeats(outcome: Outcome) -> None:
-    from edgefirst_ros.dataset.repeats import count_repeats
+    from edgefirst_ros.dataset.query import count_repeats
 
     members, size = count_repeats(outcome.paths)
     if members:

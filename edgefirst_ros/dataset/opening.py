@@ -3,15 +3,29 @@
 
 from __future__ import annotations
 
+import bisect
+import io
 import os
+import threading
+import zipfile
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
-from edgefirst_ros.dataset.names import DatasetPaths, find
+from edgefirst_ros.dataset.names import DatasetPaths, Member, find, parse_member
 from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
 from edgefirst_ros.dataset.objects.places import one_place
 from edgefirst_ros.dataset.objects.store import Store, open_store
-from edgefirst_ros.dataset.storage.zip_read import Archive, Container, RemoteArchive, open_container
+from edgefirst_ros.dataset.storage.zip_read import (
+    LOCAL,
+    LOCAL_MARK,
+    Archive,
+    ByteStream,
+    Container,
+    Upcoming,
+    open_container,
+)
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_forms, annotation_path, open_annotations
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
@@ -96,3 +110,149 @@ def _table(store: Store, path: Path, limits: Limits) -> TableFile | None:
     except OSError as error:
         raise StorageError(f"{path}: cannot be held in memory: {error.strerror}") from error
     return TableFile(path, limits, fd=fd)
+
+
+TAIL = 1 << 18
+"""Bytes of the first request: enough for the directory of some 3,000 members."""
+GAP, AHEAD = 1 << 18, 8 << 20
+"""Most bytes between members that one request fetches, and most bytes of such a request."""
+MOST_AHEAD = 64
+"""Most samples of a loop that one request covers."""
+EXTRA = 64
+"""Bytes that the extra field of a local header may have so that its member comes with one request."""
+
+
+@dataclass
+class _Reads:
+    """What one thread reads of an archive."""
+
+    sample: tuple[str, int] | None = None
+    kinds: set[str] = field(default_factory=set)
+    """Kinds of members read of this sample."""
+    before: set[str] = field(default_factory=set)
+    """The same of the sample before it."""
+    held: dict[str, bytes] = field(default_factory=dict)
+    """Members that were fetched with another one, with their local headers."""
+    upcoming: Upcoming | None = None
+    ahead: int = 1
+    """Samples of a loop that the next request covers."""
+
+
+class RemoteArchive(Archive):
+    """A ZIP in a bucket, indexed once. Threads share it, and their requests run side by side; it can be pickled.
+
+    Only the object that was opened is read: one that is replaced meanwhile is an error. Raises DatasetError.
+    """
+
+    def __init__(self, path: Path, place: Location, limits: Limits) -> None:
+        self.path, self._limits, self._place = path, limits, place
+        self._store = open_store(place)
+        answer = self._store.tail(place.key, TAIL)
+        if answer is None:
+            raise DatasetError(f"{place}: no dataset here")
+        self._found, tail = answer
+        self.file_size = self._found.size
+        with io.BufferedReader(_Tail(self, tail), 1 << 16) as handle:
+            self._index_members(cast("IO[bytes]", handle))
+        self._starts = sorted({*self.starts, self.directory_start})
+        self._reads = threading.local()
+
+    def __reduce__(self) -> tuple[type[RemoteArchive], tuple[Path, Location, Limits]]:  # type: ignore[override]
+        return RemoteArchive, (self.path, self._place, self._limits)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return `size` bytes of the object by one request. Raises DatasetError if it ends before, or was replaced."""
+        if offset < 0 or offset + size > self.file_size:
+            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach past its end at {self.file_size}")
+        if not size:
+            return b""
+        data = self._store.read(self._place.key, offset, offset + size, etag=self._found.etag)
+        if len(data) != size:
+            raise DatasetError(f"{self.path}: got {len(data)} of {size} bytes")
+        return data
+
+    def expect(self, upcoming: Upcoming | None) -> None:
+        """Note the samples that this thread reads next; a loop over them fetches several by one request."""
+        reads = self._own
+        reads.upcoming = upcoming
+        reads.ahead = reads.ahead if upcoming is not None else 1
+
+    def read(self, name: str) -> bytes:
+        """Return a whole member, its checksum compared.
+
+        Members that lie near it and are probably read next come by the same request: those of the sample whose sensors
+        this thread read of the sample before, in a loop those of the samples after it too. Raises DatasetError.
+        """
+        reads, member = self._own, parse_member(name)
+        if member is not None:
+            if reads.sample != member[:2]:
+                reads.sample, reads.before, reads.kinds = member[:2], reads.kinds, set()
+            reads.kinds.add(member.kind)
+            if name not in reads.held:
+                self._fetch_near(reads, name, member)
+        return super().read(name)
+
+    @property
+    def _own(self) -> _Reads:
+        if not hasattr(self._reads, "own"):
+            self._reads.own = _Reads()
+        return cast("_Reads", self._reads.own)
+
+    def _fetch_near(self, reads: _Reads, name: str, member: Member) -> None:
+        """Fetch a member with its neighbours, as long as the bytes between them are few."""
+        wanted = reads.before | reads.kinds
+        stem = name.removesuffix(member.kind)
+        names = {name, *(other for kind in wanted if (other := stem + kind) in self._index)}
+        if reads.upcoming is not None and reads.before:
+            names |= {its[kind] for its in islice(reads.upcoming(), reads.ahead) for kind in wanted if kind in its}
+            reads.ahead = min(2 * reads.ahead, MOST_AHEAD)
+        spans = sorted((*self._span(self.entry(one)), one) for one in names)
+        place = next(n for n, span in enumerate(spans) if span[2] == name)
+        first = last = place
+        while first and spans[first][0] - spans[first - 1][1] <= GAP and spans[last][1] - spans[first - 1][0] <= AHEAD:
+            first -= 1
+        while last + 1 < len(spans) and spans[last + 1][0] - spans[last][1] <= GAP:
+            if spans[last + 1][1] - spans[first][0] > AHEAD:
+                break
+            last += 1
+        reads.held.clear()
+        if first < last:
+            begin = spans[first][0]
+            data = self.pread(max(end for _, end, _ in spans[first : last + 1]) - begin, begin)
+            reads.held = {one: data[start - begin : end - begin] for start, end, one in spans[first : last + 1]}
+
+    def _span(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
+        """Return the bytes in which an entry lies with its local header, if that has the usual extra field."""
+        start = entry.header_offset
+        near = start + LOCAL.size + len(os.fsencode(entry.orig_filename)) + EXTRA + entry.compress_size
+        place = bisect.bisect_right(self._starts, start)
+        return start, max(start + LOCAL.size, min(near, self._starts[place] if place < len(self._starts) else near))
+
+    def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
+        """Return the stored (packed) data of an entry, at most `most` bytes, by one request if it is not held."""
+        start, end = self._span(entry)
+        size = entry.compress_size if most is None else min(most, entry.compress_size)
+        held = self._own.held.pop(entry.filename, None) if most is None else None
+        data = (
+            held if held is not None else self.pread(max(LOCAL.size, end - start - (entry.compress_size - size)), start)
+        )
+        mark, *_, named, extended = LOCAL.unpack(data[: LOCAL.size])
+        if mark != LOCAL_MARK:
+            raise DatasetError(f"no local header at {start}")
+        begins = LOCAL.size + named + extended
+        if begins + size <= len(data):
+            return data[begins : begins + size]
+        return self.pread(size, start + begins)
+
+
+class _Tail(ByteStream):
+    """The object as a stream whose end, which was fetched, needs no further request."""
+
+    def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
+        super().__init__(archive)
+        self._tail, self._begins = tail, archive.file_size - len(tail)
+
+    def _fetch(self, size: int, offset: int) -> bytes:
+        if offset >= self._begins:
+            return self._tail[offset - self._begins :][:size]
+        return super()._fetch(size, offset)

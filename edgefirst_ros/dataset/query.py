@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a table by sample, and samples by label, group and score."""
+"""Questions to a dataset: rows by sample; samples by sensor, label, group, score and expression; repeated members."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping
+import operator
+import random
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
+import numpy as np
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import DatasetPaths, Key
-from edgefirst_ros.errors import DatasetError, UsageError, nearest_first
+from edgefirst_ros.dataset.names import INPUT_OF, DatasetPaths, FrameSet, Key, inputs_of_kinds, parse_member
+from edgefirst_ros.dataset.names import keys_of as keys_of_batch
+from edgefirst_ros.dataset.storage.zip_read import count_members
+from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
+from edgefirst_ros.streams import with_column
 
 if TYPE_CHECKING:
     import polars as pl
+    from numpy.typing import NDArray
 
-    from edgefirst_ros.dataset.tables.arrow_file import TableFile
+    from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.dataset.sample import Sample
 
 KEY = ["name", "frame"]
 
@@ -176,3 +185,235 @@ def _check(what: str, names: Collection[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise UsageError(f"unknown {what} {name!r}; known: {nearest_first(name, known)}")
+
+
+class Samples(Sequence["Sample"]):
+    """Some samples of a dataset in some order; nothing is read before it is accessed.
+
+    A map-style dataset of PyTorch as it is: it has a length, gives samples by place, and can be pickled, to processes
+    that are forked or spawned alike. Threads may share it.
+    """
+
+    def __init__(self, dataset: Dataset, keys: Sequence[Any]) -> None:
+        """`keys`: as the dataset names its samples."""
+        self.dataset, self._keys = dataset, keys
+
+    def __repr__(self) -> str:
+        return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.title}>"
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Sample: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Samples: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
+        """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
+        if isinstance(index, slice):
+            return Samples(self.dataset, self._keys[index])
+        return self.dataset.sample_of(self._keys[operator.index(index)])
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self.dataset.iter_samples(self._keys)
+
+    def __add__(self, other: Samples | Dataset) -> Samples:
+        """Return these samples and then those of another dataset or selection."""
+        from edgefirst_ros.dataset.several import join_samples
+
+        return join_samples(self, other if isinstance(other, Samples) else other.samples())
+
+    def shuffle(self, seed: int = 0) -> Samples:
+        """Return the samples in a random order, which depends only on their number and the seed.
+
+        Args:
+            seed: Seed of the order.
+
+        Returns:
+            The samples in another order.
+        """
+        keys = list(self._keys)
+        random.Random(seed).shuffle(keys)  # noqa: S311  an order, no secret
+        return Samples(self.dataset, keys)
+
+    def where(self, expression: pl.Expr | Callable[[Sample], object]) -> Samples:
+        """Return the samples for which a condition is true, in the same order.
+
+        Args:
+            expression: A function of a sample, or a polars expression on columns of the frames table. If it names
+                columns of the annotations, it must hold for one annotation of the sample.
+
+        Returns:
+            The matching samples.
+
+        Raises:
+            UsageError: A column is unknown, or the result is not one Boolean for each row.
+        """
+        if callable(expression):
+            return Samples(self.dataset, [key for key in self._keys if expression(self.dataset.sample_of(key))])
+        return Samples(self.dataset, self.dataset.keys_where(self._keys, expression))
+
+    def show(self, number: int = 3) -> Cards:
+        """Return some samples, spread evenly, that a notebook draws as cards."""
+        places = np.unique(np.linspace(0, len(self) - 1, min(number, len(self))).round().astype(int)) if self else ()
+        return Cards(self.dataset, [self._keys[place] for place in places])
+
+
+class Cards(Samples):
+    """Some samples that a notebook draws, each with its picture, boxes, points and caption."""
+
+    def _repr_html_(self) -> str:
+        return "".join(sample._repr_html_() for sample in self)
+
+
+def select(
+    dataset: Dataset,
+    keys: Sequence[Key],
+    inputs: str | Collection[str] | None,
+    label: str | Collection[str] | None,
+    group: str | None,
+    score: float | None,
+    annotated: bool | None,
+    model: bool | None,
+    repeats: bool,
+    sequence: str | Collection[str] | None,
+) -> list[Key]:
+    """Return the `keys` that match the arguments of `Dataset.samples`, in their order. Raises UsageError."""
+    if sequence is not None:
+        sequences = [sequence] if isinstance(sequence, str) else list(sequence)
+        _check("sequence", sequences, dataset.sequences)
+        keys = [key for key in keys if key.name in sequences]
+    named = [inputs] if isinstance(inputs, str) else list(inputs or ())
+    kinds = [frozenset(dataset.kinds_of(name)) for name in named]
+    found = [key for key in keys if all(kind & dataset.members(key).keys() for kind in kinds)]
+    if (label, group, score) != (None, None, None):
+        metadata = dataset.metadata if label is not None else {}
+        rows = matching(dataset.annotations, dataset.paths.arrow, metadata, label, group, score)
+        found = [key for key in found if key in rows]
+    if annotated is not None:
+        there = dataset.annotation_rows[1]
+        found = [key for key in found if (key in there) == annotated]
+    if model is not None:
+        looked = _looked(dataset)
+        found = [key for key in found if (key in looked) == model]
+    if not repeats:
+        wanted = {dataset.sensors[kind] for kind in (frozenset().union(*kinds) if named else INPUT_OF)}
+        found = [key for key in found if not dataset.repeats.get(key, frozenset()) & wanted]
+    return found
+
+
+def _looked(dataset: Dataset) -> Collection[Key]:
+    """Return the samples that the model processed; of sequences without a model those with an annotation."""
+    frames, found = dataset.frames, set[Key]()
+    if frames is not None and schema.MODEL_TIMESTAMP in frames.columns:
+        looked = frames[schema.MODEL_TIMESTAMP].is_not_null().to_list()
+        found = {key for key, row in dataset.frame_rows.items() if looked[row]}
+    with_model = {key.name for key in found}
+    return found | {key for key in dataset.annotation_rows[1] if key.name not in with_model}
+
+
+def where(dataset: Dataset, keys: Sequence[Key], expression: pl.Expr) -> list[Key]:
+    """Return the `keys` for which an expression is true, as `Samples.where` says."""
+    import polars as pl
+
+    if not isinstance(expression, pl.Expr):
+        raise UsageError(f"expected an expression such as polars.col('latitude') > 45, got {type(expression).__name__}")
+    table, path = dataset.frames, dataset.paths.frames
+    named = dict.fromkeys(expression.meta.root_names())
+    if table is None or not named.keys() <= set(table.columns):
+        table, path = with_frames(dataset.annotations, dataset.frames, dataset.paths), dataset.paths.arrow
+    for name in named:
+        if name not in table.columns:
+            raise UsageError(f"unknown column {name!r}; known: {nearest_first(name, table.columns)}")
+    try:
+        asked = table.select(expression.alias("asked"))["asked"]
+        if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
+            return _kept(keys, table.filter(asked if len(asked) == table.height else pl.lit(asked[0])), path)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise UsageError(f"the expression cannot be asked of the rows: {describe_foreign(error)}") from error
+    raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
+
+
+def _kept(keys: Sequence[Key], rows: pl.DataFrame, path: Path) -> list[Key]:
+    there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
+    return [key for key in keys if key in there]
+
+
+def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.float64]:
+    """Return (N, 4) centre and size of boxes in parts of the picture; rows without one, or in pixels, have none."""
+    import polars as pl
+
+    if "box2d" not in rows.columns or str(metadata.get("box2d_normalized", "true")) == "false":
+        return np.zeros((0, 4))
+    kind = rows.schema["box2d"]
+    if not isinstance(kind, pl.Array | pl.List):
+        return np.zeros((0, 4))
+    values = rows["box2d"].drop_nulls()
+    if isinstance(kind, pl.List):
+        values = values.filter(values.list.len() == 4).cast(pl.Array(pl.Float64, 4), strict=False)
+    found = np.array(values.to_list(), float).reshape(-1, 4)
+    found = found[np.isfinite(found).all(1)]
+    form = metadata.get("box2d_format", "cxcywh")
+    if form == "xyxy":
+        found = np.column_stack([(found[:, :2] + found[:, 2:]) / 2, found[:, 2:] - found[:, :2]])
+    elif form == "ltwh":
+        found = np.column_stack([found[:, :2] + found[:, 2:] / 2, found[:, 2:]])
+    return found
+
+
+def stamp_columns(there: Container[str]) -> dict[str, str]:
+    """Return {sensor: its stamp column}, of the columns `there` of a frames table."""
+    columns = ((sensor.key, f"{sensor.column}_timestamp") for sensor in with_column())
+    return {name: column for name, column in columns if column in there}
+
+
+def repeats_of(
+    stamps: Mapping[str, Sequence[Any]], keys: Iterable[Key], rows: Mapping[Key, int]
+) -> dict[Key, frozenset[str]]:
+    """Return the inputs that samples repeat.
+
+    `stamps` by input, of every row of the frames; `keys` in the order of the samples, `rows` of each its row.
+    """
+    found: dict[Key, frozenset[str]] = {}
+    before: tuple[str, int] | None = None
+    for key in keys:
+        row = rows.get(key)
+        if row is None:
+            before = None
+            continue
+        if before is not None and before[0] == key.name:
+            last = before[1]
+            same = [name for name, of in stamps.items() if of[row] is not None and of[row] == of[last]]
+            if same:
+                found[key] = frozenset(same)
+        before = key.name, row
+    return found
+
+
+def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
+    """Return how many members of a dataset repeat the message of the sample before, and their bytes.
+
+    Memory is a bit for each frame and input, so that it is as good as the same for a drive of any length. Raises
+    DatasetError.
+    """
+    table = TableFile(paths.frames)
+    columns = stamp_columns(table.schema.names)
+    found = {name: FrameSet() for name in columns}
+    inputs_of = inputs_of_kinds(table.schema.names)
+    keys, stamps = list[Key](), {name: list[Any]() for name in columns}
+    for batch in table.batches():
+        keys = [*keys[-1:], *map(Key._make, keys_of_batch(batch))]
+        stamps = {name: [*stamps[name][-1:], *batch[column].to_pylist()] for name, column in columns.items()}
+        for key, inputs in repeats_of(stamps, keys, {key: row for row, key in enumerate(keys)}).items():
+            if key.frame is not None:
+                for name in inputs:
+                    found[name].add(key.name, key.frame)
+
+    def repeats(name: str) -> bool:
+        member = parse_member(name)
+        frames = found.get(inputs_of.get(member.kind, "")) if member is not None else None
+        return frames is not None and member is not None and (member.sequence, member.frame) in frames
+
+    return count_members(paths.members, repeats) if any(found.values()) else (0, 0)

@@ -6,422 +6,51 @@ Source: EdgeFirst Dataset Format, "Dataset Storage Format" and "Annotation Schem
 
 from __future__ import annotations
 
-import io
-import operator
 import os
-import random
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex, TypeVar, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast, overload
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import INPUT_OF, BySensor, Inputs, Key, input_name, inputs_of_kinds, list_members
+from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
 from edgefirst_ros.dataset.query import (
+    Cards,
+    Samples,
     annotating,
-    keys_of,
-    matching,
+    first_rows,
+    listed_labels,
+    repeats_of,
     rows_by_key,
+    select,
     sorted_rows,
+    stamp_columns,
+    where,
     with_all_columns,
     with_frames,
     without_broken_rings,
 )
-from edgefirst_ros.dataset.repeats import repeats_of, stamp_columns
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.errors import (
     DatasetError,
-    EdgeFirstError,
-    UsageError,
     counted,
-    describe_foreign,
-    nearest_first,
-    text_of,
 )
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import keys_named, of_key, of_kind, with_column
+from edgefirst_ros.streams import keys_named, of_key
 
 if TYPE_CHECKING:
     import polars as pl
+    from typing_extensions import Self
 
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
-    from edgefirst_ros.sensors.cube import Cube
 
-MAX_PIXELS = 1 << 26
-"""Pictures of more pixels are refused (an 8K picture has 2**25)."""
-MAX_SCANNED = 1 << 30
-"""A JPEG of more pixels times scans is refused: a scan of a few bytes goes over all of them."""
-START_OF_SCAN = b"\xff\xda"
-
-
-def decode_image(data: bytes) -> NDArray[np.uint8]:
-    """Return (height, width, 3) uint8 RGB of a JPEG or PNG. Raises DatasetError."""
-    import simplejpeg
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as picture:
-            width, height = picture.size
-            if width * height > MAX_PIXELS:
-                raise DatasetError(f"{width} x {height} pixels, more than {MAX_PIXELS}")
-            if picture.format == "JPEG" and data.count(START_OF_SCAN) * width * height > MAX_SCANNED:
-                raise DatasetError(f"{data.count(START_OF_SCAN)} scans of {width} x {height} pixels")
-            if picture.format == "JPEG" and picture.mode in ("RGB", "L"):
-                pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, colorspace="RGB")
-                return pixels
-            return np.array(picture.convert("RGB"))
-    except DatasetError:
-        raise
-    except Exception as error:  # whatever the libraries raise on bad bytes
-        raise DatasetError(f"not a readable picture: {text_of(error)}") from error
-
-
-T = TypeVar("T")
-
-
-class Position(NamedTuple):
-    """Position of a sample: latitude and longitude in degrees (WGS-84), altitude in m (None: unknown)."""
-
-    latitude: float
-    longitude: float
-    altitude: float | None
-
-
-@dataclass(frozen=True, repr=False)
-class Sample:
-    """One sample: a frame of the reference topic with the messages of all other sensors.
-
-    Every access decodes again, and you may change the arrays. An access to a missing or broken member raises
-    DatasetError; an unknown input raises UsageError.
-    """
-
-    dataset: Dataset
-    """The dataset it belongs to."""
-    key: Key
-    """Name of the sequence and frame number."""
-
-    def __repr__(self) -> str:
-        inputs = ", ".join(sorted(self.inputs))
-        return f"<Sample {self.name!r} frame {self.frame} of {self.dataset.container.path}: {inputs}>"
-
-    @property
-    def name(self) -> str:
-        """Name of the sequence."""
-        return self.key.name
-
-    @property
-    def frame(self) -> int | None:
-        """Frame number; None for a picture that does not belong to a sequence."""
-        return self.key.frame
-
-    @property
-    def inputs(self) -> Inputs:
-        """Sensors that it has, by key, such as `camera` and `radar.cube`; `in` takes their other names too."""
-        return Inputs(self.dataset.sensors[kind] for kind in self.dataset.members(self.key))
-
-    @property
-    def repeats(self) -> Inputs:
-        """Sensors whose message the sample before, of the same sequence, has too."""
-        return Inputs(self.dataset.repeats.get(self.key, frozenset()) & self.inputs)
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """The row of the frames table by column; empty without one."""
-        number = self.dataset.frame_rows.get(self.key)
-        frames = self.dataset.frames
-        return {} if number is None or frames is None else frames.row(number, named=True)
-
-    @property
-    def timestamp(self) -> int | None:
-        """Stamp, ns since the epoch; None without a frames table."""
-        return self.row.get("timestamp")
-
-    @property
-    def position(self) -> Position | None:
-        """Position, interpolated at the stamp of the sample; None if unknown."""
-        row = self.row
-        latitude, longitude = row.get("latitude"), row.get("longitude")
-        return None if latitude is None or longitude is None else Position(latitude, longitude, row.get("altitude"))
-
-    @property
-    def calibration(self) -> SequenceCalibration:
-        """Calibration of its sequence: `camera_info`, `static_transforms`, and their quality, `calibration`."""
-        return self.dataset.calibration(self.name)
-
-    @property
-    def skew(self) -> dict[str, int]:
-        """{sensor: its stamp minus that of the sample, ns}; `[]`, `in` and `get` take other names of a sensor too."""
-        row = self.row
-        skews = {sensor.key: row.get(f"{sensor.column}_skew") for sensor in with_column()}
-        return BySensor({key: value for key, value in skews.items() if value is not None})
-
-    @property
-    def annotations(self) -> pl.DataFrame:
-        """Annotations of the sample, columns as in `Dataset.annotations`; no rows without any."""
-        table, rows = self.dataset.annotation_rows
-        start, count = rows.get(self.key, (0, 0))
-        return table.slice(start, count)
-
-    def member(self, kind: str) -> str:
-        """Return the name of a member.
-
-        Args:
-            kind: An input such as `camera`, or a kind such as `camera.jpeg`.
-
-        Returns:
-            Name in the container.
-
-        Raises:
-            DatasetError: The sample has no such member.
-            UsageError: The input is unknown.
-        """
-        return self.dataset.members(self.key)[self._kind(kind)]
-
-    def _kind(self, kind: str) -> str:
-        """Return the kind of member that holds an input."""
-        members = self.dataset.members(self.key)
-        for candidate in (kind,) if kind in INPUT_OF else self.dataset.kinds_of(kind):
-            if candidate in members:
-                return candidate
-        raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")
-
-    def read(self, kind: str) -> bytes:
-        """Return the bytes of a member as stored.
-
-        Args:
-            kind: An input or a kind.
-
-        Returns:
-            The bytes.
-
-        Raises:
-            DatasetError: The member is missing or damaged.
-            UsageError: The input is unknown.
-        """
-        return self.dataset.container.read(self.member(kind))
-
-    def image(self) -> NDArray[np.uint8]:
-        """Return the camera picture.
-
-        Returns:
-            (height, width, 3) uint8 RGB, rows as stored.
-
-        Raises:
-            DatasetError: The picture is missing or cannot be decoded.
-        """
-        return self._decoded("camera", decode_image)
-
-    def cube(self, rows: int = 1, columns: int = 1) -> Cube:
-        """Return the radar cube.
-
-        Args:
-            rows: Number of range bins of a picture that does not describe itself.
-            columns: Number of Doppler bins of such a picture.
-
-        Returns:
-            The cube with its axes and scales.
-
-        Raises:
-            DatasetError: The cube is missing or cannot be decoded.
-        """
-        from edgefirst_ros.sensors.cube import decode_cube
-
-        return self._decoded("radar.cube", partial(decode_cube, rows=rows, columns=columns))
-
-    def decode(self, kind: str) -> Any:
-        """Decode the member of an input by the codec of its sensor.
-
-        Args:
-            kind: An input or a kind.
-
-        Returns:
-            A cube, points (N,), the camera picture (height, width, 3) uint8 RGB, or another picture (height, width).
-
-        Raises:
-            DatasetError: The member is missing or cannot be decoded.
-            UsageError: The input is unknown.
-        """
-        from edgefirst_ros.sensors.companions import decode
-
-        found = of_kind(self._kind(kind))
-        return self.image() if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
-
-    def radar(self) -> NDArray[np.void]:
-        """Return the radar points.
-
-        Returns:
-            Structured array (N,), or (height, width) if organised, with x, y and z in m in the sensor's frame.
-
-        Raises:
-            DatasetError: The points are missing or cannot be decoded.
-        """
-        return self._decoded("radar", _points)
-
-    def lidar(self) -> NDArray[np.void]:
-        """Return the lidar points.
-
-        Returns:
-            Structured array (N,), or (height, width) if organised, with x, y and z in m in the sensor's frame.
-
-        Raises:
-            DatasetError: The points are missing or cannot be decoded.
-        """
-        return self._decoded("lidar", _points)
-
-    def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
-        data = self.read(kind)
-        try:
-            return decode(data)
-        except EdgeFirstError as error:
-            raise DatasetError(f"{self.dataset.container.path}: {self.member(kind)!r}: {error}") from error
-
-
-def _points(data: bytes) -> NDArray[np.void]:
-    """Return the points of a PCD file; (height, width) if organised."""
-    from edgefirst_ros.sensors.cloud import decode_grid
-
-    points = decode_grid(data)
-    return points if len(points) > 1 else points.reshape(-1)
-
-
-class Samples(Sequence[Sample]):
-    """Some samples of a dataset in some order, and a map-style dataset of PyTorch.
-
-    It has a length, indices and slices, can be pickled, and can be shared by threads. A member is read when you
-    access
-    it.
-
-    Args:
-        dataset: The dataset.
-        keys: Sequence and frame number of each sample.
-    """
-
-    def __init__(self, dataset: Dataset, keys: Sequence[Key]) -> None:
-        self.dataset, self._keys = dataset, keys
-
-    def __repr__(self) -> str:
-        return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.container.path}>"
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> Sample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Samples: ...
-
-    def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
-        """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
-        if isinstance(index, slice):
-            return Samples(self.dataset, self._keys[index])
-        return Sample(self.dataset, self._keys[operator.index(index)])
-
-    def __iter__(self) -> Iterator[Sample]:
-        return (Sample(self.dataset, key) for key in self._keys)
-
-    def shuffle(self, seed: int = 0) -> Samples:
-        """Return the samples in a random order, which depends only on their number and the seed.
-
-        Args:
-            seed: Seed of the order.
-
-        Returns:
-            The samples in another order.
-        """
-        keys = list(self._keys)
-        random.Random(seed).shuffle(keys)  # noqa: S311  an order, no secret
-        return Samples(self.dataset, keys)
-
-    def where(self, expression: pl.Expr) -> Samples:
-        """Return the samples for which a polars expression is true, in the same order.
-
-        Args:
-            expression: Condition on columns of the frames table. If it names columns of the annotations, it must
-                hold for
-                one annotation of the sample.
-
-        Returns:
-            The matching samples.
-
-        Raises:
-            UsageError: A column is unknown, or the result is not one Boolean for each row.
-        """
-        return Samples(self.dataset, _where(self.dataset, self._keys, expression))
-
-
-def select(
-    dataset: Dataset,
-    keys: Sequence[Key],
-    inputs: str | Collection[str] | None,
-    label: str | Collection[str] | None,
-    group: str | None,
-    score: float | None,
-    annotated: bool | None,
-    model: bool | None,
-    repeats: bool,
-) -> list[Key]:
-    """Return the `keys` that match the arguments of `Dataset.samples`, in their order. Raises UsageError."""
-    named = [inputs] if isinstance(inputs, str) else list(inputs or ())
-    kinds = [frozenset(dataset.kinds_of(name)) for name in named]
-    found = [key for key in keys if all(kind & dataset.members(key).keys() for kind in kinds)]
-    if (label, group, score) != (None, None, None):
-        metadata = dataset.metadata if label is not None else {}
-        rows = matching(dataset.annotations, dataset.paths.arrow, metadata, label, group, score)
-        found = [key for key in found if key in rows]
-    if annotated is not None:
-        there = dataset.annotation_rows[1]
-        found = [key for key in found if (key in there) == annotated]
-    if model is not None:
-        looked = _looked(dataset)
-        found = [key for key in found if (key in looked) == model]
-    if not repeats:
-        wanted = {dataset.sensors[kind] for kind in (frozenset().union(*kinds) if named else INPUT_OF)}
-        found = [key for key in found if not dataset.repeats.get(key, frozenset()) & wanted]
-    return found
-
-
-def _looked(dataset: Dataset) -> Collection[Key]:
-    """Return the samples that the model processed."""
-    frames = dataset.frames
-    if frames is None or schema.MODEL_TIMESTAMP not in frames.columns:
-        return ()
-    looked = frames[schema.MODEL_TIMESTAMP].is_not_null().to_list()
-    return {key for key, row in dataset.frame_rows.items() if looked[row]}
-
-
-def _where(dataset: Dataset, keys: Sequence[Key], expression: pl.Expr) -> list[Key]:
-    import polars as pl
-
-    if not isinstance(expression, pl.Expr):
-        raise UsageError(f"expected an expression such as polars.col('latitude') > 45, got {type(expression).__name__}")
-    table, path = dataset.frames, dataset.paths.frames
-    named = dict.fromkeys(expression.meta.root_names())
-    if table is None or not named.keys() <= set(table.columns):
-        table, path = with_frames(dataset.annotations, dataset.frames, dataset.paths), dataset.paths.arrow
-    for name in named:
-        if name not in table.columns:
-            raise UsageError(f"unknown column {name!r}; known: {nearest_first(name, table.columns)}")
-    try:
-        asked = table.select(expression.alias("asked"))["asked"]
-        if asked.dtype == pl.Boolean and len(asked) in (1, table.height):
-            return _kept(keys, table.filter(asked if len(asked) == table.height else pl.lit(asked[0])), path)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise UsageError(f"the expression cannot be asked of the rows: {describe_foreign(error)}") from error
-    raise UsageError(f"expected one Boolean for each row, the expression gives {len(asked)} of type {asked.dtype}")
-
-
-def _kept(keys: Sequence[Key], rows: pl.DataFrame, path: Path) -> list[Key]:
-    there = {Key(name, frame) for name, frame in keys_of(rows, path).iter_rows()}
-    return [key for key in keys if key in there]
+Named: TypeAlias = "str | os.PathLike[str]"
+"""A path, or the URI of a bucket."""
 
 
 class Dataset(Sequence[Sample]):
@@ -429,6 +58,8 @@ class Dataset(Sequence[Sample]):
 
     `dataset[3]`, `dataset[10:20]` and `for sample in dataset` work. Threads may share it, and it can be pickled.
     `Dataset("s3://BUCKET/NAME.zip")` reads a ZIP in a bucket in place, with credentials of the environment.
+    A list of names, a folder, a glob, a prefix of a bucket or the folder of a fleet gives all datasets there as one,
+    without a merge; so does `a + b`.
 
     Args:
         path: OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow, in either layout, also of other tools.
@@ -438,8 +69,17 @@ class Dataset(Sequence[Sample]):
         DatasetError: A file or member cannot be read, is a link, overlaps another member, or exceeds the limits.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> None:
-        opened = open_files(path, limits)
+    def __new__(cls, path: Named | Iterable[Named | Dataset] = (), *, limits: Limits = DEFAULT_LIMITS) -> Self:
+        """Choose the class: one dataset, or several as one."""
+        if cls is Dataset:
+            from edgefirst_ros.dataset.several import Datasets, names_several
+
+            if names_several(path):
+                return cast("Self", object.__new__(Datasets))
+        return object.__new__(cls)
+
+    def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:
+        opened = open_files(cast("Named", path), limits)
         self.paths, self.limits, self.container = opened.paths, limits, opened.container
         self._annotation_file, self._frames_file = opened.annotations, opened.frames
         self._members: dict[Key, dict[str, str]] = {}
@@ -454,7 +94,23 @@ class Dataset(Sequence[Sample]):
         return partial(Dataset, limits=self.limits), (path,)
 
     def __repr__(self) -> str:
-        return f"<Dataset {self.container.path}: {counted(len(self), 'sample')}>"
+        return f"<Dataset {self.title}: {counted(len(self), 'sample')}>"
+
+    @property
+    def title(self) -> str:
+        """The dataset in messages: its path."""
+        return str(self.container.path)
+
+    @property
+    def parts(self) -> Sequence[Dataset]:
+        """The datasets that it consists of: of one only itself."""
+        return (self,)
+
+    def __add__(self, other: Dataset) -> Dataset:
+        """Return both datasets as one, without a merge."""
+        return (
+            Dataset([*self.parts, *other.parts], limits=self.limits) if isinstance(other, Dataset) else NotImplemented
+        )
 
     def __len__(self) -> int:
         """Samples that have at least one member."""
@@ -472,6 +128,26 @@ class Dataset(Sequence[Sample]):
 
     def __iter__(self) -> Iterator[Sample]:
         return iter(Samples(self, self._order))
+
+    def sample_of(self, key: Any) -> Sample:
+        """Return the sample of one of its own keys."""
+        return Sample(self, key)
+
+    def iter_samples(self, keys: Sequence[Any]) -> Iterator[Sample]:
+        """Yield the samples of keys; of a bucket the members that a loop reads are fetched some samples ahead."""
+        self.container.expect(None)
+        for place, key in enumerate(keys):
+            self.container.expect(partial(self._upcoming, keys, place))
+            yield Sample(self, key)
+        self.container.expect(None)
+
+    def _upcoming(self, keys: Sequence[Key], place: int) -> Iterator[Mapping[str, str]]:
+        """Yield {kind: member name} of the samples from a place of `keys` on."""
+        return (self._members[keys[n]] for n in range(place, len(keys)))
+
+    def keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:
+        """Return the keys for which an expression is true, as `Samples.where`."""
+        return where(self, keys, expression)
 
     @property
     def sequences(self) -> list[str]:
@@ -563,7 +239,7 @@ class Dataset(Sequence[Sample]):
             stamps = [sample.timestamp for sample in self]
         before = Written(self.paths, self.limits, self._order, stamps, self.annotations)
         kept = write_annotations(before, annotations, categories, keep_as, dry_run=dry_run)
-        for name in ("annotations", "annotation_rows", "metadata"):
+        for name in ("annotations", "annotation_rows", "first_annotations", "metadata"):
             self.__dict__.pop(name, None)
         found = annotation_path(self.paths.arrow)
         self._annotation_file = open_annotations(found, self.limits) if found else None
@@ -608,6 +284,7 @@ class Dataset(Sequence[Sample]):
         annotated: bool | None = None,
         model: bool | None = None,
         repeats: bool = True,
+        sequence: str | Collection[str] | None = None,
     ) -> Samples:
         """Return the samples that have all `inputs` and match every condition, in the order of the frames table.
 
@@ -619,16 +296,51 @@ class Dataset(Sequence[Sample]):
             score: Lowest score of that annotation, 0 to 1.
             annotated: True: samples with annotations; False: samples without.
             model: True: samples that the model processed, also without detections; False: the others.
+                In sequences without a model, samples with annotations count as processed.
             repeats: False: drop samples that repeat the message of one of `inputs`; without `inputs`, of any sensor.
+            sequence: Name of the sequence, or of several.
 
         Returns:
             A sequence of samples; a member is read when you access it.
 
         Raises:
-            UsageError: An input, label or group is unknown, or the score is outside 0..1.
+            UsageError: An input, label, group or sequence is unknown, or the score is outside 0..1.
         """
-        chosen = select(self, self._order, inputs, label, group, score, annotated, model, repeats)
+        chosen = select(self, self._order, inputs, label, group, score, annotated, model, repeats, sequence)
         return Samples(self, chosen)
+
+    def where(self, expression: pl.Expr | Callable[[Sample], object]) -> Samples:
+        """Return the samples for which an expression or a function is true, as `Samples.where`."""
+        return self.samples().where(expression)
+
+    def shuffle(self, seed: int = 0) -> Samples:
+        """Return all samples in a random order, as `Samples.shuffle`."""
+        return self.samples().shuffle(seed)
+
+    def show(self, number: int = 3) -> Cards:
+        """Return some samples, spread evenly, that a notebook draws as cards."""
+        return self.samples().show(number)
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """{group: number of samples}, sorted."""
+        rows = self.annotations
+        if not {"frame", "group"} <= set(rows.columns):
+            return {}
+        texts = rows.select("name", "frame", rows["group"].cast(str)).drop_nulls("group").unique(["name", "frame"])
+        return dict(texts["group"].value_counts().sort("group").iter_rows())
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """{label: number of annotations}, sorted; labels that are listed only have 0."""
+        found = dict.fromkeys(listed_labels(self.metadata), 0)
+        if "label" in self.annotations.columns:
+            found |= dict(self.annotations["label"].drop_nulls().cast(str).value_counts().iter_rows())
+        return dict(sorted(found.items()))
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return one table: the annotations, each with the columns of its frame."""
+        return with_frames(self.annotations, self.frames, self.paths)
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
         """Return one sample.
@@ -700,6 +412,11 @@ class Dataset(Sequence[Sample]):
     def annotation_rows(self) -> tuple[pl.DataFrame, dict[Key, tuple[int, int]]]:
         """The annotations sorted by sample, and {sample: (first row, number of rows)}."""
         return sorted_rows(annotating(self.annotations), self.paths.arrow)
+
+    @cached_property
+    def first_annotations(self) -> dict[Key, int]:
+        """{sample: its first row in `annotations`}, also one that holds no annotation."""
+        return first_rows(self.annotations, self.paths.arrow)
 
     @cached_property
     def repeats(self) -> dict[Key, frozenset[str]]:

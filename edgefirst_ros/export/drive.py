@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.names import KIND_OF, Key
-from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.transforms import (

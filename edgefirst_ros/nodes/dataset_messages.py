@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.config import SECOND
 from edgefirst_ros.dataset.names import locate
-from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, RecordingError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sources.bags import open_files

@@ -14,7 +14,9 @@ import polars as pl
 from PIL import Image
 
 from edgefirst_ros.dataset.names import Inputs
-from edgefirst_ros.dataset.reader import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
+from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.sample import MAX_PIXELS, MAX_SCANNED, START_OF_SCAN, Sample
+from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz
@@ -350,13 +352,21 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
 
 def projectors(subject: Subject) -> dict[tuple[str, str], Projector | str]:
     """Return by sequence and sensor (`radar`, `lidar`) the way into the picture, or why there is none."""
-    found: dict[tuple[str, str], Projector | str] = {}
     seen = Inputs(name for place in subject.places[:1000] for name in place.sample.inputs)
-    sensors = [sensor for sensor in ("radar", "lidar") if sensor in seen]
-    for name, calibration in subject.calibrations.items():
-        for sensor in sensors:
+    return ways_of(subject.calibrations, seen, assume_forward=subject.assume_forward)
+
+
+def ways_of(
+    calibrations: Mapping[str, SequenceCalibration], inputs: Inputs, *, assume_forward: bool = False
+) -> dict[tuple[str, str], Projector | str]:
+    """Return by sequence and sensor of `inputs` the way into the picture, or why there is none."""
+    found: dict[tuple[str, str], Projector | str] = {}
+    for name, calibration in calibrations.items():
+        for sensor in ("radar", "lidar"):
+            if sensor not in inputs:
+                continue
             try:
-                found[name, sensor] = projector(sensor, calibration, assume_forward=subject.assume_forward)
+                found[name, sensor] = projector(sensor, calibration, assume_forward=assume_forward)
             except NotProjectableError as error:
                 found[name, sensor] = str(error)
     return found
@@ -386,26 +396,6 @@ def labels(subject: Subject) -> dict[str, Any]:
 def boxes(subject: Subject) -> Floats:
     """(N, 4) centre x, y, width, height of all boxes that are given in parts of the picture."""
     return boxes_of(subject.annotations, subject.metadata)
-
-
-def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> Floats:
-    """(N, 4) centre and size of boxes in parts of the picture; rows without one, or in pixels, are left out."""
-    if "box2d" not in rows.columns or str(metadata.get("box2d_normalized", "true")) == "false":
-        return np.zeros((0, 4))
-    kind = rows.schema["box2d"]
-    if not isinstance(kind, pl.Array | pl.List):
-        return np.zeros((0, 4))
-    values = rows["box2d"].drop_nulls()
-    if isinstance(kind, pl.List):
-        values = values.filter(values.list.len() == 4).cast(pl.Array(pl.Float64, 4), strict=False)
-    found: Floats = np.array(values.to_list(), float).reshape(-1, 4)
-    found = found[np.isfinite(found).all(1)]
-    form = metadata.get("box2d_format", "cxcywh")
-    if form == "xyxy":
-        found = np.column_stack([(found[:, :2] + found[:, 2:]) / 2, found[:, 2:] - found[:, :2]])
-    elif form == "ltwh":
-        found = np.column_stack([found[:, :2] + found[:, 2:] / 2, found[:, 2:]])
-    return found
 
 
 def box_cells(found: Floats) -> Floats:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset.names import check_path, find, locate
+from edgefirst_ros.dataset.objects.places import files_below
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, need
 from edgefirst_ros.progress import Progress, quiet
@@ -291,24 +292,12 @@ def _is_dataset(path: Path) -> bool:
 
 def _inside(folder: Path) -> Iterator[Wanted]:
     """Datasets and recordings in a folder, and in those below it that are neither."""
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError as error:
-        raise DatasetError(f"{folder}: cannot be listed: {error.strerror}") from error
-    for name in names:
-        path = folder / name
-        if os.path.islink(path) or name.endswith(".partial"):
-            continue
-        if os.path.isdir(path):
-            if os.path.isdir(path / name):
-                yield Wanted(path, name)
-            elif is_rosbag2(path):
-                yield from _recordings(path)
-            else:
-                yield from _inside(path)
+    for path in files_below(folder, lambda one: os.path.isdir(one / one.name) or is_rosbag2(one)):
+        if os.path.isdir(path / path.name):
+            yield Wanted(path, path.name)
         elif path.suffix == ".zip":
             yield Wanted(path, path.stem)
-        elif path.suffix in RECORDINGS:
+        elif path.suffix in RECORDINGS or os.path.isdir(path):
             yield from _recordings(path)
 
 

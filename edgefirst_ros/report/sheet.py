@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import io
 import math
 from collections.abc import Mapping
@@ -14,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
-from edgefirst_ros.report.look import Unreadable, boxes_of, evenly, projectors, speeds
+from edgefirst_ros.report.look import Unreadable, evenly, projectors, speeds, ways_of
 from edgefirst_ros.report.projection import Projector, xyz
 from edgefirst_ros.report.subject import Floats, Place, Subject
 from edgefirst_ros.sensors.transforms import frames_from
@@ -99,11 +103,50 @@ def sheet(subject: Subject, most: int, unreadable: Unreadable) -> list[Shown]:
         name: frames_from(one.static_transforms or (), BASE) for name, one in subject.calibrations.items()
     }  # from each sensor to the vehicle
     colours: dict[str, tuple[int, ...]] = {}
-    return [_drawn(subject, place, why, ways, poses, colours, unreadable) for place, why in choose(subject, most)]
+    return [_drawn(subject.metadata, *one, ways, poses, colours, unreadable) for one in choose(subject, most)]
+
+
+def draw_card(sample: Sample) -> Image.Image:
+    """Return the picture of a sample with what is known of it, its points from above beside it."""
+    shown = _card(sample)
+    parts = [Image.open(io.BytesIO(data)) for data in (shown.picture, shown.above) if data is not None]
+    if not parts:
+        return Image.new("RGB", ABOVE, PAPER)
+    card = Image.new("RGB", (sum(part.width for part in parts), max(part.height for part in parts)), PAPER)
+    for n, part in enumerate(parts):
+        card.paste(part, (sum(one.width for one in parts[:n]), 0))
+    return card
+
+
+def card_html(sample: Sample) -> str:
+    """Return the same as HTML, with a caption."""
+    shown = _card(sample)
+    pictures = [("jpeg", shown.picture, shown.alt), ("png", shown.above, shown.above_alt)]
+    images = "".join(
+        f'<img alt="{html.escape(printable(alt))}" style="max-width:100%;vertical-align:top" '
+        f'src="data:image/{kind};base64,{base64.b64encode(data).decode()}">'
+        for kind, data, alt in pictures
+        if data is not None
+    )
+    skews = ", ".join(f"{sensor} {ms:+.1f} ms" for sensor, ms in shown.skews.items())
+    words = [f"frame {sample.frame} of {sample.name}", sample.group or "", skews and f"skew {skews}", shown.said]
+    caption = html.escape(printable("; ".join(word for word in words if word)))
+    return f"<figure>{images}<figcaption>{caption}</figcaption></figure>"
+
+
+def _card(sample: Sample) -> Shown:
+    """Draw a sample by itself. Raises DatasetError for a member that cannot be read."""
+    calibrations, unreadable = {sample.name: sample.calibration}, Unreadable()
+    poses = {name: frames_from(one.static_transforms or (), BASE) for name, one in calibrations.items()}
+    ways = ways_of(calibrations, sample.inputs)
+    shown = _drawn(sample.dataset.metadata, Place(0.0, sample, None), "", ways, poses, {}, unreadable)
+    for error in unreadable.notes.values():
+        raise DatasetError(error)
+    return shown
 
 
 def _drawn(
-    subject: Subject,
+    metadata: Mapping[str, Any],
     place: Place,
     why: str,
     ways: dict[tuple[str, str], Projector | str],
@@ -127,9 +170,7 @@ def _drawn(
     if picture is not None:
         rows = list(sample.annotations.iter_rows(named=True)) if len(sample.annotations) else []
         boxes = {
-            n: found[0]
-            for n in range(len(rows))
-            if len(found := boxes_of(sample.annotations[n : n + 1], subject.metadata))
+            n: found[0] for n in range(len(rows)) if len(found := boxes_of(sample.annotations[n : n + 1], metadata))
         }
         for sensor, points in (("lidar", lidar), ("radar", radar)):
             way = ways.get((sample.name, sensor))

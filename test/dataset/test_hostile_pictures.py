@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgefirst_ros.dataset import reader as pictures
+from edgefirst_ros.dataset import sample as pictures
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.cube import decode_cube
 

@@ -115,11 +115,11 @@ def test_frame_numbers_that_no_reader_takes_are_an_error(tmp_path):
         Dataset(path).samples(label="car")
 
 
-def test_without_a_table_of_frames_no_model_looked_and_nothing_repeats(tmp_path):
+def test_without_a_table_of_frames_labelled_samples_were_looked_at_and_nothing_repeats(tmp_path):
     path = made.write(tmp_path, made.good())
     (tmp_path / "data.frames.arrow").unlink()
     dataset = Dataset(path)
-    assert [sample.frame for sample in dataset.samples(model=True)] == []
-    assert [sample.frame for sample in dataset.samples(model=False)] == [3, 4, 7]
+    assert [sample.frame for sample in dataset.samples(model=True)] == [3]
+    assert [sample.frame for sample in dataset.samples(model=False)] == [4, 7]
     assert [sample.frame for sample in dataset.samples(repeats=False)] == [3, 4, 7]
     assert dataset.repeats == {}

@@ -10,7 +10,7 @@ import pytest
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import dataset_facts
 from edgefirst_ros.dataset.names import DatasetPaths, Key
-from edgefirst_ros.dataset.repeats import count_repeats, repeats_of
+from edgefirst_ros.dataset.query import count_repeats, repeats_of
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.errors import DatasetError
 

@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from edgefirst_ros.report.look import COLUMNS, ROWS, box_cells, boxes_of
+from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.report.look import COLUMNS, ROWS, box_cells
 
 CENTRED = [[0.5, 0.25, 0.25, 0.125], [0.125, 0.75, 0.25, 0.5]]
 LAYOUTS = {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +78,64 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
         else:
             found.append(Place(text, place.path if text.startswith("file:") else Path(text)))
     return found
+
+
+def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
+    """Return the paths of all datasets that a name stands for; those of buckets are opened where they are.
+
+    A path stands for itself; a folder without a dataset of its name, a glob, a list, a prefix of a bucket and a fleet's
+    folder for the datasets in them. Raises DatasetError where there are none, UsageError for an invalid name.
+    """
+    text = os.fspath(given)
+    if os.path.isdir(text) and not os.path.isdir(os.path.join(text, STATES)) and not _is_folder_dataset(Path(text)):
+        found = [
+            path for path in files_below(Path(text), _is_folder_dataset) if path.suffix == CONTAINER or path.is_dir()
+        ]
+    elif is_remote(text) or is_glob(text) or text.endswith(LIST) or os.path.isdir(os.path.join(text, STATES)):
+        try:
+            places = locate([text])
+        except UsageError as error:
+            if "nothing is there" not in str(error):
+                raise
+            places = []
+        found = [path for one in places if (path := one.in_place) is not None and not one.uri.endswith(RECORDINGS)]
+        if text.endswith(LIST):
+            return [path for one in read_list(text) for path in dataset_places(one)]
+    else:
+        return [Path(text)]
+    if not found:
+        hint = f"; looked for *{CONTAINER} in it" if os.path.isdir(text) else ""
+        named = text if text.endswith(CONTAINER) or os.path.isdir(text) or is_glob(text) else f"{text}{CONTAINER}"
+        raise DatasetError(f"{named}: no dataset here{hint}")
+    return found
+
+
+def files_below(folder: Path, is_whole: Callable[[Path], bool]) -> Iterator[Path]:
+    """Yield the files in a folder, and those folders in it that are one thing, sorted; links are not followed.
+
+    Raises DatasetError for a folder that cannot be listed.
+    """
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError as error:
+        raise DatasetError(f"{folder}: cannot be listed: {error.strerror}") from error
+    for name in names:
+        path = folder / name
+        if os.path.islink(path) or name.endswith(".partial") or name == STATES:
+            continue
+        if os.path.isdir(path) and not is_whole(path):
+            yield from files_below(path, is_whole)
+        else:
+            yield path
+
+
+def _is_folder_dataset(path: Path) -> bool:
+    return os.path.isdir(path / path.name)
+
+
+def is_glob(given: str | Location) -> bool:
+    """Return True for a name with wildcards."""
+    return _GLOB.search(given if isinstance(given, str) else given.key) is not None
 
 
 @contextmanager
@@ -197,11 +255,12 @@ def _stored(text: str, place: Location) -> list[Place]:
     return _inside(text, store, place)
 
 
-def _dataset(store: Store, container: Location) -> Place:
-    """Return a dataset of a bucket with its tables, which are listed after the container."""
+def _dataset(store: Store, container: Location, listed: Mapping[str, StoredObject] | None = None) -> Place:
+    """Return a dataset of a bucket with its tables, which come after the container; `listed`: all that is there."""
     stem = container.name.removesuffix(CONTAINER)
-    names = (container.name, *(f"{stem}{end}" for end in TABLES))
-    found = tuple(one for name in names if (one := store.stat((container.parent / name).key)) is not None)
+    keys = [(container.parent / name).key for name in (container.name, *(f"{stem}{end}" for end in TABLES))]
+    there = [store.stat(key) if listed is None else listed.get(key) for key in keys]
+    found = tuple(one for one in there if one is not None)
     return Place(str(container), Path(container.name), found)
 
 
@@ -209,7 +268,9 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
     """Return the datasets and recordings below a prefix, or those that match an expression, by key."""
     files: list[StoredObject] = []
     bags: dict[str, list[StoredObject]] = {}
+    beside: dict[str, StoredObject] = {}
     for one in store.objects(place.key):
+        beside |= {one.key: one} if one.key.endswith((CONTAINER, *TABLES)) and not place.local else {}
         parts = one.key[len(place.key) :].strip("/").split("/")
         folder, _, name = one.key.rpartition("/")
         if any(part.startswith(".") or part == STATES for part in parts):
@@ -221,7 +282,7 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
     for folder, listed in bags.items():
         listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
     alone = [one for one in files if not any(one.key.startswith(f"{folder}/") for folder in bags)]
-    found = [_found(store, Location(place.root, one.key), one) for one in alone]
+    found = [_found(store, Location(place.root, one.key), one, beside) for one in alone]
     for folder, listed in bags.items():
         bag = Location(place.root, folder)
         found.append(Place(str(bag), bag.path) if bag.local else Place(str(bag), Path(bag.name), tuple(listed)))
@@ -233,10 +294,14 @@ def _inside(text: str, store: Store, place: Location, match: re.Pattern[str] | N
     return sorted(found, key=lambda one: one.uri)
 
 
-def _found(store: Store, place: Location, one: StoredObject) -> Place:
+def _found(store: Store, place: Location, one: StoredObject, beside: Mapping[str, StoredObject]) -> Place:
     if place.local:
         return Place(str(place), place.path)
-    return _dataset(store, place) if place.name.endswith(CONTAINER) else Place(str(place), Path(place.name), (one,))
+    return (
+        _dataset(store, place, beside)
+        if place.name.endswith(CONTAINER)
+        else Place(str(place), Path(place.name), (one,))
+    )
 
 
 def _fetch(place: Place, path: Path) -> None:

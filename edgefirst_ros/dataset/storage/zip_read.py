@@ -6,7 +6,6 @@ Source: APPNOTE.TXT 6.3.10, sections 4.3.7 (local header), 4.3.12 to 4.3.16 (cen
 
 from __future__ import annotations
 
-import bisect
 import io
 import itertools
 import os
@@ -14,17 +13,15 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.objects.location import Location
-from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.storage.folder import Folder
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.errors import DatasetError
@@ -304,6 +301,10 @@ class ByteStream(io.RawIOBase):
 _ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error, EOFError, OSError, IndexError)
 
 
+Upcoming: TypeAlias = "Callable[[], Iterator[Mapping[str, str]]]"
+"""Gives {kind: member} of the samples that are read next."""
+
+
 class Container(Protocol):
     """Random access to members by name."""
 
@@ -319,6 +320,9 @@ class Container(Protocol):
 
     def head(self, name: str, size: int) -> bytes:
         """At most `size` bytes a member begins with, not checked. Raises DatasetError."""
+
+    def expect(self, upcoming: Upcoming | None) -> None:
+        """Note the samples that this thread reads next, None at the end; those of a bucket are fetched together."""
 
 
 def open_container(path: Path, limits: Limits = DEFAULT_LIMITS) -> Container:
@@ -415,6 +419,9 @@ class Archive:
             parts.append(part)
             missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def expect(self, upcoming: Upcoming | None) -> None:
+        """Do nothing: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:
         """Bytes of a member, unpacked."""
@@ -515,74 +522,6 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
     if len(data) != entry.file_size:
         raise DatasetError(f"unpacks to {len(data)} bytes or more, must be {entry.file_size}")
     return data
-
-
-TAIL = 1 << 18
-"""Bytes of the first request: enough for the directory of some 3,000 members."""
-EXTRA = 64
-"""Bytes that the extra field of a local header may have so that its member comes with one request."""
-
-
-class RemoteArchive(Archive):
-    """A ZIP in a bucket, indexed once. Threads share it, and their requests run side by side; it can be pickled.
-
-    Only the object that was opened is read: one that is replaced meanwhile is an error. Raises DatasetError.
-    """
-
-    def __init__(self, path: Path, place: Location, limits: Limits) -> None:
-        self.path, self._limits, self._place = path, limits, place
-        self._store = open_store(place)
-        answer = self._store.tail(place.key, TAIL)
-        if answer is None:
-            raise DatasetError(f"{place}: no dataset here")
-        self._found, tail = answer
-        self.file_size = self._found.size
-        with io.BufferedReader(_Tail(self, tail), 1 << 16) as handle:
-            self._index_members(cast("IO[bytes]", handle))
-        self._starts = sorted({*self.starts, self.directory_start})
-
-    def __reduce__(self) -> tuple[type[RemoteArchive], tuple[Path, Location, Limits]]:  # type: ignore[override]
-        return RemoteArchive, (self.path, self._place, self._limits)
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """Return `size` bytes of the object by one request. Raises DatasetError if it ends before, or was replaced."""
-        if offset < 0 or offset + size > self.file_size:
-            raise DatasetError(f"{self.path}: {size} bytes at {offset} reach past its end at {self.file_size}")
-        if not size:
-            return b""
-        data = self._store.read(self._place.key, offset, offset + size, etag=self._found.etag)
-        if len(data) != size:
-            raise DatasetError(f"{self.path}: got {len(data)} of {size} bytes")
-        return data
-
-    def packed(self, entry: zipfile.ZipInfo, most: int | None = None) -> bytes:
-        """Return the stored (packed) data of an entry, at most `most` bytes, by one request."""
-        start = entry.header_offset
-        size = entry.compress_size if most is None else min(most, entry.compress_size)
-        near = start + LOCAL.size + len(os.fsencode(entry.orig_filename)) + EXTRA + size
-        place = bisect.bisect_right(self._starts, start)
-        behind = self._starts[place] if place < len(self._starts) else self.file_size
-        data = self.pread(max(LOCAL.size, min(near, behind) - start), start)
-        mark, *_, named, extended = LOCAL.unpack(data[: LOCAL.size])
-        if mark != LOCAL_MARK:
-            raise DatasetError(f"no local header at {start}")
-        begins = LOCAL.size + named + extended
-        if begins + size <= len(data):
-            return data[begins : begins + size]
-        return self.pread(size, start + begins)
-
-
-class _Tail(ByteStream):
-    """The object as a stream whose end, which was fetched, needs no further request."""
-
-    def __init__(self, archive: RemoteArchive, tail: bytes) -> None:
-        super().__init__(archive)
-        self._tail, self._begins = tail, archive.file_size - len(tail)
-
-    def _fetch(self, size: int, offset: int) -> bytes:
-        if offset >= self._begins:
-            return self._tail[offset - self._begins :][:size]
-        return super()._fetch(size, offset)
 
 
 def count_members(root: Path, wanted: Callable[[str], bool]) -> tuple[int, int]:

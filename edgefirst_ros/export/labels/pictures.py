@@ -28,7 +28,8 @@ from edgefirst_ros.export.importing import check_member_name
 from edgefirst_ros.export.output import ahead
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.reader import Dataset, Sample
+    from edgefirst_ros.dataset.reader import Dataset
+    from edgefirst_ros.dataset.sample import Sample
     from edgefirst_ros.export.output import Report
 
 Boxes = NDArray[np.float64]

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset.names import safe_name
-from edgefirst_ros.dataset.reader import Dataset, Sample
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
 from edgefirst_ros.export.drive import Drive, drives, measured
 from edgefirst_ros.export.ncore.components import (

@@ -22,7 +22,8 @@ import numpy as np
 
 import edgefirst_ros
 from edgefirst_ros.dataset.names import member_name
-from edgefirst_ros.dataset.reader import MAX_PIXELS, Dataset, Sample
+from edgefirst_ros.dataset.reader import Dataset
+from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
 from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
 from edgefirst_ros.export.output import NO_HOME, Report, ahead

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from edgefirst_ros.dataset.reader import Sample
+from edgefirst_ros.dataset.query import boxes_of
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import EdgeFirstError, text_of
-from edgefirst_ros.report.look import boxes_of, speeds
+from edgefirst_ros.report.look import speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, xyz
 from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, speed_colours
 from edgefirst_ros.report.subject import Subject

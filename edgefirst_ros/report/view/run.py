@@ -16,7 +16,7 @@ from typing import Any
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.dataset.names import check_path
-from edgefirst_ros.dataset.reader import Sample
+from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.storage.lock import create_anew
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, need
 from edgefirst_ros.pipeline.first_pass import FirstPass

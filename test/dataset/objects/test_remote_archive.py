@@ -10,8 +10,8 @@ import pytest
 
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import FolderStore
+from edgefirst_ros.dataset.opening import RemoteArchive
 from edgefirst_ros.dataset.storage import zip_read
-from edgefirst_ros.dataset.storage.zip_read import RemoteArchive
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS
 

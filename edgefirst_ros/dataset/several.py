@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several datasets as one, without a merge: on disk and in buckets, opened when they are needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from edgefirst_ros.dataset.names import Key, find
+from edgefirst_ros.dataset.objects.location import Location, ObjectPath, is_remote
+from edgefirst_ros.dataset.objects.places import LIST, dataset_places, is_glob
+from edgefirst_ros.dataset.objects.store import open_store
+from edgefirst_ros.dataset.opening import SUFFIXES
+from edgefirst_ros.dataset.query import Samples
+from edgefirst_ros.dataset.reader import Dataset, Named
+from edgefirst_ros.dataset.sample import Sample
+from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
+from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from edgefirst_ros.dataset.sequences import SequenceCalibration
+
+AT_ONCE = 8
+"""Datasets of buckets that are opened side by side."""
+MOST_NAMED = 3
+
+PartKey = tuple[int, Key]
+"""Number of the dataset, and the key of a sample in it."""
+
+
+def names_several(path: Named | Iterable[Named | Dataset]) -> bool:
+    """Return True for what stands for any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
+    if not isinstance(path, str | os.PathLike):
+        return True
+    text = os.fspath(path)
+    if is_remote(text):
+        place = Location.of(text)
+        if is_glob(place) or not place.name:
+            return is_glob(place) or place.root == str(place)
+        named = place.name.endswith(SUFFIXES)
+        return not named and open_store(place).stat(f"{place.key}.zip") is None
+    if not os.path.isdir(text):
+        return (text.endswith(LIST) and os.path.isfile(text)) or (not os.path.lexists(text) and is_glob(text))
+    try:
+        find(text)
+    except DatasetError:
+        return True
+    return False
+
+
+class Datasets(Dataset):
+    """Several datasets as one sequence of samples, each dataset's after those of the one before.
+
+    Only the list of names is pickled, so that every worker opens the datasets that it reads for itself.
+    """
+
+    def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:
+        """Find the datasets; raises DatasetError where there are none, UsageError for an invalid name."""
+        given = [path] if isinstance(path, str | os.PathLike) else list(path)
+        self.limits = limits
+        self._lock = threading.Lock()
+        self._opened: dict[Path, Dataset] = {}
+        self._places: list[Path] = []
+        for one in given:
+            if isinstance(one, Dataset):
+                self._opened |= {_place_of(part): part for part in one.parts}
+                self._places += map(_place_of, one.parts)
+            else:
+                self._places += dataset_places(one)
+        self._places = list(dict.fromkeys(self._places))
+
+    def __reduce__(self) -> tuple[Callable[..., Datasets], tuple[list[Path], Limits]]:  # type: ignore[override]
+        return _reopen, (self._places, self.limits)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("paths", "container"):
+            raise DatasetError(f"{self.title}: several datasets as one have no {name}; edgefirst-ros merge makes one")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def part(self, number: int) -> Dataset:
+        """Return one of the datasets, opened when it is first asked for."""
+        place = self._places[number]
+        with self._lock:
+            found = self._opened.get(place)
+        if found is None:
+            found = Dataset(place, limits=self.limits)
+            with self._lock:
+                found = self._opened.setdefault(place, found)
+        return found
+
+    @property
+    def parts(self) -> Sequence[Dataset]:
+        """All datasets, those of buckets opened side by side."""
+        if any(is_remote(place) and place not in self._opened for place in self._places):
+            from edgefirst_ros.dataset.objects.bucket import map_in_threads
+
+            return list(map_in_threads(self.part, range(len(self._places)), AT_ONCE))
+        return [self.part(number) for number in range(len(self._places))]
+
+    @property
+    def title(self) -> str:
+        """The datasets in messages."""
+        named = ", ".join(map(str, self._places[:MOST_NAMED]))
+        more = len(self._places) - MOST_NAMED
+        return f"{named} and {more} more" if more > 0 else named
+
+    @cached_property
+    def _order(self) -> list[PartKey]:  # type: ignore[override]
+        return [(number, key) for number, part in enumerate(self.parts) for key in part._order]
+
+    def sample_of(self, key: PartKey) -> Sample:
+        """Return the sample of a dataset's number and key."""
+        return self.part(key[0]).sample_of(key[1])
+
+    def iter_samples(self, keys: Sequence[PartKey]) -> Iterator[Sample]:
+        """Yield the samples of keys."""
+        for number, run in groupby(keys, lambda key: key[0]):
+            yield from self.part(number).iter_samples([key for _, key in run])
+
+    def keys_where(self, keys: Sequence[PartKey], expression: pl.Expr) -> list[PartKey]:
+        """Return the keys for which an expression is true, as `Samples.where`."""
+        own: dict[int, list[Key]] = {}
+        for number, key in keys:
+            own.setdefault(number, []).append(key)
+        kept = {number: set(self.part(number).keys_where(its, expression)) for number, its in own.items()}
+        return [one for one in keys if one[1] in kept[one[0]]]
+
+    @property
+    def sequences(self) -> list[str]:
+        """Names of the sequences, in the order of the samples."""
+        return list(dict.fromkeys(name for part in self.parts for name in part.sequences))
+
+    @property
+    def annotations(self) -> pl.DataFrame:
+        """Annotations of all datasets, with the columns of any."""
+        return _stacked([part.annotations for part in self.parts])
+
+    @property
+    def annotation_columns(self) -> list[str]:
+        """Names of the columns that any of the files has."""
+        return list(dict.fromkeys(name for part in self.parts for name in part.annotation_columns))
+
+    @property
+    def frames(self) -> pl.DataFrame | None:
+        """Rows of all frames tables; None where there are none."""
+        found = [part.frames for part in self.parts if part.frames is not None]
+        return _stacked(found) if found else None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """File metadata that all datasets share."""
+        first, *others = [part.metadata for part in self.parts]
+        return {key: value for key, value in first.items() if all(one.get(key) == value for one in others)}
+
+    @property
+    def lacks_axes(self) -> bool:
+        """True if any of them does."""
+        return any(part.lacks_axes for part in self.parts)
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """{group: number of samples}, sorted."""
+        return _summed(part.groups for part in self.parts)
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """{label: number of annotations}, sorted."""
+        return _summed(part.labels for part in self.parts)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return one table: the annotations, each with the columns of its frame."""
+        return _stacked([part.to_polars() for part in self.parts])
+
+    def samples(
+        self,
+        inputs: str | Collection[str] | None = None,
+        *,
+        label: str | Collection[str] | None = None,
+        group: str | None = None,
+        sequence: str | Collection[str] | None = None,
+        **further: Any,
+    ) -> Samples:
+        """Return the samples that match, as `Dataset.samples`; a label, group or sequence may be in any dataset."""
+        asked = {
+            "label": [label] if isinstance(label, str) else label,
+            "group": group if group is None else [group],
+            "sequence": [sequence] if isinstance(sequence, str) else sequence,
+        }
+        there = [
+            {name: getattr(part, f"{name}s") for name, values in asked.items() if values is not None}
+            for part in self.parts
+        ]
+        for name, values in asked.items():
+            known = {one for part in there for one in part.get(name, ())}
+            for value in values or ():
+                if value not in known:
+                    raise UsageError(f"unknown {name} {value!r}; known: {nearest_first(value, known)}")
+        found: list[PartKey] = []
+        for number, (part, known_here) in enumerate(zip(self.parts, there, strict=True)):
+            own = {name: [one for one in asked[name] or () if one in known] for name, known in known_here.items()}
+            if all(own.values()):
+                chosen = {**own, **({"group": group} if group is not None else {}), **further}
+                found += [(number, key) for key in part.samples(inputs, **chosen)._keys]
+        return Samples(self, found)
+
+    def sample(self, sequence: str, frame: int | None) -> Sample:
+        """Return the sample of a sequence and frame number, the first of several."""
+        return self._with_sequence(sequence).sample(sequence, frame)
+
+    def calibration(self, sequence: str) -> SequenceCalibration:
+        """Return the calibration of a sequence."""
+        return self._with_sequence(sequence).calibration(sequence)
+
+    def sequence_facts(self, sequence: str) -> dict[str, Any]:
+        """Return the metadata of a sequence."""
+        return self._with_sequence(sequence).sequence_facts(sequence)
+
+    def _with_sequence(self, sequence: str) -> Dataset:
+        for part in self.parts:
+            if sequence in part.sequences:
+                return part
+        raise DatasetError(f"{self.title}: has no sequence {sequence!r}")
+
+    def __repr__(self) -> str:
+        number = counted(len(self._places), "dataset")
+        return f"<Dataset of {number} ({self.title}): {counted(len(self), 'sample')}>"
+
+
+def join_samples(first: Samples, second: Samples) -> Samples:
+    """Return samples of two datasets as samples of both."""
+    both = cast("Datasets", Dataset([*first.dataset.parts, *second.dataset.parts], limits=first.dataset.limits))
+    number = {place: n for n, place in enumerate(both._places)}
+    keys: list[PartKey] = []
+    for one in (first, second):
+        places = [number[_place_of(part)] for part in one.dataset.parts]
+        several = isinstance(one.dataset, Datasets)
+        keys += [(places[key[0]], key[1]) if several else (places[0], key) for key in one._keys]
+    return Samples(both, keys)
+
+
+def _reopen(places: list[Path], limits: Limits) -> Datasets:
+    made = Datasets((), limits=limits)
+    made._places = places
+    return made
+
+
+def _place_of(part: Dataset) -> Path:
+    path = part.paths.container if part.paths.layout == "zip" else part.paths.folder
+    return path if isinstance(path, ObjectPath) else Path(os.path.abspath(path))
+
+
+def _summed(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in found:
+        for name, number in one.items():
+            total[name] = total.get(name, 0) + number
+    return dict(sorted(total.items()))
+
+
+def _stacked(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return tables below each other, with the columns of any; categories as texts, which need no common list."""
+    import polars as pl
+
+    texts = [table.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)) for table in tables]
+    return pl.concat(texts, how="diagonal_relaxed")
