@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.storage.atomic import Replacement
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.forms import JSON_SUFFIX, Annotations, read_annotations
 from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
-from edgefirst_ros.dataset.tables.outline import outline_of_png, scored_threshold
+from edgefirst_ros.dataset.tables.outline import outline_of_png, scores_lost
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, numbers_of
 from edgefirst_ros.dataset.tables.write import FORMS, ColumnCounts, count_columns, write_rows, written_columns
@@ -403,8 +403,8 @@ class Change:
                 self._tally.lose(f"mask: {error}", 1)
                 continue
             self._tally.change(OUTLINED, 1)
-            if (threshold := scored_threshold(masks[row].as_py())) is not None:
-                self._tally.lose(f"mask: scores of its pixels, object is above {threshold}, half of the range", 1)
+            if reason := scores_lost(masks[row].as_py()):
+                self._tally.lose(reason, 1)
         outlines = pa.array(found, schema.POLYGON)
         index = np.where(taken, 0, len(masks)) + np.arange(len(masks))
         columns["polygon"] = pa.concat_arrays([polygons, outlines]).take(pa.array(index))

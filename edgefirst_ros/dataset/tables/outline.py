@@ -31,15 +31,16 @@ def outline_of_png(png: bytes) -> list[list[float]]:
     return [[value for x, y in ring for value in (x / width, y / height)] for ring in rings]
 
 
-def scored_threshold(png: bytes) -> int | None:
-    """Return half of the range of a PNG of 8 or 16 bits whose pixels are scores; None where all are none or full."""
+def scores_lost(png: bytes) -> str:
+    """Describe the scores that an outline of a PNG of 8 or 16 bits lacks; empty where all are none or full."""
     from edgefirst_ros.sensors.png import decode_gray
 
     values = decode_gray(png)
     if values is None or values.dtype == bool:
-        return None
+        return ""
     full = int(np.iinfo(values.dtype).max)
-    return None if np.isin(values, (0, full)).all() else full // 2
+    lost = not np.isin(values, (0, full)).all()
+    return f"mask: scores of its pixels, object is above {full // 2}, half of the range" if lost else ""
 
 
 def outline(mask: NDArray[np.bool_]) -> list[list[_Corner]]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import polars as pl
 
+from edgefirst_ros.dataset.tables.outline import scores_lost
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import LONGEST_PART, read_file
 from edgefirst_ros.export.labels.foreign import (
@@ -229,6 +230,8 @@ class _Writer:
         if mask is None or mask.shape != (height, width):
             self.lost["masks that cannot be read, or of another size than the picture"] += 1
             return [], None
+        if reason := scores_lost(data):
+            self.lost[reason] += 1
         return {"size": [height, width], "counts": runs_of(mask)}, float(mask.sum())
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from edgefirst_ros.config.yaml_file import read_yaml
 from edgefirst_ros.dataset.storage.lock import reporting
+from edgefirst_ros.dataset.tables.outline import scores_lost
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.importing import NOT_FOLLOWED, TEXT, read_file, refuse_deep
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row
@@ -159,6 +160,9 @@ class _Lines:
 
     def _ring(self, row: int) -> list[str]:
         rings: list[Ring] = list(self._rows.outline(row))
+        mask = None if self._rows.rings(row) else self._rows.mask(row)
+        if rings and mask is not None and (reason := scores_lost(mask)):
+            self._lost[reason] += 1
         if not rings:
             box = self._rows.extent(row)
             if box is None:

@@ -72,6 +72,21 @@ def test_rings_and_masks_are_the_same_pixels(tmp_path, capsys):
     assert abs(int(tool.annToMask(polygon).sum()) - polygon["area"]) < 12  # an edge of pixels
 
 
+@pytest.mark.parametrize(("form", "options"), [("coco", {}), ("yolo", {"segment": True, "single_group": True})])
+@pytest.mark.parametrize(("kind", "half"), [(np.uint8, 127), (np.uint16, 32767)])
+def test_masks_of_scores_that_become_pixels_or_outlines_lose_them(tmp_path, form, options, kind, half):
+    """A mask of none and full loses nothing, and one beside a polygon is not used."""
+    full = disc() * np.iinfo(kind).max
+    scored = np.where(disc(), full - 9, 9).astype(kind)
+    rows = boxes(3).with_columns(
+        polygon=pl.Series([[RING], None, None], dtype=pl.List(pl.List(pl.Float32))),
+        mask=pl.Series([encode_gray(scored), encode_gray(full.astype(kind)), encode_gray(scored)]),
+    )
+    done = export(write(tmp_path, rows), form, tmp_path / form, **options)
+    said = {line.what: line.number for line in done.report.lines if "scores of its pixels" in line.what}
+    assert said == {f"mask: scores of its pixels, object is above {half}, half of the range": 1}
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_runs_are_those_of_pycocotools(seed):
     random = np.random.default_rng(seed)
