@@ -18,6 +18,7 @@ from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, c
 if TYPE_CHECKING:
     from edgefirst_ros.cli.output import Report
     from edgefirst_ros.dataset.objects.location import Location
+    from edgefirst_ros.dataset.objects.places import Place
     from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.pipeline.conversion import Outcome
 
@@ -67,7 +68,7 @@ def convert(
     summary says what).
     """
     from edgefirst_ros.config.load import load
-    from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
+    from edgefirst_ros.dataset.objects.places import fetched, locate, refuse_buckets
     from edgefirst_ros.limits import keep_buffers
     from edgefirst_ros.pipeline.conversion import convert as run
     from edgefirst_ros.sensors.picture_hook import prepare_hook
@@ -84,14 +85,16 @@ def convert(
     target = None if upload is None else _target(upload, settings.layout)
     prepare_hook(settings.picture_hook, config)
     try:
-        with on_disk(recordings or []) as found, progress(quiet=as_json) as report:
+        places = locate(recordings or [])
+        at = {name: _place_of(f"--sequence {name}={file}", file, places) for name, file in named.items()}
+        with fetched(places) as found, progress(quiet=as_json) as report:
             outcome = run(
                 found,
                 out,
                 name=name,
                 settings=settings,
                 join=join,
-                sequences=named,
+                sequences={name: file if (n := at[name]) is None else found[n] for name, file in named.items()},
                 overwrite=overwrite,
                 resume=resume,
                 progress=report,
@@ -114,12 +117,28 @@ def convert(
     raise typer.Exit(outcome.exit_code)
 
 
-def _named(text: str) -> tuple[str, Path]:
+def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
+    """Return the number of the place that an object is among `places`, added where it lacks; None for a path."""
+    from edgefirst_ros.dataset.objects.location import is_remote
+    from edgefirst_ros.dataset.objects.places import locate
+
+    if not is_remote(file):
+        return None
+    found = locate([file])
+    if len(found) != 1:
+        raise UsageError(f"{flag}: stands for {len(found)} recordings; name one of them")
+    uris = [place.uri for place in places]
+    if found[0].uri not in uris:
+        places += found
+    return [place.uri for place in places].index(found[0].uri)
+
+
+def _named(text: str) -> tuple[str, str]:
     """Return name and file of --sequence NAME=FILE."""
     name, equals, file = text.partition("=")
     if not (name and equals and file):
         raise UsageError(f"--sequence: expected NAME=FILE, got {text!r}")
-    return name, Path(file)
+    return name, file
 
 
 def _report(outcome: Outcome, *, overwrite: bool) -> str:

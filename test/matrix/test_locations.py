@@ -167,6 +167,17 @@ def test_a_recording_is_converted_from_anywhere_to_the_same_files(given, run, tm
     assert files(tmp_path / "made") == files(given["places"]["zip"].parent)
 
 
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("kind", ["s3 file", "s3 prefix", "s3 glob"])
+def test_a_recording_of_a_bucket_gets_another_name(given, run, tmp_path, kind, beside):
+    """Given besides, in the same words or others, it is still one sequence."""
+    also = ["s3://drives/drives/drive.mcap"] if beside else []
+    place = given["recordings"][kind]
+    done = run("convert", *also, "--sequence", f"other={place}", "-o", tmp_path / "made", "--name", "drive")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert Dataset(tmp_path / "made" / "drive.zip").sequences == ["other"]
+
+
 @pytest.mark.parametrize("kind", sorted(RECORDINGS - {"folder"}))
 def test_info_of_a_recording_is_the_same_anywhere(given, run, kind):
     told = [json.loads(run("info", given["recordings"][one], "--json").stdout) for one in ("file", kind)]

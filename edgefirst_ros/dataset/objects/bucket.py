@@ -8,11 +8,13 @@ reaches who waits for one, and a request that does not end is left behind.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import queue
 import random
 import re
+import secrets
 import threading
 import time
 from collections import deque
@@ -146,10 +148,21 @@ class BucketStore:
                             raise ObjectStoreError(f"{place}: lists over {MOST_LISTED} objects; name a longer prefix")
                         last = found.key
                         yield found
+                if last is None:
+                    patience.run(lambda: self._check_store(place))
             except self._errors as error:
                 patience.wait(error, place)
             else:
                 return
+
+    def _check_store(self, place: str) -> None:
+        """Raise ObjectStoreError where even an object that cannot be there is: an empty listing may be a web page."""
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            self._obstore.head(self._store, f".edgefirst-ros-{secrets.token_hex(16)}")
+            raise ObjectStoreError(
+                f"{place}: the answer is not a listing: the server has every object that is asked for, as a page to "
+                "sign in has; check the endpoint"
+            )
 
     def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
         """Return the bytes from `start` to before `end`, by one request; of a whole object at most LARGEST_READ."""

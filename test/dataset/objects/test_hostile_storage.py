@@ -114,6 +114,11 @@ LISTINGS = {
     "a redirect to itself (307)": (lambda h: h.answer(307, Location=h.path), "it redirects to another address"),
     "200 without a body": (lambda h: h.answer(200), "the answer is not a listing"),
     "cut": (lambda h: h.answer(200, listing("a")[:50], Content_Length=900), "connection closed"),
+    "a page to sign in": (lambda h: h.answer(200, b"<html><p>hi</p></html>"), "the answer is not a listing"),
+    "a page without a date": (
+        lambda h: h.answer(200, b"<html><p>hi</p></html>", Last_Modified=None, ETag=None),
+        "the answer is not a listing|the answer .*|Header missing|[Mm]issing",
+    ),
 }
 BODIES = {
     "short": (lambda h: body(h, b"x" * 10, Content_Length=SIZE), "connection closed|no answer in time"),
