@@ -19,9 +19,8 @@ zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edge
 from same_dataset import adds_up, assert_same_dataset, counts_of, frames  # noqa: E402
 from zenoh_network import LONG, encoding_of, free_port, newer_attachment, open_session, until  # noqa: E402
 
-from edgefirst_ros import Dataset, convert  # noqa: E402
+from edgefirst_ros import convert  # noqa: E402
 from edgefirst_ros.counts import BEFORE_KEYFRAME, BY_STAMPS, ON_THE_WAY  # noqa: E402
-from edgefirst_ros.dataset.names import safe_name  # noqa: E402
 from edgefirst_ros.messages import header_stamp  # noqa: E402
 from edgefirst_ros.sources.mcap import McapRecording  # noqa: E402
 from edgefirst_ros.sources.topics import STATICS  # noqa: E402
@@ -259,31 +258,6 @@ def test_what_does_not_reach_a_listener_that_stands_still_is_counted(network, re
     pictures = [header_stamp(message) for message in patient.messages if message.topic == CAMERA]
     assert shown == [stamp for stamp in pictures if stamp in set(shown)]
     assert shown[-1] == pictures[-1], "it goes on"
-
-
-def test_orders_split_stop_and_start_datasets(network, recording, tmp_path):
-    path = recording(**SMALL)
-    capture = network.capture("one", "--namespace", "/car/7/")
-    services = Services(network.bus, path)
-    assert network.ask("split", "car/7")["success"] is False
-    sent = services.send(end=1.2)
-    until(lambda: network.ask("status", "car/7")["recording"])
-    assert network.ask("split", "car/7")["success"]
-    sent = dict(Counter(sent) + Counter(services.send(begin=1.2)))
-    camera = "rt/camera/h264"
-    heard_all(network, sent, "car/7")
-    stop = network.ask("stop", "car/7")
-    assert stop["success"]
-    done = [os.path.basename(path) for path in json.loads(stop["message"])["datasets"]]
-    assert done[0] == "one.zip"
-    assert len(done) == 2
-    assert done[1].startswith(safe_name(f"{socket.gethostname()}-car-7_"))
-    assert Dataset(tmp_path / "live" / done[0]).metadata["namespace"] == "car/7"
-    assert sum(frames(tmp_path / "live" / f"{name[:-4]}.frames.arrow").height for name in done) == sent[camera]
-    ordered = network.start("control", "start", "--namespace", "car/7")
-    answer = json.loads(ordered.communicate(timeout=LONG)[0])
-    assert (ordered.returncode, answer) == (0, {"success": True, "message": "started"})
-    assert network.finish(capture, signal.SIGINT) == 0, network.log()
 
 
 def test_the_service_manager_and_who_looks_are_told_how_it_is(network, tmp_path):

@@ -22,9 +22,6 @@ from lifecycle_msgs.msg import Transition  # noqa: E402
 from lifecycle_msgs.srv import ChangeState  # noqa: E402
 from rcl_interfaces.srv import SetParameters  # noqa: E402
 from rclpy.parameter import Parameter  # noqa: E402
-from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: E402
-from std_msgs.msg import String  # noqa: E402
-from waiting import LONG  # noqa: E402
 
 from edgefirst_ros import convert  # noqa: E402
 
@@ -121,15 +118,6 @@ def test_pretrigger(capture: Start, bench: Bench, recording: Any, tmp_path: Path
     assert got[0]["latitude"] is not None
     assert got[0]["radar_targets_timestamp"] is not None
     assert node.counts("triggered")[CAMERA]["dropped"] == {}
-    told: list[Any] = []
-    kept = QoSProfile(depth=10, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-    bench.node.create_subscription(String, "/capture/finished", told.append, kept)
-    deadline = time.monotonic() + LONG
-    while not told:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert json.loads(told[0].data) == {"dataset": f"{node.out}/triggered.zip", "samples": len(got), "loss": {}}
-    node.finish()
 
 
 def test_start_and_stop_again(capture: Start, bench: Bench, recording: Any) -> None:

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One capture, two front ends: whatever the bus, orders, status, settings, events and signals act alike."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from edgefirst_ros.dataset import Dataset
+from edgefirst_ros.sources.mcap import McapRecording
+
+LONG = 120.0
+"""s that something may take on a machine that is very busy."""
+CAMERA = "/camera/h264"
+RECIPE = {"seconds": 1.5, "size": (160, 96), "gop": 15, "topics": ("camera", "gps")}
+
+
+def until(happened, process=None):
+    deadline = time.monotonic() + LONG
+    while not (found := happened()):
+        assert time.monotonic() < deadline, "it did not happen"
+        assert process is None or process.poll() is None, "the capture has ended"
+        time.sleep(0.05)
+    return found
+
+
+class FrontEnd:
+    """A capture as a process on its bus, and this process beside it."""
+
+    def __init__(self, folder):
+        self.out = folder / "live"
+        self.log = folder / "log"
+        self.events = []
+
+    def begin(self, path, **settings):
+        recording = McapRecording(path)
+        for _ in recording.walk():
+            pass
+        self.messages = list(recording.iter_messages())
+        self.topics = {(c.topic, c.schema) for c in recording.channels.values()}
+        settings = {"out": self.out, "min_free_bytes": 0, "stale_after": 1.0, "lookahead": 0.5, **settings}
+        given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        with self.log.open("wb") as log:
+            command = [sys.executable, "-m", "edgefirst_ros", "capture", *given, *self.arguments()]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment())
+        until(self.status, self.process)
+
+    def environment(self):
+        return dict(os.environ)
+
+    def code(self):
+        """Exit code that the status tells."""
+        return self.status()["exit_code"]
+
+    def code_of_command(self):
+        """Exit code of `control status`, where there is one for this bus."""
+        return self.code()
+
+    def end(self, how):
+        self.process.send_signal(how)
+        return self.process.wait(LONG)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class Zenoh(FrontEnd):
+    """On the device's bus, through a router in this process."""
+
+    def __init__(self, folder, request):
+        super().__init__(folder)
+        zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
+        from zenoh_network import encoding_of, free_port, open_session
+
+        self._encoding = encoding_of
+        self._endpoint = f"tcp/127.0.0.1:{free_port()}"
+        self._router = open_session("router", listen=self._endpoint)
+        self._bus = open_session("client", self._endpoint)
+        heard = zenoh.handlers.Callback(lambda sample: self.events.append(sample.payload.to_string()), indirect=False)
+        self._events = self._bus.declare_subscriber("car/capture/finished", heard)
+
+    def arguments(self):
+        return ["--zenoh", self._endpoint, "--namespace", "car"]
+
+    def order(self, verb):
+        replies = list(self._bus.get(f"car/capture/{verb}", timeout=LONG))
+        return json.loads(replies[0].ok.payload.to_bytes()) if replies else None
+
+    def status(self):
+        return self.order("status")
+
+    def code_of_command(self):
+        command = [sys.executable, "-m", "edgefirst_ros", "control", "status", *self.arguments()]
+        return subprocess.run(command, stdout=subprocess.DEVNULL, timeout=LONG, check=False).returncode
+
+    def publish(self):
+        kinds = {topic: self._encoding(schema) for topic, schema in self.topics}
+        made = {topic: self._bus.declare_publisher(f"rt{topic}", encoding=kind) for topic, kind in kinds.items()}
+        until(lambda: all(one.matching_status.matching for one in made.values()), self.process)
+        return lambda message: made[message.topic].put(message.data), lambda: [one.undeclare() for one in made.values()]
+
+    def close(self):
+        super().close()
+        self._bus.close()
+        self._router.close()
+
+
+class Ros(FrontEnd):
+    """A ROS 2 node."""
+
+    def __init__(self, folder, request):
+        super().__init__(folder)
+        rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
+        for package in ("edgefirst_msgs", "foxglove_msgs"):
+            pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
+        from capturing import Bench
+        from domains import Domains
+        from rclpy.qos import DurabilityPolicy, QoSProfile
+        from std_msgs.msg import String
+
+        self._domains, self._patch = Domains(), pytest.MonkeyPatch()
+        self._domains.enter(self._patch)
+        self._rclpy = rclpy
+        rclpy.init()
+        self._bench = Bench()
+        self._kept = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        heard = lambda message: self.events.append(message.data)  # noqa: E731
+        self._bench.node.create_subscription(String, "/car/capture/finished", heard, self._kept)
+
+    def environment(self):
+        environment = dict(os.environ)
+        if environment.pop("_ROS_WHEELS_BOOTSTRAP_COMPLETE", None):
+            environment.pop("LD_LIBRARY_PATH", None)
+        return environment
+
+    def arguments(self):
+        return ["--ros-args", "-r", "__ns:=/car"]
+
+    def order(self, verb):
+        from std_srvs.srv import Trigger
+
+        answer = self._bench.call(Trigger, f"/car/capture/{verb}", Trigger.Request())
+        told = {"success": answer.success, "message": answer.message}
+        return json.loads(answer.message) if verb == "status" else told
+
+    def status(self):
+        return self.order("status")
+
+    def publish(self):
+        import importlib
+
+        made = {}
+        for topic, schema in self.topics:
+            package, _, name = schema.partition("/msg/")
+            kind = getattr(importlib.import_module(f"{package}.msg"), name)
+            made[topic] = self._bench.node.create_publisher(kind, topic, self._kept)
+        used = {CAMERA, "/gps"}
+        until(lambda: all(made[topic].get_subscription_count() for topic in used), self.process)
+        destroy = self._bench.node.destroy_publisher
+        return lambda message: made[message.topic].publish(message.data), lambda: [*map(destroy, made.values())]
+
+    def close(self):
+        super().close()
+        self._bench.close()
+        self._rclpy.try_shutdown()
+        self._domains.leave()
+        self._patch.undo()
+
+
+@pytest.fixture(params=[Ros, Zenoh], ids=["ros2", "zenoh"])
+def front(request, tmp_path):
+    made = request.param(tmp_path, request)
+    yield made
+    print(made.log.read_text() if made.log.exists() else "")
+    made.close()
+
+
+def test_a_capture_from_the_first_order_to_the_signal(front, recording):
+    """Idle on purpose, started, waiting, recording, publishers gone and back, split, stopped, ended."""
+    front.begin(recording(**RECIPE), autostart="false")
+    assert front.code() == 0, "idle on purpose"
+    assert front.order("split")["success"] is False
+    assert front.order("start")["success"]
+    assert front.code() == 3, "it waits for a camera"
+    put, vanish = front.publish()
+    half = len(front.messages) // 2
+    for message in front.messages[:half]:
+        put(message)
+    until(lambda: front.status().get("samples"), front.process)
+    assert front.status()["newest_sample_age"] is not None
+    vanish()
+    until(lambda: front.code() == 5, front.process)
+    assert front.code_of_command() == 5
+    put, vanish = front.publish()
+    assert front.order("split")["success"]
+    for message in front.messages[half:]:
+        put(message)
+    until(lambda: front.status().get("sequence") and len(front.status()["finished"]) == 1, front.process)
+    told = front.order("stop")
+    assert told["success"]
+    until(lambda: len(front.events) == 2, front.process)
+    datasets = json.loads(told["message"])["datasets"]
+    events = [json.loads(event) for event in front.events]
+    assert [event["dataset"] for event in events] == datasets
+    found = [Dataset(path) for path in datasets]
+    assert [event["samples"] for event in events] == [len(one) for one in found]
+    cameras = sum(message.topic == CAMERA for message in front.messages)
+    assert sum(map(len, found)) == cameras
+    assert {one.metadata["namespace"] for one in found} == {"car"}
+    assert all("-car_" in os.path.basename(path) for path in datasets)
+    assert front.code() == 0, "idle by order"
+    assert front.end(signal.SIGTERM) == 0
+
+
+def test_a_full_disk_is_a_failure_and_a_capture_without_a_dataset_ends_with_1(front, recording):
+    front.begin(recording(**RECIPE), min_free_bytes=1 << 60)
+    assert front.code() == 3
+    put, _ = front.publish()
+    for message in front.messages:
+        put(message)
+    until(lambda: front.code() == 4, front.process)
+    assert front.status()["message"].startswith("the disk is full: recording begins again once ")
+    assert front.end(signal.SIGINT) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [("rate=-1", "rate"), ("out=/proc/nope", "out: /proc/nope: cannot be made")],
+)
+def test_wrong_settings_end_it_at_once(front, tmp_path, setting, says):
+    command = [sys.executable, "-m", "edgefirst_ros", "capture", "--set", setting, *front.arguments()]
+    front.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=front.environment())
+    printed = front.process.communicate(timeout=LONG)[0].decode()
+    assert (front.process.returncode, says in printed) == (2, True), printed
