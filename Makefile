@@ -80,6 +80,10 @@ $(SHORT)/ready: setup.py
 	.venv-lowest/bin/python -m pip install -q -c .venv-lowest/lowest.txt -e ".[test-short]"
 	touch $@
 
+# What l5kit needs to read; it asks for torch and for old versions of everything.
+L5KIT := "PTable>=0.9" "protobuf<=3.20.3" "zarr>=2.18,<3" "numcodecs<0.16" opencv-python-headless pymap3d pyyaml \
+  tqdm transforms3d
+
 # Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.
 .venv-test/ready: setup.py test/readers.txt test/ros-kilted.txt $(wildcard test/interfaces/*/msg/*.msg)
 	$(PYTHON) -m venv .venv-test
@@ -87,6 +91,9 @@ $(SHORT)/ready: setup.py
 	$(TEST)/python -m pip install -q --no-deps -r test/readers.txt
 	$(PYTHON) -m venv .venv-test/nuscenes && .venv-test/nuscenes/bin/python -m pip install -q nuscenes-devkit==1.2.0 \
 	  || echo "the official nuScenes reader cannot be installed for $(PYTHON): its tests are skipped"
+	$(PYTHON) -m venv .venv-test/l5kit && .venv-test/l5kit/bin/python -m pip install -q $(L5KIT) \
+	  && .venv-test/l5kit/bin/python -m pip install -q --no-deps l5kit==1.5.0 \
+	  || echo "the official L5Kit reader cannot be installed for $(PYTHON): its tests are skipped"
 	$(TEST)/python test/ros_environment.py .venv-test || [ $$? -eq 2 ]
 	touch $@
 

@@ -19,19 +19,13 @@ NCORE = [
     "zarr>=2.18,<3",
 ]
 """What nvidia-ncore needs but torch, which only its camera models use."""
-L5KIT = [
-    "PTable>=0.9",
-    "numcodecs<0.16",
-    "pymap3d>=2.9",
-    "tqdm>=4.60",
-    "transforms3d>=0.4",
-]
-"""What l5kit needs to read."""
 DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
 BAGS = ["rosbags>=0.11"]
 """Reads *.db3 of rosbag2 and *.bag of ROS 1."""
 PROTOBUF = ["mcap-protobuf-support>=0.5.3"]
 """Reads Foxglove's messages in protobuf."""
+LZF = ["python-neo-lzf>=0.3"]
+"""PCD files whose data are packed: setting `pcd: binary_compressed`."""
 REPORT = ["jinja2>=3.1", "plotly>=7.1"]
 VIEW = ["rerun-sdk>=0.41,<0.42; python_version >= '3.11'"]
 """170 MB; its files are read by the next version at most. It has no wheels for Python 3.10."""
@@ -46,6 +40,7 @@ def describe():
 
 
 SHORT = [
+    *LZF,
     "hypothesis>=6.100",
     "opencv-python-headless>=4.10.0.84",
     "pycocotools>=2.0.8",
@@ -89,7 +84,6 @@ setup(
         "polars>=1.44.2",
         "pyarrow>=25.0.1",
         "pydantic>=2.10",
-        "python-neo-lzf>=0.3",
         "pyyaml>=6.0",
         "rich>=13.7",
         "simplejpeg>=1.8",
@@ -103,6 +97,7 @@ setup(
         "benchmark": [*NCORE, *REPORT, *BAGS],
         "docs": DOCS,
         "fleet": FLEET,
+        "lzf": LZF,
         "l5kit": ["numcodecs>=0.12,<0.16"],  # to read what blosc has packed
         "ncore": ["nvidia-ncore>=19.8,<20"],  # brings torch, which this package does not use: docs/how-to/export.md
         "ncore-light": NCORE,
@@ -116,7 +111,6 @@ setup(
             *DOCS,
             *FLEET,
             *NCORE,
-            *L5KIT,
             *REPORT,
             *VIEW,
             "colcon-common-extensions",
@@ -126,8 +120,10 @@ setup(
             "moto[server]>=5.0",
             "mypy>=1.11",
             "playwright>=1.50",
+            "pymap3d>=2.9",
             "ruff>=0.6",
             "setuptools>=70.1,<80",  # colcon-core asks for the older ones
+            "transforms3d>=0.4",
             "types-PyYAML",
         ],
     },

@@ -23,6 +23,7 @@ from edgefirst_ros.config import LiveSettings, Settings
 from edgefirst_ros.errors import EdgeFirstError, UsageError, counted, need, printable
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY, CaptureSession
 from edgefirst_ros.pipeline.health import Condition, Health, Status
+from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sources.live import Log, Transport
 
 VERBS = ("start", "stop", "split", "status")
@@ -153,8 +154,9 @@ def _make_report(path: str) -> str:
     return "" if making.returncode == 0 else f"{path}: no report: {told or making.returncode}"
 
 
-def check_capture(live: LiveSettings) -> None:
+def check_capture(settings: Settings, live: LiveSettings) -> None:
     """Raise UsageError for an output folder that cannot be made, EdgeFirstError for a library that is missing."""
+    check_form(settings.pcd)
     if live.report:
         need("report: true", "report", "jinja2", "plotly")
     out = Path(live.out)
@@ -198,7 +200,7 @@ class Service:
 
         Raises UsageError for settings by which nothing can be recorded.
         """
-        check_capture(live)
+        check_capture(settings, live)
         self.session = CaptureSession(transport, settings, live, socket.gethostname(), log, namespace)
         self._reports = Reports(log.warning)
         self._health = Health(name, clock)

@@ -99,7 +99,7 @@ def capture(endpoint: str, settings: Settings, live: LiveSettings, namespace: st
     keep_buffers()
     own_key(namespace, "")
     library()  # before a folder is made
-    check_capture(live)
+    check_capture(settings, live)
     inbox = queue.SimpleQueue[tuple[str, Any] | None]()
     with session(endpoint) as bus:
         log = StandardError("capture")

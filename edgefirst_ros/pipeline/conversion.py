@@ -27,6 +27,7 @@ from edgefirst_ros.pipeline.first_pass import FirstPass, walk
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.resumption import Planned, check_sources, finished, take_over
 from edgefirst_ros.progress import Progress, quiet
+from edgefirst_ros.sensors.cloud import check_form
 from edgefirst_ros.sensors.picture_hook import prepare_hook
 from edgefirst_ros.sources.inputs import RecordingInput, recordings_of
 from edgefirst_ros.sync.align import Skews
@@ -231,6 +232,7 @@ def convert(
     elif options or config is not None:
         raise UsageError(f"settings and single options exclude each other: {', '.join(options) or 'config'}")
     notes += settings.doubts
+    check_form(settings.pcd)
     prepare_hook(settings.picture_hook, Path(config) if config is not None else None)
     cameras = cameras_of(settings)
     drives = drive_names(inputs, cameras)

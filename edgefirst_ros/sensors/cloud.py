@@ -12,14 +12,14 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-import lzf
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
-from edgefirst_ros.errors import DatasetError, MessageError
+from edgefirst_ros.errors import DatasetError, MessageError, need
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
@@ -258,8 +258,20 @@ def _from_text(body: bytes, record: np.dtype[Any], points: int) -> NDArray[Any]:
     return table
 
 
+def check_form(data: Form) -> None:
+    """Raise EdgeFirstError if the extra that writes PCD files of this form is not installed."""
+    if data == "binary_compressed":
+        need("PCD in the form binary_compressed", "lzf", "lzf")
+
+
+def _load_lzf() -> Any:
+    check_form("binary_compressed")
+    return import_module("lzf")
+
+
 def _compressed(table: NDArray[Any]) -> bytes:
     """Sizes and LZF data: the columns one after the other, as PCL writes them."""
+    lzf = _load_lzf()
     plain = b"".join(column.tobytes() for column in _columns(table))
     # The codec gives None where nothing is gained; then the bytes go as literal runs of at most 32.
     packed = (lzf.compress(plain) if plain else b"") or b"".join(
@@ -272,7 +284,7 @@ def _from_compressed(body: memoryview, record: np.dtype[Any], points: int) -> ND
     packed, size = struct.unpack_from("<II", body)
     if size != points * record.itemsize or packed > len(body) - 8 or size > LZF_LIMIT * packed:
         raise ValueError(f"{packed} bytes that unpack to {size} for {points} points of {record.itemsize}")
-    plain = lzf.decompress(bytes(body[8 : 8 + packed]), size) if size else b""
+    plain = _load_lzf().decompress(bytes(body[8 : 8 + packed]), size) if size else b""
     if plain is None or len(plain) != size:
         raise ValueError("LZF data are broken")
     table, first = np.empty(points, record), 0

@@ -32,6 +32,7 @@ VERBS = {
     "play --zenoh": ("zenoh", ["zenoh"], ["play", "REC", "--zenoh", "tcp/127.0.0.1:9"]),
     "fleet convert": ("fleet", ["distributed"], ["fleet", "convert", "REC", "-o", "fleet"]),
     "fleet status s3://": ("fleet", ["obstore"], ["fleet", "status", "s3://drives/may"]),
+    "convert --set pcd": ("lzf", ["lzf"], ["convert", "REC", "-o", "other", "--set", "pcd=binary_compressed"]),
     "export --to ncore": ("ncore", ["ncore"], ["export", "out/drive.zip", "--to", "ncore", "-o", "nc"]),
 }
 

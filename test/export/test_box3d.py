@@ -5,6 +5,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from l5kit_truth import opened
 from late import late
 
 from edgefirst_ros import Dataset, convert
@@ -43,11 +44,9 @@ def ncore_boxes(out):
 
 def l5kit_boxes(out):
     """(x, y, extent) of the agents in the axes of the vehicle, as L5Kit's reader has them."""
-    l5kit = pytest.importorskip("l5kit.data", exc_type=ImportError)
-    store = l5kit.ChunkedDataset(str(out / "scenes.zarr")).open()
-    found = set()
-    for frame in store.frames[:]:
-        for agent in store.agents[slice(*frame["agent_index_interval"])]:
+    store, found = opened(out), set()
+    for frame in store["frames"]:
+        for agent in store["agents"][slice(*frame["agent_index_interval"])]:
             turn = frame["ego_rotation"]
             assert agent["yaw"] == pytest.approx(np.arctan2(turn[1, 0], turn[0, 0]), abs=1e-5)
             # The ground point under the box: the height above it is not in L5Kit.

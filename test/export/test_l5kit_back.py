@@ -9,7 +9,7 @@ import uuid
 import numpy as np
 import polars as pl
 import pytest
-from l5kit_truth import official
+from l5kit_truth import run_official
 
 from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.tables.forms import read_annotations
@@ -49,19 +49,10 @@ def test_frames_without_boxes_come_back_empty(boxed_path, tmp_path):
 
 def foreign(path):
     """A store that the official writer makes: a bus 30 degrees to the left of the vehicle, which looks north."""
-    l5kit = official()
-    store = l5kit.ChunkedDataset(str(path)).initialize("w", 1, 1, 1, 0)
-    store.scenes[0] = np.array(([0, 1], "host-a013", START, START), l5kit.SCENE_DTYPE)
-    north = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
-    store.frames[0] = np.array((START, [0, 1], [0, 0], [100, 200, 10], north), l5kit.FRAME_DTYPE)
-    shares = np.zeros(17)
-    shares[[1, 6]] = 0.25, 0.75
-    yaw = math.radians(90 + 30)
-    store.agents[0] = np.array(([95, 220], [10, 2, 3], yaw, [0, 5], 7, shares), l5kit.AGENT_DTYPE)
+    run_official("--write", path, START)
     return path
 
 
-@pytest.mark.filterwarnings("ignore:zarr dataset path")
 def test_agents_of_another_origin(tmp_path):
     pytest.importorskip("numcodecs")
     store = foreign(tmp_path / "sample.zarr")
@@ -75,7 +66,6 @@ def test_agents_of_another_origin(tmp_path):
     assert row["box3d"] == pytest.approx([20, 5, 1.5, 10 * half + 2 / 2, 10 / 2 + 2 * half, 3], abs=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:zarr dataset path")
 def test_blosc_without_its_library_is_said(tmp_path, monkeypatch):
     store = foreign(tmp_path / "sample.zarr")
     monkeypatch.setitem(__import__("sys").modules, "numcodecs", None)

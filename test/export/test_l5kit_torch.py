@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from l5kit_truth import PLACED, RECIPES, east_north_up, opened, scan_of, truth_of
+from l5kit_truth import PLACED, RECIPES, east_north_up, scan_of, truth_of
 
 from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.scene import Scene
@@ -14,6 +14,7 @@ from edgefirst_ros.synthetic.scene import Scene
 pytest.importorskip("torch", reason="torch is not installed")
 dataset = pytest.importorskip("l5kit.dataset", reason="l5kit is not installed", exc_type=ImportError)
 pl = pytest.importorskip("polars")
+from l5kit.data import ChunkedDataset  # noqa: E402
 from l5kit.rasterization import build_rasterizer  # noqa: E402
 
 PAST, FUTURE = 4, 6
@@ -44,7 +45,7 @@ ORIGIN = Scene(RECIPES[0]).position(START + 10**9 // 15)
 @pytest.fixture
 def store(exported, monkeypatch):
     monkeypatch.setattr(np, "int", int, raising=False)  # l5kit 1.5.0 was made for an older numpy
-    return opened(exported)
+    return ChunkedDataset(str(exported / "scenes.zarr")).open()
 
 
 def angle(value):

@@ -156,7 +156,7 @@ def test_forms_of_labels_have_no_place_for_calibrations(gathered, tmp_path, syst
 
 def test_l5kit_has_the_scenes_and_says_that_it_has_no_place_for_calibrations(gathered, tmp_path):
     done = export(Dataset(gathered), "l5kit", tmp_path / "out")
-    assert sorted(scene["host"] for scene in opened(tmp_path / "out").scenes) == sorted([*SIZES, "bare"])
+    assert sorted(scene["host"] for scene in opened(tmp_path / "out")["scenes"]) == sorted([*SIZES, "bare"])
     said = {line.what: (line.where, line.lost) for line in done.report.lines}
     for what in ("camera intrinsics", "places of the sensors"):
         assert said[what] == ("", "no home")
