@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import json
 import re
 import struct
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from edgefirst_ros import streams
 from edgefirst_ros.counts import MISSING_TILE, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.streams import FFMPEG, MASK, TF_MESSAGE, TILED, TILES, VIDEO
+from edgefirst_ros.streams import CUBES, FFMPEG, MASK, TF_MESSAGE, TILED, TILES, VIDEO
 
 KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
 """Topics of the device, without slash, `rt/` or host name, and the types they may have."""
@@ -136,6 +137,37 @@ class FfmpegPacket(NamedTuple):
         return cls(frame_id, encoding, memoryview(data)[at + 4 : at + 4 + size])
 
 
+class Cube(NamedTuple):
+    """A box in space."""
+
+    frame_id: str
+    position: tuple[float, float, float]
+    """Of its center, m."""
+    orientation: tuple[float, float, float, float]
+    """x, y, z, w."""
+    size: tuple[float, float, float]
+    """m, along its own x, y, z."""
+    label: str
+    """Empty without one."""
+    track: str
+    """Name of what it is in all messages; empty without one."""
+
+
+class Cubes(NamedTuple):
+    """A message of type CUBES."""
+
+    boxes: list[Cube]
+
+    @classmethod
+    def from_cdr(cls, data: bytes) -> Cubes:
+        """Read a message as `to_cdr` makes it."""
+        return cls([Cube(*one) for one in json.loads(data[_HEAD + 8 :])])
+
+    def to_cdr(self, seconds: int, nanoseconds: int) -> bytes:
+        """Return the message with a stamp at its head, where those of ROS have it."""
+        return b"\0\1\0\0" + struct.pack("<iI", seconds, nanoseconds) + json.dumps(self.boxes).encode()
+
+
 def _read_text(data: bytes, at: int) -> tuple[str, int]:
     """Return the text at an offset, and where it ends."""
     (size,) = struct.unpack_from("<I", data, at)
@@ -147,8 +179,8 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
 @functools.cache
 def _codec(schema: str) -> Any:
     """Return the class that reads a type: the vendor codec's, or our own; None where only its text can tell."""
-    if schema == FFMPEG:
-        return FfmpegPacket
+    if schema in (FFMPEG, CUBES):
+        return FfmpegPacket if schema == FFMPEG else Cubes
     package, _, name = schema.partition("/msg/")
     if schema in ABORTING:
         return None

@@ -17,6 +17,8 @@ FFMPEG = "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
 CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 TILED = "edgefirst_ros/msg/TiledVideo"
 """Four messages of video with one stamp, as `messages.join_tiles` joins them; nobody publishes it."""
+CUBES = "edgefirst_ros/msg/Cubes"
+"""Boxes in space with a pose of their own, as Foxglove's SceneUpdate has them; no other program publishes it."""
 TILES = ("tl", "tr", "bl", "br")
 """Tiles of a picture, as the ends of their topics: top left, top right, bottom left, bottom right."""
 CLOUD = "sensor_msgs/msg/PointCloud2"
@@ -133,7 +135,7 @@ OTHERS: tuple[Topic, ...] = (
     Topic("model/mask", (MASK,)),
     Topic("model/mask_compressed", (MASK,)),
     Topic("model/info", ("edgefirst_msgs/msg/ModelInfo",), static=True),
-    Topic("fusion/boxes3d", (DETECT,), aligned=True),
+    Topic("fusion/boxes3d", (DETECT, CUBES), aligned=True),
     Topic("tf_static", (TRANSFORM, TF_MESSAGE), static=True),
 )
 """The other topics of the device."""

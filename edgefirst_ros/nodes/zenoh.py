@@ -34,6 +34,7 @@ from edgefirst_ros.nodes.service import (
 from edgefirst_ros.pipeline.capture_session import LOOK_EVERY
 from edgefirst_ros.sources.zenoh import ZenohTransport
 from edgefirst_ros.sources.zenoh_session import library, session
+from edgefirst_ros.streams import CUBES
 
 DIAGNOSE_EVERY = 1.0
 """s between two diagnostics."""
@@ -192,7 +193,9 @@ def play(path: Path, endpoint: str, *, rate: float = 1.0, loop: bool = False) ->
         raise RecordingError(f"{path}: there is no message in it that could be published")
     with session(endpoint) as bus:
         catch_signals(caught.append)
-        channels = sorted({(c.topic, c.schema) for c in recording.channels.values() if c.readable})
+        channels = sorted(
+            {(c.topic, c.schema) for c in recording.channels.values() if c.readable and c.schema != CUBES}
+        )
         publishers = {channel: publisher_of(bus, *channel) for channel in channels}
         published, lateness = Counter[str](), Lateness()
 

@@ -27,7 +27,7 @@ from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, FIX, IMU
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CUBES, FIX, IMU
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
 
 MOST_TRIED = 1000
@@ -220,7 +220,7 @@ class _Walk:
             self.calibrations[topic] = Calibration()
         if schema in CAMERA_TYPES or asked:
             self.sequences[topic] = _Sequence()
-        elif name not in (*STATICS, *ALIGNED) and schema not in (FIX, IMU, CAMERA_INFO):
+        elif name not in (*STATICS, *ALIGNED) and schema not in (FIX, IMU, CAMERA_INFO, CUBES):
             self._ignored.add(topic)
             return False
         self.times[topic] = TopicTimes(topic, log_times=array("q") if topic in self.sequences else None)

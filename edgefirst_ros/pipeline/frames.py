@@ -12,7 +12,7 @@ from typing import Any
 from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.messages import Message, decode, header_stamp
+from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.pipeline.tracks import Navigation
@@ -384,7 +384,8 @@ class FrameBuilder:
         frame.position, frame.orientation = self._navigation.at(aligned.stamp, aligned.epoch)
         frame.result = self._results.take(anchor.join)
         boxes3d = aligned.nearest.get(BOXES3D)
-        if boxes3d is not None:
+        same = boxes3d is not None and boxes3d.stamp == aligned.stamp
+        if boxes3d is not None and (same or not isinstance(boxes3d.item.content, Cubes)):
             frame.boxes3d = boxes3d.item
             frame.motion = self._navigation.motion(boxes3d.stamp, aligned.stamp, aligned.epoch)
         return frame

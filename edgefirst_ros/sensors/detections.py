@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import Cubes
 from edgefirst_ros.sensors.masks import VOID, class_png, instance_png, is_empty
-from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes
+from edgefirst_ros.sensors.transforms import BASE, Floats, Place, move_boxes, pose, rotation
 
 if TYPE_CHECKING:
     from edgefirst.schemas.builtin_interfaces import Duration, Time
@@ -137,7 +138,7 @@ def rows_of_model(
 
 
 def rows_of_boxes3d(
-    message: Detect, context: Context, motion: Floats | None = None
+    message: Detect | Cubes, context: Context, motion: Floats | None = None
 ) -> tuple[list[dict[str, object]], Counter[str]]:
     """Turn boxes in space, as fusion sends them, into annotation rows.
 
@@ -156,6 +157,8 @@ def rows_of_boxes3d(
         the boxes that give no row.
 
     """
+    if isinstance(message, Cubes):
+        return _rows_of_cubes(message, context)
     rows: list[dict[str, object]] = []
     boxes: list[tuple[float, ...]] = []
     dropped: Counter[str] = Counter()
@@ -183,6 +186,30 @@ def rows_of_boxes3d(
             moved = move_boxes(moved, motion)
         for row, solid in zip(rows, moved.tolist(), strict=True):
             row["box3d"] = tuple(solid)
+    return rows, dropped
+
+
+def _rows_of_cubes(message: Cubes, context: Context) -> tuple[list[dict[str, object]], Counter[str]]:
+    """Turn boxes with poses of their own into annotation rows, as `rows_of_boxes3d`; they have no score."""
+    rows: list[dict[str, object]] = []
+    dropped: Counter[str] = Counter()
+    for n, box in enumerate(message.boxes):
+        label = context.label_map.get(box.label, box.label)
+        place = context.place_of(box.frame_id)
+        way = place.own_axes @ pose(rotation(box.orientation), np.array(box.position))
+        (solid,) = move_boxes([(0.0, 0.0, 0.0, *box.size)], way).tolist()
+        if not all(map(math.isfinite, solid)) or (box.label and not label):
+            dropped[DROPPED_LABEL if box.label and not label else NOT_FINITE] += 1
+            continue
+        track = f"{context.sequence}/{box.track}" if box.track else f"{context.sequence}/{context.frame}/3d/{n}"
+        rows.append(
+            {
+                "label": label or None,
+                "label_index": context.index_of(label),
+                "object_id": _made_uuid(track),
+                "box3d": tuple(solid),
+            }
+        )
     return rows, dropped
 
 

@@ -125,6 +125,8 @@ class Place(NamedTuple):
     """The frame in which its boxes are stored: base_link, or its own where no transform leads there."""
     way: Floats
     """(4, 4) from its forward, left, up to that frame."""
+    own_axes: Floats = np.eye(4)
+    """(4, 4) from the axes of its frame to that frame, which differ where it is optical."""
 
 
 class BoxFrames:
@@ -161,11 +163,12 @@ def _place(frame_id: str, transforms: Iterable[Mapping[str, Any]], camera: str |
     to_base = frames_from(transforms, BASE).get(frame_id)
     if to_base is None:
         return Place(frame_id, np.eye(4))
+    own = to_base
     turns = not np.allclose(to_base[:3, :3], np.eye(3), atol=1e-6)  # one that turns nothing is a placeholder
     looks_ahead = (np.sum(to_base[:3, :3] * OPTICAL) - 1) / 2 >= HULL
     if looks_ahead or (turns and (frame_id == camera or frame_id.lower().endswith(OPTICAL_NAMES))):
         to_base = to_base @ pose(OPTICAL.T, np.zeros(3))
-    return Place(BASE, to_base)
+    return Place(BASE, to_base, own)
 
 
 def ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike) -> Floats:

@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgefirst_ros.errors import RecordingError, need
+from edgefirst_ros.messages import Cube, Cubes
 from edgefirst_ros.streams import (
     CAMERA_INFO,
     CLOUD,
     COMPRESSED_IMAGE,
+    CUBES,
     FIX,
     IMAGE,
     POSE_STAMPED,
@@ -182,6 +184,22 @@ def _pose(message: Any, note: Note) -> bytes:
     return bytes(geometry_msgs.PoseStamped(_header(message), pose).to_bytes())
 
 
+def _cubes(message: Any, note: Note) -> bytes:
+    boxes: list[Cube] = []
+    stamp = 0, 0
+    for entity in message.entities:
+        if not entity.cubes:
+            continue
+        stamp = stamp if boxes else _stamp(entity)
+        label = next((pair.value for pair in entity.metadata if pair.key == "label"), "")
+        for number, cube in enumerate(entity.cubes):
+            at, turn, size = cube.pose.position, cube.pose.orientation, cube.size
+            track = entity.id and f"{entity.id}/{number}"
+            orientation = turn.x, turn.y, turn.z, turn.w
+            boxes.append(Cube(entity.frame_id, (at.x, at.y, at.z), orientation, (size.x, size.y, size.z), label, track))
+    return Cubes(boxes).to_cdr(*stamp)
+
+
 def _transforms(messages: Any) -> bytes:
     parts: list[tuple[str, Any]] = [("I", len(messages))]
     for one in messages:
@@ -211,6 +229,7 @@ CONVERTERS: dict[str, tuple[str, Callable[[Any, Note], bytes]]] = {
     "foxglove.LocationFix": (FIX, _fix),
     "foxglove.CameraCalibration": (CAMERA_INFO, _calibration),
     "foxglove.PoseInFrame": (POSE_STAMPED, _pose),
+    "foxglove.SceneUpdate": (CUBES, _cubes),
     "foxglove.FrameTransform": (TF_MESSAGE, lambda message, note: _transforms([message])),
     "foxglove.FrameTransforms": (TF_MESSAGE, lambda message, note: _transforms(message.transforms)),
 }

@@ -11,7 +11,7 @@ from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, DETECT, FIX, IMU, MASK, MODEL, TILED
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CUBES, DETECT, FIX, IMU, MASK, MODEL, TILED
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
@@ -233,6 +233,13 @@ class _Finder:
             self.notes.append(f"{alike[0]} is used as {name}: it is the only {schema} topic")
         return alike[0] if alike else None
 
+    def cubes(self) -> str | None:
+        """Return the only topic with the boxes of scenes; None, with a note, where there are several."""
+        found = self.of_type(CUBES)
+        if len(found) > 1:
+            self.notes.append(f"fusion/boxes3d: several topics could be meant, none is used: {', '.join(found)}")
+        return found[0] if len(found) == 1 else None
+
     def model(self, chosen: str | None) -> str | None:
         """Return the topic of the model's results: the chosen one, else the newer form's, else the older one's."""
         if chosen is None:
@@ -315,7 +322,7 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
     own_info, infos = finder.infos()
     statics = [*infos, finder.of_camera("model/info", beside), finder.one("tf_static")]
     masks = finder.masks(model, beside) if settings.masks or settings.polygons else None
-    boxes3d = finder.one("fusion/boxes3d")
+    boxes3d = finder.one("fusion/boxes3d") or finder.cubes()
     return Roles(
         reference,
         topics[reference],

@@ -7,6 +7,7 @@ Foxglove's own protobuf classes and rosbags' writers make the recordings.
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 from bags import messages, write
 from edgefirst.schemas import sensor_msgs, std_msgs
@@ -16,6 +17,7 @@ from foxglove_schemas_protobuf import (
     FrameTransforms_pb2,
     LocationFix_pb2,
     PointCloud_pb2,
+    SceneUpdate_pb2,
 )
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from rosbags import rosbag1, rosbag2
@@ -397,3 +399,33 @@ def test_a_cloud_with_a_pose_is_turned_by_it(made, tmp_path):
     np.testing.assert_allclose(after["y"], 2 + before["x"], atol=1e-4)
     np.testing.assert_allclose(after["z"], 3 + before["z"], atol=1e-4)
     assert any("lidar/points" in note and "pose" in note for note in turned.notes)
+
+
+def test_cubes_of_a_scene_become_boxes_at_the_equal_stamp(drives, tmp_path):
+    """A box of 4 x 2 x 1.5 m, a quarter turn about z, 10 m ahead of the vehicle: its length is across."""
+    source, folder = drives["synthetic"]
+    stamps = frames(folder / "drive.frames.arrow")["timestamp"].to_list()
+    found = messages(source)
+    for number, stamp in enumerate((stamps[2], stamps[4] + 1_000_000)):
+        update = SceneUpdate_pb2.SceneUpdate()
+        entity = update.entities.add(frame_id="base_link", id="car 7")
+        entity.timestamp.seconds, entity.timestamp.nanos = divmod(stamp, SECOND)
+        entity.metadata.add(key="label", value="car")
+        for label_less in range(2):
+            cube = entity.cubes.add()
+            cube.pose.position.x, cube.pose.position.y, cube.pose.position.z = 10, 1, 0.5 + label_less
+            cube.pose.orientation.z = cube.pose.orientation.w = 0.5**0.5
+            cube.size.x, cube.size.y, cube.size.z = 4, 2, 1.5
+        schema = replace(found[0][0], id=99, name="foxglove.SceneUpdate", encoding="protobuf",
+                         data=descriptors(SceneUpdate_pb2.SceneUpdate))  # fmt: skip
+        channel = replace(found[0][1], id=99, topic="/scene", message_encoding="protobuf", schema_id=99)
+        message = replace(found[0][2], channel_id=99, log_time=stamp, publish_time=stamp, sequence=number,
+                          data=update.SerializeToString())  # fmt: skip
+        found.append((schema, channel, message))
+    path = write(tmp_path / "drive.mcap", sorted(found, key=lambda one: one[2].log_time))
+    outcome = convert(path, tmp_path / "out")
+    rows = pl.read_ipc(outcome.paths.arrow).filter(pl.col("box3d").is_not_null())
+    assert rows["frame"].to_list() == [2, 2]
+    assert rows["label"].to_list() == ["car", "car"]
+    np.testing.assert_allclose(rows["box3d"].to_numpy(), [[10, 1, 0.5, 2, 4, 1.5], [10, 1, 1.5, 2, 4, 1.5]], atol=1e-5)
+    assert rows["object_id"].n_unique() == 2
