@@ -51,6 +51,7 @@ BAD = [
     ("streams.radar.cube.offset", "-61", "-61"),
     ("streams.radar.cube.offset", ".nan", "nan"),
     ("streams.radar.cube.reuse", "maybe", "maybe"),
+    ("no_reuse", "often", "often"),
     ("lookahead", "0", "0"),
     ("lookahead", "11", "11"),
     ("lookahead", ".nan", "nan"),

@@ -40,8 +40,11 @@ def say(text: str) -> None:
 
 
 def repeated(members: int, size: int) -> str:
-    """Return in words how many members repeat the message of the sample before, and their bytes."""
-    return f"{counted(members, 'member')} repeat the sample before: {size / 1e6:.1f} MB"
+    """Return in words how many members repeat the message of the sample before, their bytes, and what saves them."""
+    return (
+        f"{counted(members, 'member')} repeat the sample before: {size / 1e6:.1f} MB, "
+        "which convert --no-reuse would save"
+    )
 
 
 def size_of(number: float) -> str:

@@ -124,6 +124,9 @@ class Settings(Model):
 
     sensors: tuple[str, ...] = setting((), "Sensors to read, others are left out; all if empty", option="camera,...")
     tolerance: Seconds = setting(0.1, "Largest skew of a companion against its frame, s", option="S")
+    no_reuse: bool = setting(
+        False, "Only the frame nearest to a message gets it, instead of every frame it fits", option=""
+    )
     streams: dict[str, StreamSettings] = setting(dict, "Settings of individual companion sensors")
     lookahead: Annotated[float, Field(gt=0, le=10.0)] = setting(
         1.0, "How late a message may come after others with the same stamp, s"
@@ -328,7 +331,7 @@ class Settings(Model):
         """Return (tolerance in ns, offset in ns, reuse) of a companion sensor."""
         own = self.streams.get(sensor, UNSET_STREAM)
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
-        return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse
+        return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse and not self.no_reuse
 
 
 def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ class Options(TypedDict, total=False):
     sensors: Sequence[str]
     tolerance: float
     streams: Mapping[str, StreamSettings | Mapping[str, object]]
+    no_reuse: bool
     lookahead: float
     max_gap: float
     heading_from_imu: bool

@@ -115,6 +115,22 @@ def test_the_summary_and_info_say_the_same(command, recording, tmp_path):
     (line,) = (line for line in said if "repeat the sample before" in line)
     assert line.startswith(f"{len(repeated)} members repeat the sample before: 0.0 MB")
     assert line in told.splitlines()
+    assert line.endswith("which convert --no-reuse would save")
+
+
+def test_no_reuse_keeps_every_message_and_stores_it_once(recording, tmp_path):
+    """The scans that several frames had are all there, each with one frame: the one nearest to it."""
+    drive = recording(**RECIPE)
+    every = Dataset(convert(drive, tmp_path / "every").paths.container)
+    once = Dataset(convert(drive, tmp_path / "once", no_reuse=True).paths.container)
+    assert count_repeats(once.paths) == (0, 0) < count_repeats(every.paths)
+    column = "lidar_points_timestamp"
+    stamps = once.frames[column].drop_nulls().to_list()
+    assert stamps == sorted(set(every.frames[column].drop_nulls().to_list()))
+    assert len(once) == len(every)
+    for row in once.frames.drop_nulls(column).iter_rows(named=True):
+        away = [abs(row[column] - stamp) for stamp in every.frames["timestamp"]]
+        assert min(away) == abs(row[column] - row["timestamp"])
 
 
 def test_a_sample_without_a_row_repeats_nothing_and_is_repeated_by_none():
