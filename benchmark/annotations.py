@@ -53,12 +53,12 @@ def batches(rows: int):
 
 def write(rows: int, out: str) -> None:
     from edgefirst_ros.dataset import schema
-    from edgefirst_ros.dataset.tables.write import count_columns, write_rows, written_columns
+    from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows
 
     made = list(batches(rows))
     begin()
     found = count_columns(lambda: made, schema.WORKING)
-    columns = written_columns(found, schema.columns("2026.04"))
+    columns = choose_columns(found, schema.columns("2026.04"))
     metadata = {"schema_version": "2026.04", "box2d_format": "cxcywh"}
     with Path(out).open("wb") as file:
         write_rows(lambda: made, file, Path(out).suffix, columns, found.categories, metadata, "2026.04")

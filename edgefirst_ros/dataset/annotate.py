@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.storage.atomic import Replacement, keep_copy
 from edgefirst_ros.dataset.storage.lock import is_plain_file
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.forms import Annotations
-from edgefirst_ros.dataset.tables.write import count_columns, write_rows, written_columns
+from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, write_rows
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
 from edgefirst_ros.limits import Limits
 
@@ -264,7 +264,7 @@ def _write(file: Any, given: Annotations, rows: pl.DataFrame, labels: Labels) ->
     found.filled = {name: found.filled.get(name, 0) for name in columns if name in found.filled or name in KEY} | {
         "polygon": found.filled.get("polygon", 0)
     }
-    written = written_columns(found, columns)
+    written = choose_columns(found, columns)
     metadata = labels.metadata(given.metadata)
     kept = {key.name: key for key in schema.METADATA}
     stated = {

@@ -311,7 +311,7 @@ def group_column(batch: pa.RecordBatch, groups: Groups, *, keep: bool) -> pa.Arr
     return pa.array(found, schema.TEXT)
 
 
-def missed_shares(asked: Mapping[str, float], samples: Mapping[str | None, int]) -> str | None:
+def describe_missed_shares(asked: Mapping[str, float], samples: Mapping[str | None, int]) -> str | None:
     """Return asked and got shares in words; None where none differs by more than MISSED. `samples` by group."""
     total = sum(samples.values())
     got = {group: samples.get(group, 0) / total for group in asked} if total else {}

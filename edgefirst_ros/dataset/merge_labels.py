@@ -33,7 +33,7 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
 from edgefirst_ros.dataset.tables.rowlog import ANNOTATION_ROWS
-from edgefirst_ros.dataset.tables.values import brought_to, cast_rows
+from edgefirst_ros.dataset.tables.values import cast_rows, cast_values
 from edgefirst_ros.errors import DatasetError, UsageError, text_of
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.sensors.masks import VOID
@@ -98,7 +98,7 @@ class Part:
         self.classes = self._classes()
         named = [_column(table, name) for name in ("label", "label_index") if name in table.column_names]
         self.pairs = pairs_of(self.metadata, pl.DataFrame(named))
-        self.has_classes = bool(masks_of_classes({name: table[name] for name in table.column_names}).any())
+        self.has_classes = bool(find_class_masks({name: table[name] for name in table.column_names}).any())
         if "object_id" in table.column_names:
             self.object_ids = frozenset(_column(table, "object_id").drop_nulls().unique())
         self.notes += [f"{path}: {what}: {number}" for what, number in found.tally.lost.items()]
@@ -314,13 +314,13 @@ class AnnotationRows:
         found = {name: table[name].combine_chunks() for name in table.column_names}
         if part.ids and "object_id" in found:
             ids = pl.Series(pl.from_arrow(found["object_id"])).replace(part.ids)
-            found["object_id"] = brought_to(ids.to_arrow(), schema.TEXT)
+            found["object_id"] = cast_values(ids.to_arrow(), schema.TEXT)
         if part.numbers:
             _renumber(found, part)
         if part.values:
             self._recolour(found, part.values)
         found |= {
-            "name": brought_to(order["name"].replace(part.sequences).to_arrow(), schema.TEXT),
+            "name": cast_values(order["name"].replace(part.sequences).to_arrow(), schema.TEXT),
             "frame": order["frame"].to_arrow().cast(pa.uint32()),
             "timestamp": pa.array(np.zeros(count, np.int64)),
         }
@@ -341,7 +341,7 @@ class AnnotationRows:
         return self._batch.slice(start, count).set_column(STAMP, ANNOTATION_ROWS.field(STAMP), stamps)
 
     def _recolour(self, found: dict[str, pa.Array], values: Mapping[int, int]) -> None:
-        rows = np.flatnonzero(masks_of_classes(found))
+        rows = np.flatnonzero(find_class_masks(found))
         if len(rows):
             new = [self._mask(found["mask"][row].as_py(), values) for row in rows.tolist()]
             index = np.arange(len(found["mask"]))
@@ -381,10 +381,10 @@ def _known_timing(table: pa.Table, found: Annotations) -> pa.Table:
     for part, values in zip(column.type, column.flatten(), strict=True):
         if wanted.get_field_index(part.name) < 0:
             found.tally.lose(f"timing.{part.name}: no such field", len(values) - values.null_count)
-    return table.set_column(place, "timing", brought_to(column, wanted))
+    return table.set_column(place, "timing", cast_values(column, wanted))
 
 
-def masks_of_classes(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArray[np.bool_]:
+def find_class_masks(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArray[np.bool_]:
     """Return which rows have a mask of classes: one that is of no box, polygon or label."""
     if "mask" not in columns:
         return np.zeros(0, bool)

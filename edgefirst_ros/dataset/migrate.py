@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.tables.json_form import ANNOTATION, SAMPLE
 from edgefirst_ros.dataset.tables.outline import outline_of_png, scores_lost
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.dataset.tables.values import LAYOUTS, converted, fixed, numbers_of
-from edgefirst_ros.dataset.tables.write import FORMS, ColumnCounts, count_columns, write_rows, written_columns
+from edgefirst_ros.dataset.tables.write import FORMS, ColumnCounts, choose_columns, count_columns, write_rows
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.transforms import BASE, frames_from
@@ -132,7 +132,7 @@ def migrate(
     found.filled = dict.fromkeys(change.columns, 0) | found.filled
     tally = annotations.tally
     _count(annotations, change, columns, found, form, to)
-    written = written_columns(found, columns)
+    written = choose_columns(found, columns)
     metadata = _metadata(annotations, change, written, form, to)
     if box3d_axes is not None and "box3d" in written and metadata:
         metadata |= {"box3d_axes": schema.BOX3D_AXES, **_frame_of_boxes(annotations.path, limits)}

@@ -92,7 +92,7 @@ def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return the table without rings that are odd, under three points or not finite, and the number of those."""
     import polars as pl
 
-    from edgefirst_ros.dataset.tables.values import is_list, whole_rings
+    from edgefirst_ros.dataset.tables.values import drop_broken_rings, is_list
 
     broken = 0
     for name in ("polygon", "mask"):
@@ -100,7 +100,7 @@ def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         if array is None or not is_list(array.type):
             continue
         try:
-            array, count = whole_rings(array)
+            array, count = drop_broken_rings(array)
         except DatasetError:  # lists of something else, which is reported by `validate`
             continue
         if count:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from edgefirst_ros import streams
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Groups, Kind, groups_of, missed_shares
+from edgefirst_ros.dataset.grouping import SAMPLES, GroupRule, Groups, Kind, describe_missed_shares, groups_of
 from edgefirst_ros.dataset.names import DatasetPaths, find
 from edgefirst_ros.dataset.storage.atomic import Replacement
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
@@ -44,9 +44,9 @@ class GroupRows:
         found = annotation_path(paths.arrow)
         own = pl.DataFrame(schema=ANNOTATIONS)
         if found is not None:
-            own = typed_columns(open_annotations(found, limits), ANNOTATIONS)
+            own = read_columns(open_annotations(found, limits), ANNOTATIONS)
         there = os.path.lexists(paths.frames)
-        frames = typed_columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
+        frames = read_columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
         known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
         joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
         self.annotations = joined.with_columns(pl.coalesce("stamp", "timestamp").alias("timestamp")).drop("stamp")
@@ -54,7 +54,7 @@ class GroupRows:
         self.samples = pl.concat([frames, further.unique(KEY, keep="first", maintain_order=True)], how="diagonal")
 
 
-def typed_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+def read_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
     """Return some columns of a table, null for one that it lacks."""
     there = [name for name in wanted if name in table.schema.names]
     if "name" not in there:
@@ -119,7 +119,7 @@ class GroupCounts:
                 tally.update(
                     {Kind("sensor", streams.of_column(c).key): number for c, number in counts.items() if number}
                 )
-        return cls(found, without, None if rule is None else missed_shares(rule.shares, shared))
+        return cls(found, without, None if rule is None else describe_missed_shares(rule.shares, shared))
 
     @property
     def kinds(self) -> list[Kind]:

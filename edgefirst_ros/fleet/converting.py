@@ -15,7 +15,7 @@ import polars as pl
 
 from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
-from edgefirst_ros.dataset.grouping import GroupRule, missed_shares
+from edgefirst_ros.dataset.grouping import GroupRule, describe_missed_shares
 from edgefirst_ros.dataset.names import MAX_NAME_BYTES, safe_name
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import open_store, remove_partials
@@ -201,7 +201,7 @@ class Conversion:
         for name, settings, group, number in states.choose(None, "name", "settings", "group", "samples").rows():
             if settings == self.hash and number and rule.share_of(name):
                 samples[group] += number
-        if (missed := missed_shares(rule.shares, samples)) is not None:
+        if (missed := describe_missed_shares(rule.shares, samples)) is not None:
             self._note(missed)
 
     def _sweep(self) -> None:

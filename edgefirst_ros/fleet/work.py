@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, safe_name
 from edgefirst_ros.dataset.objects.location import Location, StoredObject
 from edgefirst_ros.dataset.objects.store import open_store
 from edgefirst_ros.dataset.objects.transfer import dataset_files, download
-from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, typed_columns
+from edgefirst_ros.dataset.regroup import ANNOTATIONS, KEY, read_columns
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
@@ -67,7 +67,7 @@ def _labels_and_groups(paths: DatasetPaths) -> tuple[dict[str, int], list[str]]:
     """Return the number of samples with each label, and the groups."""
     if (path := annotation_path(paths.arrow)) is None:
         return {}, []
-    rows = typed_columns(open_annotations(path), {name: ANNOTATIONS[name] for name in (*KEY, "label", "group")})
+    rows = read_columns(open_annotations(path), {name: ANNOTATIONS[name] for name in (*KEY, "label", "group")})
     labels = rows.select(*KEY, "label").unique()["label"].value_counts()
     return (
         dict(sorted(labels.drop_nulls("label").iter_rows())),

@@ -156,7 +156,7 @@ def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | No
     return _NOTHING, None
 
 
-def recounted_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], int]) -> dict[str, Any]:
+def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], int]) -> dict[str, Any]:
     """Metadata of the last commit, with counts of what is `used` now, by sequence and part.
 
     An earlier version told the topics beside them, and counts of the whole alone.
@@ -657,7 +657,7 @@ class _Recoverer:
         """Write the table of frames without what is gone; False where nothing is."""
         if self._own is None or not (self._report.rows_dropped or self._report.members_missing):
             return False
-        changed = {"recovered": self._report.plain({}), **recounted_facts(self._own.description, self._used)}
+        changed = {"recovered": self._report.plain({}), **recount_facts(self._own.description, self._used)}
         self._own.write(self._paths.frames_partial, self._dataset.kinds, changed)
         return True
 
@@ -666,6 +666,6 @@ class _Recoverer:
         known: dict[str, Any] = {key: told.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
         known |= {LEFT_OUT: told[LEFT_OUT]} if told.get(LEFT_OUT) else {}
-        known |= recounted_facts(self._journals.description, self._used)
+        known |= recount_facts(self._journals.description, self._used)
         known["recovered"] = self._report.plain(self._journals.not_understood)
         return known

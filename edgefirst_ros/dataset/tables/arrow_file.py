@@ -304,7 +304,7 @@ DEEPEST = 16
 """Types nested more deeply are refused; those of the format have three levels."""
 
 
-def expanded_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
+def count_text_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
     """Return the bytes of all texts and pictures of a checked array, those that rows share once for each of them.
 
     Raises ValueError for types whose rows can share more than texts: run ends, views of lists, unions.
@@ -319,13 +319,13 @@ def expanded_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return int(_view_sizes(array).sum())
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return expanded_bytes(array.values, depth - 1)
+        return count_text_bytes(array.values, depth - 1)
     if types.is_map(kind):
-        return expanded_bytes(array.keys, depth - 1) + expanded_bytes(array.items, depth - 1)
+        return count_text_bytes(array.keys, depth - 1) + count_text_bytes(array.items, depth - 1)
     if types.is_struct(kind):
-        return sum(expanded_bytes(array.field(number), depth - 1) for number in range(kind.num_fields))
+        return sum(count_text_bytes(array.field(number), depth - 1) for number in range(kind.num_fields))
     if isinstance(array, pa.ExtensionArray):
-        return expanded_bytes(array.storage, depth - 1)
+        return count_text_bytes(array.storage, depth - 1)
     if types.is_nested(kind) or types.is_run_end_encoded(kind):
         raise ValueError(f"columns of type {kind} are not read")
     return 0
@@ -441,7 +441,7 @@ class TableFile:
                 found += batch.num_rows
                 if not self._checked:
                     batch.validate(full=True)
-                    budget.take(rows=batch.num_rows, unpacked=sum(map(expanded_bytes, batch.columns)))
+                    budget.take(rows=batch.num_rows, unpacked=sum(map(count_text_bytes, batch.columns)))
                     budget.take(unpacked=batch.nbytes if self._parquet else 0)
                 yield batch
             if found != self.rows:

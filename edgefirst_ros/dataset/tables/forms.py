@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.json_form import LAYOUT, NestedFile
-from edgefirst_ros.dataset.tables.rings import is_valid, split, without_broken
-from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, arrays, brought_to, fixed, is_list, is_text, numbers_of
+from edgefirst_ros.dataset.tables.rings import is_valid, split, strip_broken_rings
+from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, arrays, cast_values, fixed, is_list, is_text, numbers_of
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -187,13 +187,13 @@ class Annotations:
         if name == "polygon":
             depth = array.type.value_type if is_list(array.type) else array.type
             separated = is_list(array.type) and not is_list(depth)
-            array = split(brought_to(array, schema.MASK_AS_POLYGON)) if separated else brought_to(array, kind)
-            array, bad = without_broken(array)
+            array = split(cast_values(array, schema.MASK_AS_POLYGON)) if separated else cast_values(array, kind)
+            array, bad = strip_broken_rings(array)
             self.tally.lose("polygon: rings that are odd, under three points or not finite", bad)
             return array
         if name not in schema.WORKING:
-            return brought_to(array, kind) if array.type != kind else array
-        array = brought_to(array, kind)
+            return cast_values(array, kind) if array.type != kind else array
+        array = cast_values(array, kind)
         if name.endswith("_score"):
             fits = pc.fill_null(pc.and_(pc.greater_equal(array, 0), pc.less_equal(array, 1)), False)
             bad = int((is_valid(array) & ~fits.to_numpy(zero_copy_only=False)).sum())

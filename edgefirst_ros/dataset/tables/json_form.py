@@ -25,8 +25,8 @@ from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.storage.lock import open_file
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists, numpy_type
-from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, brought_to, converted, fixed, numbers_of
-from edgefirst_ros.dataset.tables.write import count_columns, stored, written_columns
+from edgefirst_ros.dataset.tables.values import LAYOUTS, Tally, cast_values, converted, fixed, numbers_of
+from edgefirst_ros.dataset.tables.write import choose_columns, count_columns, stored
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
@@ -341,7 +341,7 @@ class Flattener:
             raise self._explained(values, kinds, what) from error
         columns = dict(zip((key for key, _ in given), found.flatten() if found is not None else (), strict=True))
         return {
-            key: brought_to(columns[key], kind) if key in columns else pa.nulls(len(values), kind)
+            key: cast_values(columns[key], kind) if key in columns else pa.nulls(len(values), kind)
             for key, kind in kinds.items()
         }
 
@@ -568,7 +568,7 @@ class NestedTable(TableFile):
         self._version = schema.nearest(self.metadata.get("schema_version", schema.UNNAMED_VERSION))
         known = schema.columns(self._version)
         found = count_columns(self._nested.batches, {name: column for name, column in known.items() if name in there})
-        self._columns = written_columns(found, known)
+        self._columns = choose_columns(found, known)
         held = {*self._columns, *(("polygon",) if "polygon" not in known else ())}
         self._columns |= {name: schema.Column(name, kind) for name, kind in there.items() if name not in held}
         self._categories = found.categories

@@ -107,8 +107,8 @@ def join(polygons: pa.Array) -> pa.Array:
     return lists(np.diff(total[row]), pa.array(joined), is_valid(polygons), schema.MASK_AS_POLYGON)
 
 
-def without_broken(polygons: pa.Array) -> tuple[pa.Array, int]:
-    """Polygons without the rings that are none (odd, under three points, not finite), and how many those were.
+def strip_broken_rings(polygons: pa.Array) -> tuple[pa.Array, int]:
+    """Return polygons without broken rings (odd, under three points, not finite), and how many those were.
 
     A polygon that loses all its rings becomes null.
     """

@@ -14,11 +14,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, lists, split, validity, without_broken
+from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, lists, split, strip_broken_rings, validity
 from edgefirst_ros.errors import DatasetError
 
 
-def brought_to(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return values as `wanted` (one of the schema's, but for arrays). Raises DatasetError for types that do not fit.
 
     Text of any kind, integers and floats of any width (numbers out of range are refused), lists of any kind.
@@ -29,7 +29,7 @@ def brought_to(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     if kind == wanted:
         return array
     if types.is_dictionary(kind):
-        return brought_to(decoded(array), wanted)
+        return cast_values(decoded(array), wanted)
     try:
         if wanted == schema.TEXT and (types.is_string(kind) or types.is_string_view(kind)):
             return array.cast(wanted)
@@ -42,7 +42,7 @@ def brought_to(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     except pa.ArrowException as error:
         raise DatasetError(f"{error}") from error
     if types.is_large_list(wanted) and is_list(kind):
-        child = brought_to(array.flatten(), wanted.value_type)
+        child = cast_values(array.flatten(), wanted.value_type)
         return lists(lengths(array), child, is_valid(array), wanted)
     if types.is_struct(wanted) and types.is_struct(kind):
         return _struct(array, wanted)
@@ -60,7 +60,7 @@ def arrays(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, int]:
         raise DatasetError(f"is {array.type}, must be {wanted}")
     size, there = wanted.list_size, is_valid(array)
     fits = there & (lengths(array) == size)
-    flat = brought_to((array if fits.all() else array.filter(pa.array(fits))).flatten(), wanted.value_type)
+    flat = cast_values((array if fits.all() else array.filter(pa.array(fits))).flatten(), wanted.value_type)
     good = is_valid(flat)
     numbers = flat.fill_null(0).to_numpy(zero_copy_only=False)
     if pa.types.is_floating(wanted.value_type):
@@ -79,15 +79,15 @@ def fixed(numbers: np.ndarray, valid: np.ndarray, wanted: pa.DataType) -> pa.Arr
     return pa.Array.from_buffers(wanted, len(valid), [validity(valid)], children=[child])
 
 
-def whole_rings(array: pa.Array) -> tuple[pa.Array, int]:
+def drop_broken_rings(array: pa.Array) -> tuple[pa.Array, int]:
     """Return polygons, in either form and of the same type, without broken rings, and how many those were.
 
     Broken are rings that are odd, under three points or not finite; a polygon that loses all of them becomes null.
     Raises DatasetError for lists of something else.
     """
     separated = not is_list(array.type.value_type)
-    polygons = split(brought_to(array, schema.MASK_AS_POLYGON)) if separated else brought_to(array, schema.POLYGON)
-    whole, broken = without_broken(polygons)
+    polygons = split(cast_values(array, schema.MASK_AS_POLYGON)) if separated else cast_values(array, schema.POLYGON)
+    whole, broken = strip_broken_rings(polygons)
     if not broken:
         return array, 0
     changed = lengths(polygons) != lengths(whole)
@@ -132,7 +132,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     found = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
     children = [
-        brought_to(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
+        cast_values(found[field.name], field.type) if field.name in found else pa.nulls(len(array), field.type)
         for field in wanted
     ]
     bitmap = validity(is_valid(array))
@@ -164,7 +164,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         if pa.types.is_fixed_size_list(field.type):
             values, refused = arrays(values, field.type)
         else:
-            values = brought_to(values, field.type)
+            values = cast_values(values, field.type)
     except (DatasetError, pa.ArrowException, ValueError) as error:
         raise DatasetError(f"column {field.name!r} cannot be cast: {error}") from error
     if refused:

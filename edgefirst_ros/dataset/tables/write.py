@@ -157,7 +157,7 @@ def count_columns(source: Batches, columns: Mapping[str, Column]) -> ColumnCount
     return found
 
 
-def written_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[str, Column]:
+def choose_columns(found: ColumnCounts, columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return those of `columns` that are written: the filled ones, and those that tell samples apart."""
     filled = {name for name, number in found.filled.items() if number}
     if "mask" in columns and columns["mask"].type == schema.MASK_AS_POLYGON and "polygon" in filled:
@@ -283,7 +283,7 @@ def seal_annotations(
     found = count_columns(journal, known)
     identity = {column.name: 0 for column in known.values() if column.level == "identity"}
     found.filled = identity | found.filled
-    columns = written_columns(found, known)
+    columns = choose_columns(found, known)
     metadata: dict[str, str] = {}
     if schema.has_metadata(version):
         given = {

@@ -67,7 +67,7 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix
         return Fix()
     done = Fix(table.path)
     columns = _Columns(table)
-    rows = Rows(subject.samples)
+    rows = RowRepair(subject.samples)
     for batch in table.batches():
         fixed = columns.fixed(batch, columns.readable, done.changed)
         rows.add(fixed, batch, columns.readable)
@@ -113,7 +113,7 @@ class _Columns:
         return pa.record_batch(list(arrays.values()), schema=batch.schema)
 
 
-class Rows:
+class RowRepair:
     """The rows of a table: first all are added, batch by batch, then it is decided, then it is applied to each."""
 
     def __init__(self, samples: Collection[Key]) -> None:
@@ -216,7 +216,7 @@ def _readable(table: TableFile) -> list[str]:
     ]
 
 
-def _batches(table: TableFile, columns: _Columns, rows: Rows) -> Iterator[pa.RecordBatch]:
+def _batches(table: TableFile, columns: _Columns, rows: RowRepair) -> Iterator[pa.RecordBatch]:
     start, broken = 0, sorted(columns.broken)
     for batch in table.batches():
         fixed = columns.fixed(batch, broken, Counter())
@@ -224,7 +224,7 @@ def _batches(table: TableFile, columns: _Columns, rows: Rows) -> Iterator[pa.Rec
         start += batch.num_rows
 
 
-def _replace(table: TableFile, columns: _Columns, rows: Rows) -> Path:
+def _replace(table: TableFile, columns: _Columns, rows: RowRepair) -> Path:
     """Write the table under a partial name and put it into place; returns the name that the old one has now."""
     path = table.path
     kept = path.with_name(path.name + BEFORE)

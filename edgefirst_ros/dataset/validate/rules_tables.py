@@ -18,7 +18,7 @@ from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, separated
-from edgefirst_ros.dataset.tables.values import LAYOUTS, brought_to, is_list, whole_rings
+from edgefirst_ros.dataset.tables.values import LAYOUTS, cast_values, drop_broken_rings, is_list
 from edgefirst_ros.dataset.validate.report import (
     KEY,
     Found,
@@ -86,7 +86,7 @@ def mend_scores(array: pa.Array) -> tuple[pa.Array, int]:
 def mend_numbers(array: pa.Array, length: int) -> tuple[pa.Array, int]:
     """Make lists null that are not `length` finite numbers."""
     counts = lengths(array)
-    flat = brought_to(pc.list_flatten(array), pa.float64()).to_numpy(zero_copy_only=False)  # a null is NaN
+    flat = cast_values(pc.list_flatten(array), pa.float64()).to_numpy(zero_copy_only=False)  # a null is NaN
     rows = np.repeat(np.arange(len(array)), counts)
     broken = np.bincount(rows[~np.isfinite(flat)], minlength=len(array)) > 0
     bad = is_valid(array) & (broken | (counts != length))
@@ -199,7 +199,7 @@ def filled(subject: Subject) -> Found:
     "TAB007",
     "error",
     "rings of polygons have three points at least, as finite pairs",
-    Repair("rings of {} removed", dict.fromkeys(("polygon", "mask"), whole_rings), is_list),
+    Repair("rings of {} removed", dict.fromkeys(("polygon", "mask"), drop_broken_rings), is_list),
 )
 def rings(subject: Subject) -> Found:
     """In 2025.10 polygons are in `mask`, separated by NaN."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, split, without_broken
+from edgefirst_ros.dataset.tables.rings import is_valid, join, lengths, split, strip_broken_rings
 from edgefirst_ros.dataset.tables.write import even_batches, rebuilt
 
 
@@ -32,7 +32,7 @@ def test_rings_and_separators(polygons):
     again = split(joined)
     again.validate(full=True)
     assert again.to_pylist() == polygons
-    assert without_broken(array) == (array, 0)
+    assert strip_broken_rings(array) == (array, 0)
 
 
 def test_split_of_odd_masks():

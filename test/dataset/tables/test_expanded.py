@@ -4,7 +4,7 @@
 import pyarrow as pa
 import pytest
 
-from edgefirst_ros.dataset.tables.arrow_file import DEEPEST, expanded_bytes
+from edgefirst_ros.dataset.tables.arrow_file import DEEPEST, count_text_bytes
 
 TEXTS = ["aaaa", None, "bb", "a text of more than twelve bytes", "", "bb"]
 BYTES = 4 + 2 + 32 + 2
@@ -24,44 +24,44 @@ class Tagged(pa.ExtensionType):
 def test_a_dictionary_counts_a_text_for_each_row(kind):
     values = pa.array(["aaaa", "bb", "not used", "a text of more than twelve bytes", ""], kind)
     array = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 3, 4, 1]), values)
-    assert expanded_bytes(array) == BYTES
-    assert expanded_bytes(array.slice(2, 2)) == 2 + 32
+    assert count_text_bytes(array) == BYTES
+    assert count_text_bytes(array.slice(2, 2)) == 2 + 32
 
 
 @pytest.mark.parametrize(("kind", "size"), [(pa.int64(), 8), (pa.float32(), 4), (pa.bool_(), 1), (pa.null(), 0)])
 def test_a_dictionary_of_numbers_counts_their_width(kind, size):
     values = pa.array([None] * 3, kind) if kind == pa.null() else pa.array([1, 0, 1]).cast(kind)
-    assert expanded_bytes(pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 1]), values)) == 3 * size
+    assert count_text_bytes(pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 1]), values)) == 3 * size
 
 
 def test_dictionaries_without_any_value_are_empty():
     for kind in (pa.string(), pa.string_view()):
         array = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.array([], kind))
-        assert expanded_bytes(array) == 0
-        assert expanded_bytes(pa.array([], kind)) == 0
+        assert count_text_bytes(array) == 0
+        assert count_text_bytes(pa.array([], kind)) == 0
 
 
 def test_views_are_counted_wherever_they_are():
     views = pa.array(TEXTS, pa.string_view())
-    assert expanded_bytes(views) == BYTES
-    assert expanded_bytes(views.slice(2, 3)) == 2 + 32
-    assert expanded_bytes(pa.ExtensionArray.from_storage(Tagged(), views)) == BYTES
-    assert expanded_bytes(pa.array([TEXTS, None, TEXTS], pa.list_(pa.string_view()))) == 2 * BYTES
-    assert expanded_bytes(pa.array([{"x": one} for one in TEXTS], pa.struct([("x", pa.string_view())]))) == BYTES
+    assert count_text_bytes(views) == BYTES
+    assert count_text_bytes(views.slice(2, 3)) == 2 + 32
+    assert count_text_bytes(pa.ExtensionArray.from_storage(Tagged(), views)) == BYTES
+    assert count_text_bytes(pa.array([TEXTS, None, TEXTS], pa.list_(pa.string_view()))) == 2 * BYTES
+    assert count_text_bytes(pa.array([{"x": one} for one in TEXTS], pa.struct([("x", pa.string_view())]))) == BYTES
     pairs = pa.array([[("aaaa", "bb")], [("bb", "bb")]], pa.map_(pa.string_view(), pa.string_view()))
-    assert expanded_bytes(pairs) == 4 + 2 + 2 + 2
+    assert count_text_bytes(pairs) == 4 + 2 + 2 + 2
 
 
 def test_dictionaries_of_what_is_shared_again_are_refused():
     lists = pa.array([["a"], ["b"]])
     with pytest.raises(ValueError, match=r"dictionaries of list<item: string> are not read"):
-        expanded_bytes(pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), lists))
+        count_text_bytes(pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), lists))
 
 
 def test_columns_that_are_nested_without_end_are_refused():
     kind = pa.int8()
     for _ in range(DEEPEST - 1):
         kind = pa.list_(kind)
-    assert expanded_bytes(pa.nulls(1, kind)) == 0
+    assert count_text_bytes(pa.nulls(1, kind)) == 0
     with pytest.raises(ValueError, match="a column is nested too deeply"):
-        expanded_bytes(pa.nulls(1, pa.list_(kind)))
+        count_text_bytes(pa.nulls(1, pa.list_(kind)))
