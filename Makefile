@@ -19,7 +19,8 @@ test-benchmark: .venv-test/ready
 	$(TEST)/python -m pytest test_benchmark -n 2
 
 # Conversions, the reader, alignment and settings on another Python, and with the lowest version of every dependency.
-SHORT_TESTS := test/pipeline/test_conversion.py test/dataset/test_reader.py test/sync test/test_config.py
+SHORT_TESTS := test/pipeline/test_conversion.py test/dataset/test_reader.py test/sync test/test_config.py \
+  test/dataset/tables/test_forms.py::test_nulls_in_lists_of_fixed_size_are_read_from_parquet
 SHORT := .venv-$(notdir $(PYTHON))
 
 test-python: $(SHORT)/ready

@@ -8,6 +8,7 @@ What batches and pages state is counted before any is unpacked. Source: Apache A
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+PYARROW = int(pa.__version__.partition(".")[0])
+"""Major version: below 26 nulls in lists of fixed size are not read from Parquet, and Python 3.10 has no later one."""
 _TAIL = struct.Struct("<i6s")
 _BLOCK = struct.Struct("<qi4xq")
 _PAIR = struct.Struct("<2q")
@@ -407,14 +410,19 @@ class TableFile:
         from pyarrow.parquet import ParquetFile
 
         self._bytes = _native(fd)
-        self._file = ParquetFile(self._bytes)
+        self._file = file = ParquetFile(self._bytes)
+        schema = file.schema_arrow
+        if PYARROW < 26 and any(pa.types.is_fixed_size_list(field.type) for field in schema):
+            coded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+            plain = _without_arrow_schema(file.metadata)
+            self._file = ParquetFile(self._bytes, metadata=plain, read_dictionary=coded)
         budget = self._budget()
         longest = count_pages(fd, self._file.metadata, budget)
         self._at_once = max(1, min(ROWS, budget.unpacked // max(1, longest)))
         # polars leaves the metadata of the file out of the Arrow schema that it stores in it
-        stored = dict(self._file.metadata.metadata or {})
+        stored = dict(file.metadata.metadata or {})
         stored.pop(b"ARROW:schema", None)
-        return self._file.schema_arrow.with_metadata(stored)
+        return schema.with_metadata(stored)
 
     def _budget(self) -> Budget:
         return Budget.of_file(self.path, self._size, self._limits)
@@ -490,10 +498,41 @@ class TableFile:
 
     def _stored(self) -> Iterator[Any]:
         if self._parquet:
-            yield from self._file.iter_batches(self._at_once)
+            for batch in self._file.iter_batches(self._at_once):
+                if batch.schema.equals(self.schema):
+                    yield batch
+                else:
+                    kinds = zip(batch.columns, self.schema.types, strict=True)
+                    yield pa.record_batch([_convert(column, kind) for column, kind in kinds], schema=self.schema)
         else:
             for number in range(self._file.num_record_batches):
                 yield self._file.get_batch(number)
+
+
+def _without_arrow_schema(metadata: Any) -> Any:
+    """Return the metadata of a Parquet file without the Arrow schema, so that lists of fixed size are read as lists."""
+    from pyarrow.parquet import read_metadata
+
+    written = io.BytesIO()
+    metadata.write_metadata_file(written)
+    return read_metadata(io.BytesIO(written.getvalue().replace(b"ARROW:schema", b"ARROW.schema")))
+
+
+def _convert(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array in the type that the file states; raises ValueError for a list that has another size."""
+    if array.type == kind:
+        return array
+    if not pa.types.is_fixed_size_list(kind) or pa.types.is_fixed_size_list(array.type):
+        return array.cast(kind)
+    size, valid = kind.list_size, np.asarray(array.is_valid())
+    lengths = np.diff(np.asarray(array.offsets))[valid]
+    if (lengths != size).any():
+        raise ValueError(f"lists of {size} values are announced, one has {int(lengths[lengths != size][0])}")
+    begins = np.where(valid, np.cumsum(valid) - 1, 0) * size
+    places = begins[:, None] + np.arange(size)
+    missing = np.broadcast_to(~valid[:, None], places.shape)
+    values = array.flatten().cast(kind.value_type).take(pa.array(places.ravel(), mask=missing.ravel()))
+    return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=pa.array(~valid))
 
 
 def _plain(array: pa.Array) -> list[Any]:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from edgefirst_ros import migrate
 from edgefirst_ros.dataset import schema
+from edgefirst_ros.dataset.tables import arrow_file
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError, UsageError
 
@@ -147,7 +148,7 @@ def test_columns_of_any_type_are_carried(tmp_path):
     for suffix in (".parquet", ".arrow"):
         path = migrate(path, tmp_path / f"b{suffix}").out
         with pa.ipc.open_file(path) if suffix == ".arrow" else pq.ParquetFile(path) as file:
-            found = file.read_all() if suffix == ".arrow" else file.read()
+            found = file.read_all() if suffix == ".arrow" else file.read(["stamp", "odd"])
         assert found["stamp"].combine_chunks().equals(stamp)
         assert found["odd"].to_pylist() == odd.to_pylist()
     report = migrate(path, tmp_path / "c.json")
@@ -358,3 +359,23 @@ def test_numbers_that_are_stored_once_for_many_rows_are_carried_as_numbers(tmp_p
     found = pq.read_table(tmp_path / "b.parquet")["gain"]
     assert found.type == pa.int64()
     assert found.to_pylist() == [90, 70, None, 90]
+
+
+@pytest.mark.parametrize("version", [25, 26])
+def test_nulls_in_lists_of_fixed_size_are_read_from_parquet(tmp_path, monkeypatch, version):
+    """Also as before pyarrow 26, which itself raises ArrowInvalid for them: without the Arrow schema of the file."""
+    if version > arrow_file.PYARROW:
+        pytest.skip("this pyarrow cannot read them")
+    monkeypatch.setattr(arrow_file, "PYARROW", version)
+    boxes = [None, [1.0, 2.0, 3.0, 4.0], None, [5.0, 6.0, 7.0, None]]
+    columns = {
+        "box": pa.array(boxes, pa.list_(pa.float32(), 4)),
+        "name": pa.array(["a", None, "b", "a"]).dictionary_encode(),
+        "text": pa.array(["x", "y", None, "z"], pa.large_string()),
+        "empty": pa.array([None] * 4, pa.list_(pa.float64(), 2)),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "some.parquet")
+    found = arrow_file.TableFile(tmp_path / "some.parquet")
+    (batch,) = found.batches()
+    assert batch.schema.types == [column.type for column in columns.values()]
+    assert found.values(list(columns)) == {name: column.to_pylist() for name, column in columns.items()}
