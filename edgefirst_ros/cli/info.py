@@ -30,12 +30,12 @@ SECOND = 1_000_000_000
 
 def info(
     context: typer.Context,
-    path: Annotated[
-        Path,
+    paths: Annotated[
+        list[Path],
         typer.Argument(
             metavar="PATH",
             readable=False,
-            help="REC.mcap, a rosbag2 folder, or OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.",
+            help="Recordings and datasets: REC.mcap, a rosbag2 folder, OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.",
         ),
     ],
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
@@ -56,7 +56,9 @@ def info(
 
     limits = limits_of(context, assignments)
     found = []
-    for place in locate([path]):
+    for number, place in enumerate(locate(paths)):
+        if number and not as_json:
+            say("")
         there = place.in_place  # of a dataset in a bucket directory and tables are enough
         with nullcontext([there]) if there is not None else fetched([place]) as (one,):
             plain = not place.objects or there is None

@@ -219,6 +219,7 @@ class Gathered:
     sheet: list[Shown] = field(default_factory=list)
     gaps: list[tuple[str, Interval]] = field(default_factory=list)
     """The longest gaps with their names."""
+    tracks: Mapping[str, Track] = field(default_factory=dict)
 
 
 def gather(subject: Subject, samples: int) -> Gathered:
@@ -277,7 +278,7 @@ def gather(subject: Subject, samples: int) -> Gathered:
     }
     for one in (figure for several in drawn.values() for figure in several):
         figures.mark_sequences(one, subject.timeline)
-    return Gathered(found, drawn, shown, figures.gap_rows(subject))
+    return Gathered(found, drawn, shown, figures.gap_rows(subject), ways)
 
 
 def _some(found: Iterable[Figure | None]) -> list[Figure]:

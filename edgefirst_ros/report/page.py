@@ -14,18 +14,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import numpy as np
 
 from edgefirst_ros import __version__
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.summary import ALL, shares_of
 from edgefirst_ros.dataset.verdict import Level
 from edgefirst_ros.errors import printable
+from edgefirst_ros.report.sheet import filmstrip
 from edgefirst_ros.sensors.calibration import WORDS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from edgefirst_ros.report.facts import Gathered
     from edgefirst_ros.report.figures import Figure
 
@@ -41,6 +47,8 @@ SECTIONS = {
     "radar": "Radar and lidar",
     "bytes": "Bytes",
 }
+MOST_OUTLINES = 6
+"""Tracks on the first screen."""
 WIDE = frozenset({"rates", "delays", "skew-time", "track"})
 """Figures that take the whole width."""
 POLICY = "default-src 'none'; {scripts}style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -53,8 +61,16 @@ def page(found: Gathered, title: str, *, assumed: bool = False, back: str | None
     facts, plotly, draw = found.facts, _plotly(), _text("draw.js")
     words = [one["calibration"] for one in facts["sequences"].values()]
     assumed = assumed and "identity" in words
+    said = {one.said for one in found.sheet}
     text = _environment().get_template("page.html.jinja").render(
         title=title,
+        strip=[{"picture": _data(data, "jpeg"), "alt": alt} for data, alt in filmstrip(found.sheet)],
+        outlines=[
+            {"name": name, "points": _points(way.metres)}
+            for name, way in islice(found.tracks.items(), MOST_OUTLINES)
+            if len(way.metres) > 1
+        ],
+        common=next(iter(said)) if len(said) == 1 and len(found.sheet) > 1 else "",
         policy=POLICY.format(scripts=f"script-src {_hash(plotly)} {_hash(draw)}; "),
         style=Markup(_text("style.css")),  # noqa: S704  our own
         plotly=Markup(plotly),  # noqa: S704  the library's
@@ -132,6 +148,14 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
         version=__version__,
     )  # fmt: skip
     return bytes(text, "utf-8")
+
+
+def _points(metres: NDArray[np.float64]) -> str:
+    """Return a track as points of SVG within 100 by 100, north up."""
+    kept = metres[np.unique(np.linspace(0, len(metres) - 1, min(len(metres), 200)).astype(int))]
+    extent = float(np.ptp(kept, axis=0).max()) or 1.0
+    scaled = 50 + 100 * (kept - (kept.min(axis=0) + kept.max(axis=0)) / 2) / extent
+    return " ".join(f"{x:.1f},{100 - y:.1f}" for x, y in scaled.tolist())
 
 
 def _by_sequence(sequences: Mapping[str, Any], what: str, total: Any) -> list[tuple[str, Any]]:

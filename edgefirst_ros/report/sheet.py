@@ -7,10 +7,10 @@ import base64
 import html
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from edgefirst_ros.report.subject import Floats, Place, Subject
 from edgefirst_ros.sensors.transforms import frames_from
 
 BASE = "base_link"
+Frame: TypeAlias = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels."""
 NOTHING = np.zeros((0, 3))
 
 
@@ -172,6 +174,7 @@ def _drawn(
         boxes = {
             n: found[0] for n in range(len(rows)) if len(found := boxes_of(sample.annotations[n : n + 1], metadata))
         }
+        taken: list[Frame] = []
         for sensor, points in (("lidar", lidar), ("radar", radar)):
             way = ways.get((sample.name, sensor))
             if not len(points) or way is None:
@@ -180,10 +183,14 @@ def _drawn(
                 said.append(way)
                 continue
             view = math.atan2(way.size[0] / 2, way.k[0, 0]) if way.size[0] else None
-            number = draw_lidar(picture, points, way) if sensor == "lidar" else draw_radar(picture, points, speed, way)
+            number = (
+                draw_lidar(picture, points, way)
+                if sensor == "lidar"
+                else draw_radar(picture, points, speed, way, taken)
+            )
             what.append(f"{number} {sensor} {'points' if sensor == 'lidar' else 'targets'}")
         try:
-            draw_annotations(picture, rows, boxes, colours)
+            draw_annotations(picture, rows, boxes, colours, taken)
         except EdgeFirstError as error:
             unreadable.add("mask", DatasetError(f"frame {sample.frame} of {sample.name!r}: {error}"))
         labels = [str(row["label"]) for row in rows if row.get("label") is not None]
@@ -243,6 +250,8 @@ SPEED = np.array([(80, 150, 255), (225, 228, 232), (255, 96, 72)], float)
 LABELS = ((120, 170, 255), (255, 150, 110), (120, 220, 150), (225, 160, 250), (250, 215, 100), (110, 220, 225))
 MOST_DRAWN, LONGEST_TEXT = 200, 24
 """Boxes of a sample, characters of a label."""
+STRIP = 6
+"""Pictures of the filmstrip."""
 MOST_POINTS = 20_000
 """Lidar points that are drawn of one cloud."""
 
@@ -278,13 +287,18 @@ def scaled(rgb: NDArray[np.uint8]) -> Image.Image:
 
 
 def draw_annotations(
-    picture: Image.Image, rows: list[dict[str, Any]], boxes: Mapping[int, Floats], colours: dict[str, tuple[int, ...]]
+    picture: Image.Image,
+    rows: list[dict[str, Any]],
+    boxes: Mapping[int, Floats],
+    colours: dict[str, tuple[int, ...]],
+    taken: list[Frame] | None = None,
 ) -> None:
     """Draw masks, boxes and labels; `boxes`: by row, centre and size in parts of the picture.
 
-    `colours`: those of labels so far; new ones are added.
+    `colours`: those of labels so far; new ones are added. `taken`: frames that no label may cover.
     """
     width, height = picture.size
+    tags: list[tuple[float, tuple[float, float, float, float], str, tuple[int, ...]]] = []
     for number, row in enumerate(rows[:MOST_DRAWN]):
         label = _plain(row.get("label"))
         colour = colours.setdefault(label, LABELS[len(colours) % len(LABELS)])
@@ -305,7 +319,11 @@ def draw_annotations(
                 score = row.get("box2d_score")
                 text = f"{label} {score:.2f}" if isinstance(score, float) else label
                 if text:
-                    _tag(draw, (left, top - 15 if top > 15 else top + 1), text, colour)
+                    tags.append((score if isinstance(score, float) else 1.0, (left, top, right, bottom), text, colour))
+    draw, taken = ImageDraw.Draw(picture), [] if taken is None else taken
+    for _, (left, top, _, bottom), text, colour in sorted(tags, key=lambda tag: -tag[0]):  # the surest first
+        places = [(left, y) for y in (top - 15, bottom + 1, top + 1, top - 31)]
+        _place_tag(draw, places, text, colour, taken, picture.size)
 
 
 def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
@@ -329,8 +347,14 @@ def draw_lidar(picture: Image.Image, points: Floats, way: Projector) -> int:
     return int(seen.mask.sum())
 
 
-def draw_radar(picture: Image.Image, points: Floats, speed: Floats, way: Projector) -> int:
-    """Draw radar targets in the picture with their speed; returns how many are in it."""
+def draw_radar(
+    picture: Image.Image, points: Floats, speed: Floats, way: Projector, taken: list[Frame] | None = None
+) -> int:
+    """Draw radar targets in the picture with their speed, and return how many are in it.
+
+    A speed that would cover one of the frames `taken` is not written; those written are added.
+    """
+    taken = [] if taken is None else taken
     seen = way.project(points)
     scale = picture.width / (way.size[0] or picture.width)
     draw = ImageDraw.Draw(picture)
@@ -341,7 +365,8 @@ def draw_radar(picture: Image.Image, points: Floats, speed: Floats, way: Project
         draw.ellipse((x - 7, y - 7, x + 7, y + 7), outline=PAPER, width=4)
         draw.ellipse((x - 6, y - 6, x + 6, y + 6), outline=colour, width=2)
         if math.isfinite(speed[place]):
-            _tag(draw, (x + 9, y - 7), f"{speed[place]:+.1f} m/s", colour)
+            text = f"{speed[place]:+.1f} m/s"
+            _place_tag(draw, [(x + 9, y - 7), (x + 9, y + 7)], text, colour, taken, picture.size)
     return int(seen.mask.sum())
 
 
@@ -379,6 +404,17 @@ def from_above(lidar: Floats, radar: Floats, speed: Floats, view: float | None) 
     return picture
 
 
+def filmstrip(shown: Sequence[Shown]) -> list[tuple[bytes, str]]:
+    """Return small JPEGs of up to STRIP pictures of the sheet, spread evenly, with their texts."""
+    there = [one for one in shown if one.picture is not None]
+    found = []
+    for one in (there[n] for n in np.unique(np.linspace(0, len(there) - 1, min(len(there), STRIP)).astype(int))):
+        with Image.open(io.BytesIO(one.picture or b"")) as picture:
+            picture.thumbnail((WIDTH // 2, WIDTH // 2))
+            found.append((jpeg(picture), one.alt))
+    return found
+
+
 def jpeg(picture: Image.Image, quality: int = 82) -> bytes:
     """Return the JPEG of a picture; colours at full resolution, as far points differ from grey by colour only."""
     buffer = io.BytesIO()
@@ -391,6 +427,29 @@ def png(picture: Image.Image) -> bytes:
     buffer = io.BytesIO()
     picture.convert("RGB").quantize(64, Image.Quantize.FASTOCTREE).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()
+
+
+def _place_tag(
+    draw: ImageDraw.ImageDraw,
+    places: Sequence[tuple[float, float]],
+    text: str,
+    colour: tuple[int, ...],
+    taken: list[Frame],
+    size: tuple[int, int],
+) -> None:
+    """Draw a text at the first place that is free and within the picture; nothing where none is."""
+    for left, y in places:
+        frame = draw.textbbox((left, y), text, font=font(11))
+        x = min(left, size[0] - (frame[2] - frame[0]) - 2)
+        own = x - 2, y - 1, x + frame[2] - frame[0] + 2, frame[3] + 1
+        if own[1] >= 0 and own[3] <= size[1] and not any(_overlap(own, other) for other in taken):
+            _tag(draw, (x, y), text, colour)
+            taken.append(own)
+            return
+
+
+def _overlap(one: Frame, other: Frame) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _tag(draw: ImageDraw.ImageDraw, place: tuple[float, float], text: str, colour: tuple[int, ...]) -> None:

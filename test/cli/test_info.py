@@ -3,6 +3,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from bags import bag, messages, together, write
@@ -70,3 +71,11 @@ def test_how_long_and_where_a_dataset_is(recording, tmp_path, command):
     assert "place: latitude 45.5" in text
     said = subprocess.run([*command, "info", outcome.paths.container, "--json"], capture_output=True, check=True).stdout
     assert json.loads(said)["duration_s"] == {name: 0.9}
+
+
+def test_several_paths_are_shown_one_after_the_other(recording, command, tmp_path):
+    made = convert(recording(**SMALL), tmp_path, group={"val": "*"}).paths.container
+    done = subprocess.run([*command, "info", recording(**SMALL), made, "--json"], capture_output=True, check=True)
+    first, second = json.loads(done.stdout)
+    assert first["labels"][:2] == ["background", "car"]
+    assert second["groups"] == {"val": second["samples"]}

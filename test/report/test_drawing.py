@@ -2,12 +2,14 @@
 """What is drawn of annotations into a picture: boxes, labels and masks, pixel by pixel."""
 
 import io
+import itertools
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.report import sheet
 from edgefirst_ros.report.projection import Projected
 from edgefirst_ros.report.sheet import (
     LABELS,
@@ -121,3 +123,15 @@ def test_lidar_points_are_seen_in_the_picture_of_the_page(distance):
     assert marked.sum() == 4 * x.size
     contrast = np.abs(found - grey).max(2)[marked] / np.abs(truth - grey).max(2)[marked]
     assert (contrast >= 0.5).mean() >= 0.8
+
+
+def test_labels_of_boxes_on_one_place_do_not_cover_each_other_and_the_surest_stays(monkeypatch):
+    placed = []
+    monkeypatch.setattr(sheet, "_tag", lambda draw, place, text, colour: placed.append((*place, text)))
+    rows = [{"label": f"thing{n}", "box2d_score": n / 10, "mask": None} for n in range(1, 10)]
+    boxes = {n: np.array([0.5, 0.5, 0.2, 0.2]) for n in range(9)}
+    draw_annotations(Image.new("RGB", (640, 360)), rows, boxes, {})
+    assert placed[0][2] == "thing9 0.90"
+    assert 1 < len(placed) < len(rows)
+    tops = sorted(y for _, y, _ in placed)
+    assert all(below - above >= 12 for above, below in itertools.pairwise(tops))  # a line of text is 12 pixels high

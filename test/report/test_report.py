@@ -116,6 +116,18 @@ def test_every_picture_has_a_text_and_the_outline_is_one(both):
         assert '<html lang="en">' in page
 
 
+def test_the_first_screen_has_pictures_the_track_and_folded_greens(both):
+    page = both[0].pages[0].read_text()
+    first = page[page.index('id="verdict"') : page.index('id="topics"')]
+    assert first.count("<img ") == 6
+    assert first.count("<polyline ") == 1
+    assert first.count("<dt>") == 7
+    shown, _, folded = first.partition("<details>")
+    green = sum(one["level"] == "green" for one in both[0].facts[0]["verdict"]["checks"])
+    assert f"<summary>{green} checks passed</summary>" in folded
+    assert '"pill green"' not in shown[shown.index("<dt>") :]
+
+
 def test_no_request_can_leave_and_no_other_script_can_run(both):
     page = both[0].pages[0].read_text()
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1].replace("&#39;", "'")

@@ -10,7 +10,8 @@
     var all = Object.assign({
       autosize: true, height: height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--ink") },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, hovermode: "closest", dragmode: narrow ? false : "zoom", bargap: 0.2
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 }, hovermode: "closest", dragmode: narrow ? false : "zoom", bargap: 0.2,
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--soft"), activecolor: colour("--link") }
     }, own);
     all.margin = Object.assign({ l: 54, r: 14, t: 26, b: 40 }, own.margin || {});
     all.xaxis = axis(own.xaxis);

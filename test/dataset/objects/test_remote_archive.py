@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from edgefirst_ros.dataset import opening
 from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.dataset.objects.store import FolderStore
 from edgefirst_ros.dataset.opening import RemoteArchive
-from edgefirst_ros.dataset.storage import zip_read
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.limits import DEFAULT_LIMITS
 
@@ -37,7 +37,7 @@ def test_another_process_reads_the_same(tmp_path):
 
 
 def test_a_directory_longer_than_the_first_request_is_read_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(zip_read, "TAIL", 100)
+    monkeypatch.setattr(opening, "TAIL", 100)
     archive = opened(zipped(tmp_path / "d.zip"))
     assert {name: archive.read(name) for name in archive.names} == MEMBERS
 
