@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from edgefirst_ros.cli.options import SET, SET_GROUPING, command_of, print_groups, rule_of, texts_of
-from edgefirst_ros.cli.output import EVERY, LINE_EVERY, describe_time, one_line, progress, say, size_of, table
+from edgefirst_ros.cli.output import (
+    EVERY,
+    LINE_EVERY,
+    describe_time,
+    one_line,
+    progress,
+    say,
+    show_path,
+    size_of,
+    table,
+)
 from edgefirst_ros.cli.report import print_reported, reported_as_json
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, printable
 from edgefirst_ros.export import SYSTEMS
@@ -322,7 +332,7 @@ def export(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Write every dataset of a fleet in the format of another system, as OUT/NAME/...
+    """Write every dataset of a fleet in the format of another system, as OUT/NAME/...; nuscenes as one set in OUT.
 
     OUT/NAME.export.json is written last: it says where everything went, and that the export is whole; those that have
     it are left as they are.
@@ -331,7 +341,7 @@ def export(
     """
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
-    from edgefirst_ros.fleet.each import export_one
+    from edgefirst_ros.fleet.each import export_one, export_together
     from edgefirst_ros.fleet.layout import Layout
 
     if to not in SYSTEMS:
@@ -339,6 +349,14 @@ def export(
     layout = Layout(Location.of(place))
     datasets = of_one_kind(finished_datasets(layout, where))
     target = str(Location.of(out))
+    if SYSTEMS[to].joins:
+        if cluster is not None or workers is not None:
+            raise UsageError(f"--cluster, --workers: {to} is written as one set, by this process")
+        with progress(quiet=as_json) as show:
+            code = export_together(layout, datasets, to, target, scratch, show)
+        done = {"out": target, "datasets": len(datasets)}
+        say(json.dumps(done) if as_json else f"{counted(len(datasets), 'dataset')} in {show_path(Path(out))}")
+        raise typer.Exit(code)
     records = results(
         export_one,
         layout,

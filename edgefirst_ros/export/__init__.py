@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +43,8 @@ class System:
     """{option of `export`: what it is for}."""
     calibrated: bool = True
     """True if the format can hold calibrations."""
+    joins: bool = False
+    """True if `export` writes several datasets, opened as one, into one folder."""
 
 
 def _lazily(module: str, name: str) -> Callable[..., None]:
@@ -85,6 +87,7 @@ SYSTEMS |= {
             "scene_seconds": "length of a scene in s",
             "labels": "categories of nuScenes by label, over the usual ones",
         },
+        joins=True,
     )
 }
 """The systems that are known, by name."""
@@ -101,7 +104,7 @@ class Exported:
 
 
 def export(
-    dataset: Dataset | str | os.PathLike[str],
+    dataset: Dataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     to: str,
     out: str | os.PathLike[str],
     *,
@@ -109,6 +112,8 @@ def export(
     **options: Any,
 ) -> Exported:
     """Write a dataset to the new folder `out` in the format of another system.
+
+    Several datasets become one set of nuScenes; the other systems take one dataset.
 
     Args:
         dataset: Dataset, or its path.
@@ -137,16 +142,21 @@ def export(
             raise UsageError(f"unknown option {name!r} for {to}; {hint}")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     place, report = Path(os.path.abspath(out)), Report(to)
-    refuse_inside(place, opened.paths.container)
-    if is_remote(opened.paths.container) and opened.table_files[0] is None:
-        raise DatasetError(
-            f"{opened.paths.arrow}: not there, nor NAME.parquet, so the labels are unknown; upload it beside the ZIP"
-        )
+    parts = opened.parts
+    if len(parts) > 1 and not system.joins:
+        names = ", ".join(other.name for other in SYSTEMS.values() if other.joins)
+        raise UsageError(f"{to} takes one dataset, got {len(parts)}: merge them first; only {names} takes several")
+    for part in parts:
+        refuse_inside(place, part.paths.container)
+        if is_remote(part.paths.container) and part.table_files[0] is None:
+            raise DatasetError(
+                f"{part.paths.arrow}: not there, nor NAME.parquet, so the labels are unknown; upload it beside the ZIP"
+            )
     with staged(place) as folder:
-        system.export(opened, folder, report, progress or quiet, **chosen)
+        system.export(opened if system.joins else parts[0], folder, report, progress or quiet, **chosen)
         if system.calibrated:
             _report_placeholders(opened, report)
-            if opened.lacks_axes:
+            if any(part.lacks_axes for part in parts):
                 report.add("box3d (axes not stated)", "as forward, left, up", OPTICAL_AXES)
         report.write(folder / REPORT)
     return Exported(to, place, report)
@@ -154,7 +164,7 @@ def export(
 
 def _report_placeholders(dataset: Dataset, report: Report) -> None:
     """Report the sequences whose exported calibration is only a placeholder."""
-    words = {name: dataset.calibration(name).calibration for name in dataset.sequences}
+    words = {name: part.calibration(name).calibration for part in dataset.parts for name in part.sequences}
     for word, meaning in ((IDENTITY, "a placeholder: its transforms turn nothing"), (MISSING, "missing or incomplete")):
         names = [name for name, found in words.items() if found == word]
         if names:

@@ -141,7 +141,7 @@ def export(
     """Write a dataset into the empty folder `out` as nuScenes v1.0.
 
     Args:
-        dataset: the dataset; its sequences need stamps, poses of the vehicle and places of the sensors.
+        dataset: the dataset, or several as one; sequences need stamps, poses of the vehicle and places of the sensors.
         out: empty folder.
         report: gets a line for every sensor and column.
         progress: is called with the samples written so far.
@@ -150,7 +150,8 @@ def export(
         labels: nuScenes categories by label, over the usual ones.
 
     Raises:
-        DatasetError: a sequence has no poses or a sensor has no known place; the message names how to get them.
+        DatasetError: a sequence has no poses or a sensor has no known place, and the message names how to get them; or
+            two datasets have a sequence of the same name.
         UsageError: a rate or a length is not above 0.
         StorageError: a file cannot be read or written.
     """
@@ -159,7 +160,10 @@ def export(
         if value is not None and not 0 < value < 1e9:
             raise UsageError(f"{flag} {value:g}: must be above 0")
     names = {**USUAL, **{label.casefold(): name for label, name in (labels or {}).items()}}
-    found, counts = drives(dataset), Counts()
+    found, counts = [drive for part in dataset.parts for drive in drives(part)], Counts()
+    twice = [name for name, number in Counter(drive.name for drive in found).items() if number > 1]
+    if twice:
+        raise DatasetError(f"{dataset.title}: several datasets have a sequence {twice[0]!r}; export only one of them")
     writers = [_Sequence(drive, rate, scene_seconds, names, counts) for drive in found]
     for writer in writers:
         writer.check()
@@ -619,7 +623,8 @@ def _report(report: Report, dataset: Dataset, counts: Counts, sequences: int) ->
     report.add("sequences", "log, scene", "", sequences)
     report.add("samples", "sample", "between keyframes only their messages, as sweeps", written["samples"])
     report.add("positions, attitudes", f"ego_pose; {ORIGIN}")
-    present = Counter(kind for sample in dataset.samples() for kind in dataset.members(sample.key))
+    parts = dataset.parts
+    present = Counter(kind for part in parts for sample in part.samples() for kind in part.members(sample.key))
     for kind, number in sorted(present.items()):
         channel = CHANNELS.get(kind)
         if channel is None:
@@ -637,15 +642,18 @@ def _report(report: Report, dataset: Dataset, counts: Counts, sequences: int) ->
             report.add(what, "", "not written", number)
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("log, sample, ego_pose", ""))
     homes["group"] = (f"{VERSION}/{SPLITS}", "")
-    if "box3d" in dataset.annotation_columns:
+    columns: Counter[str] = Counter()
+    for part in parts:
+        table = part.annotations
+        columns.update({name: table.height - table[name].null_count() for name in part.annotation_columns})
+    if "box3d" in columns:
         homes["box3d"] = ("sample_annotation", "the heading: boxes are turned as the vehicle is")
         own = ", ".join(f"{label} ({number})" for label, number in counts.labels.most_common(8))
         homes["label"] = ("category", f"labels that nuScenes does not have keep their name: {own}" if own else "")
         homes["object_id"] = ("instance", "the id")
-    table = dataset.annotations
-    for name in dataset.annotation_columns:
-        report.add(name, *homes.get(name, ("", NO_HOME)), table.height - table[name].null_count())
-    infos = [dataset.calibration(name).camera_info or {} for name in dataset.sequences]
+    for name, number in columns.items():
+        report.add(name, *homes.get(name, ("", NO_HOME)), number)
+    infos = [part.calibration(name).camera_info or {} for part in parts for name in part.sequences]
     bent = sum(any(info.get("d") or ()) for info in infos)
     report.add("camera intrinsics", "calibrated_sensor", "the distortion" if bent else "", len(infos))
     report.add("static transforms", "calibrated_sensor")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from edgefirst_ros.fleet.datasets import FleetDataset, local_copy
 from edgefirst_ros.fleet.engine import Driver, Engine, Task
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
+from edgefirst_ros.progress import Progress
 
 MEMORY = 1 << 30
 """Memory that one dataset may take, bytes."""
@@ -67,6 +69,34 @@ def for_each(
         yield {"name": result.task.arguments["dataset"]["name"], "why": why, **result.record}
 
 
+def export_together(
+    layout: Layout, datasets: Sequence[FleetDataset], to: str, out: str, scratch: str | None, progress: Progress
+) -> int:
+    """Export all datasets as one set to OUT, and return the exit code; a bucket gets the set file by file.
+
+    Raises UsageError, DatasetError, ObjectStoreError, StorageError; nothing is left in a local OUT then.
+    """
+    from edgefirst_ros.export import export
+
+    place = Location.of(out)
+    with ExitStack() as stack:
+        paths = [stack.enter_context(local_copy(layout, dataset, scratch)) for dataset in datasets]
+        if place.local:
+            return export(paths, to, place.path, progress=progress).exit_code
+        folder = stack.enter_context(scratch_of(scratch).folder()) / "set"
+        done = export(paths, to, folder, progress=progress)
+        _put_files(folder, place)
+        return done.exit_code
+
+
+def _put_files(folder: Path, place: Location) -> int:
+    """Put all files of a folder below a place; returns their number."""
+    store, files = open_store(place), [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    for file in files:
+        store.put((place / file.relative_to(folder).as_posix()).key, file)
+    return len(files)
+
+
 def _guarded(plain: dict[str, Any], work: Callable[[dict[str, Any], Path], dict[str, Any]]) -> dict[str, Any]:
     if plain["software"] != __version__:
         return {"verdict": "refused", "software": __version__}
@@ -107,11 +137,7 @@ def _exported(plain: dict[str, Any], path: Path) -> dict[str, Any]:
         return {"verdict": "ok", "why": "", "before": True}
     with scratch_of(plain["scratch"]).folder() as folder:
         done = export(path, plain["format"], folder / dataset.name, **plain["options"])
-        number = 0
-        for file in sorted((folder / dataset.name).rglob("*")):
-            if file.is_file():
-                number += 1
-                store.put((place / file.relative_to(folder / dataset.name).as_posix()).key, file)
+        number = _put_files(folder / dataset.name, place)
     said = {"made": made, "files": number, "report": done.report.plain()}
     store.write(mark.key, json.dumps(said, indent=1).encode())
     return {"verdict": "ok", "why": ""}

@@ -2,6 +2,7 @@
 """`fleet validate`, `export`, `merge` and `convert` as verbs, in this process; tasks run on a real worker of Dask."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,8 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.cli.fleet import live
 from edgefirst_ros.config import Settings
-from edgefirst_ros.errors import UsageError
+from edgefirst_ros.errors import DatasetError, UsageError
+from edgefirst_ros.export import export
 from edgefirst_ros.fleet.converting import Conversion, FleetProgress
 
 distributed = late("distributed", reason="dask is not installed")
@@ -57,6 +59,37 @@ def test_datasets_are_validated_and_the_bad_ones_are_listed(sets, cluster):
     told = json.loads(done.stdout)
     assert (done.exit_code, told["exit_code"]) == (0, 0)
     assert [(one["name"], one["verdict"]) for one in told["datasets"]] == [("day1", "ok"), ("night1", "ok")]
+
+
+def test_nuscenes_is_one_set_of_all_datasets(sets, tmp_path):
+    """Its records are those of each dataset exported by itself: a token depends on nothing else."""
+    done = fleet("export", sets, "--to", "nuscenes", "-o", tmp_path / "out", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"out": str(tmp_path / "out"), "datasets": 3}
+
+    def tokens(out, table):
+        return sorted(record["token"] for record in json.loads((out / "v1.0-trainval" / f"{table}.json").read_text()))
+
+    names = ("day1", "day2", "night1")
+    alone = [export(dataset_of(sets, name), "nuscenes", tmp_path / name).out for name in names]
+    for table in ("log", "scene", "sample", "sample_data", "ego_pose", "calibrated_sensor", "sample_annotation"):
+        assert tokens(tmp_path / "out", table) == sorted(token for out in alone for token in tokens(out, table))
+    assert len(tokens(tmp_path / "out", "scene")) == 3
+    files = {path.relative_to(out / "samples") for out in alone for path in (out / "samples").rglob("*.*")}
+    assert {path.relative_to(tmp_path / "out/samples") for path in (tmp_path / "out/samples").rglob("*.*")} == files
+    refused = fleet("export", sets, "--to", "nuscenes", "-o", tmp_path / "again", "--workers", "2")
+    assert isinstance(refused.exception, UsageError)
+
+
+def test_several_datasets_in_one_set_are_refused_if_a_sequence_is_in_two(sets, tmp_path):
+    first = dataset_of(sets, "day1")
+    shutil.copytree(first.parent, tmp_path / "copy")
+    both = [first, tmp_path / "copy" / first.name]
+    with pytest.raises(DatasetError, match=r"several datasets have a sequence '.*'; export only one of them"):
+        export(both, "nuscenes", tmp_path / "out")
+    with pytest.raises(UsageError, match=r"roverd takes one dataset, got 2.*only nuscenes takes several"):
+        export(both, "roverd", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_datasets_are_exported_and_some_that_fail_are_a_loss(sets, cluster, tmp_path):
