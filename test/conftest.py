@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from same_dataset import assert_counted
 from shared_data import SHARED
 
 os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")  # l5kit has files of an older protobuf
@@ -88,6 +89,21 @@ def recording(tmp_path_factory):
         return path
 
     return make
+
+
+WRITING = ("pipeline", "nodes", "ros", "matrix", "dataset/recovery")
+"""Folders of tests that convert, capture and recover."""
+
+
+@pytest.fixture(autouse=True)
+def every_message_counts(request):
+    """seen == written + what is dropped, in every dataset that a test of conversion, capture or recovery leaves."""
+    folder = request.path.parent.relative_to(request.config.rootpath / "test").as_posix()
+    watched = folder.startswith(WRITING) and "tmp_path" in request.fixturenames
+    path = request.getfixturevalue("tmp_path") if watched else None
+    yield
+    if path is not None:
+        assert_counted(path)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,23 @@ def adds_up(count: Mapping[str, Any]) -> bool:
     return bool(count["seen"] == count["written"] + sum(count["dropped"].values()))
 
 
+def assert_counted(folder: Path) -> None:
+    """In each sequence of the datasets below a folder, every message is written or dropped under a reason.
+
+    Of topics that are never written, such as fixes, no more than were seen are dropped.
+    """
+    for path in folder.rglob("*.frames.arrow"):
+        try:
+            metadata = pyarrow.ipc.open_file(path).schema.metadata
+            sequences = json.loads(metadata[b"sequences"]).values()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # damaged on purpose, or of another tool
+        for topic, count in (item for one in sequences for item in (one.get("counts") or {}).items()):
+            known = count["written"] + sum(count["dropped"].values())
+            whole = count["written"] and not topic.endswith("info")
+            assert known == count["seen"] if whole else known <= count["seen"], f"{path}: {topic}: {count}"
+
+
 def members(path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None

@@ -290,6 +290,11 @@ def test_scenes_of_a_length_are_linked_within_themselves(dataset, tmp_path):
     read = judged(made)
     assert read["unresolved"] == []
     assert [count for _, count in read["scenes"]] == [4, 4, 4, 4]
+    scenes, samples = (json.loads((made / "v1.0-trainval" / f"{n}.json").read_text()) for n in ("scene", "sample"))
+    for scene in scenes:
+        own = sorted((s for s in samples if s["scene_token"] == scene["token"]), key=lambda s: s["timestamp"])
+        assert [scene["first_sample_token"], scene["last_sample_token"]] == [own[0]["token"], own[-1]["token"]]
+    assert len({scene["name"] for scene in scenes}) == len(scenes)
     origins = json.loads((made / "origin.json").read_text())
     assert set(origins) == set(dataset.sequences)
     first = origins[dataset.sequences[0]]

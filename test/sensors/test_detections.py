@@ -18,6 +18,7 @@ from PIL import Image
 
 from edgefirst_ros.counts import BAD_MASK, BAD_SCORE, DROPPED_LABEL, LOW_SCORE, MASK_NO_PICTURE, NOT_FINITE, SEMANTIC
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
+from edgefirst_ros.sensors.masks import is_empty
 
 Box, Mask, Duration = edgefirst_msgs.DetectBox, edgefirst_msgs.MaskBox, builtin_interfaces.Duration
 CONTEXT = Context("host_2020_01_01_00_00_00", 12, (64, 48), ["background", "car", "person"])
@@ -357,3 +358,9 @@ def test_boxes_in_space():
     }
     assert (rows[1]["label"], rows[1]["object_id"]) == ("person", DEVICE.lower())
     assert (rows[2]["label"], rows[2]["label_index"]) == ("7", None)
+
+
+@pytest.mark.parametrize(("shape", "data", "empty"), [((0, 0), b"", True), ((4, 0), b"", True), ((2, 2), b"", False),
+                                                     ((0, 0), b"x", False), ((1, 1), b"x", False)])  # fmt: skip
+def test_a_mask_is_empty_without_cells_and_bytes(shape, data, empty):
+    assert is_empty(Mask(*shape, 1, "", data, True)) is empty

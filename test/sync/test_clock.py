@@ -123,6 +123,23 @@ def test_a_topic_whose_stamps_are_zero_or_all_equal_is_replaced_and_this_is_said
     assert found.stamp(message("/gps", NOW, fixed)) == NOW - 20_000_000
 
 
+def test_the_spread_is_that_of_the_medians_on_both_sides_of_the_reference():
+    late, early = times("/radar/cube", header=30_000_000), times("/lidar/points", header=-50_000_000)
+    assert choose("header", reference(header=-10_000_000), [late, early]).spread == 80_000_000
+    assert choose("header", reference(header=-10_000_000), [late]).spread == 40_000_000
+    assert choose("header", reference(header=-10_000_000), []).spread == 0
+
+
+def test_segments_just_after_one_recorded_later_are_named_with_its_end():
+    """The gap reaches from the end of the later recorded one on; what begins at its end is not after it."""
+    found = Segments()
+    for stamp in (100, 101, 97, 98):
+        found.add(stamp * SECOND)
+    assert found.spans == [(100 * SECOND, 101 * SECOND), (97 * SECOND, 98 * SECOND)]
+    assert found.preceded(2 * SECOND) == {0: 100 * SECOND}
+    assert found.preceded(SECOND) == {}
+
+
 def test_what_is_said_names_the_distance():
     found = choose("auto", reference(), [times("/gps", header=-3600 * SECOND)])
     assert "-3600.000 s" in found.replaced["/gps"]

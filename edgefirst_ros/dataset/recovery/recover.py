@@ -181,7 +181,8 @@ def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], i
 def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
     """Return the counts of the last commit with what is `used` now, by sequence and part; None where there are none.
 
-    What of a reference was seen and is nowhere else was interrupted. `topics` is {sequence: {part: topic}}.
+    What was seen of a topic whose messages are written, and is nowhere else, was interrupted. `topics` is {sequence:
+    {part: topic}}.
     """
     if not _is_counted(counts) or not _is_by_part(topics):
         return None
@@ -190,16 +191,16 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
     for (sequence, part), number in used.items():
         topic = topics.get(sequence, {}).get(part, "")
         written.update({topic: number} if topic else {})
+    references = {parts[REFERENCE] for parts in topics.values() if REFERENCE in parts}
     for topic, number in written.items():
         count = counts.setdefault(topic, {"seen": 0, "written": 0, "dropped": {}})
+        whole = topic in references or number or count["written"]  # fixes and attitudes are never written
         count["written"] = number
         # What a capture wrote since the last commit was seen since then as well.
-        count["seen"] = max(count["seen"], number + sum(count["dropped"].values()))
-    for reference in {parts[REFERENCE] for parts in topics.values() if REFERENCE in parts} & set(counts):
-        count = counts[reference]
-        rest = count["seen"] - count["written"] - sum(count["dropped"].values())
-        if rest > 0:
-            count["dropped"][INTERRUPTED] = rest
+        known = number + sum(count["dropped"].values())
+        count["seen"] = max(count["seen"], known)
+        if whole and count["seen"] > known:
+            count["dropped"][INTERRUPTED] = count["dropped"].get(INTERRUPTED, 0) + count["seen"] - known
     return counts
 
 

@@ -141,6 +141,16 @@ def test_a_listing_that_is_none_is_an_error_by_name(server, kind):
         list(server(behave).objects("drives"))
 
 
+@pytest.mark.parametrize("status", [400, 403, 422, 499])
+def test_an_answer_that_will_not_change_is_not_waited_for(server, status):
+    asked = []
+    store = server(lambda h: (asked.append(h.path), h.answer(status)))
+    with pytest.raises(ObjectStoreError) as refused:
+        store.read("a")
+    assert "given up after" not in str(refused.value)
+    assert len(asked) == 1
+
+
 def test_a_listing_whose_keys_come_once_is_whole_whatever_its_order(server):
     pages = iter([["b", "a"], [], ["d"], [], ["c", "e"]])
 

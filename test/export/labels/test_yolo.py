@@ -108,6 +108,15 @@ def test_boxes_over_the_edge_are_cut_and_counted(tmp_path):
     assert np.allclose(np.array(cut[1:], float), [0.1, 0.5, 0.2, 0.2], atol=1e-6)
 
 
+def test_an_outline_outside_of_the_picture_is_counted_once(tmp_path):
+    beyond = [2.0, 2.0, 3.0, 2.0, 3.0, 3.0]
+    rows = boxes(2).with_columns(polygon=pl.Series([[beyond], [RING]], dtype=pl.List(pl.List(pl.Float32))))
+    done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo", single_group=True, segment=True)
+    assert {line.what: line.number for line in done.report.lines if "outside" in line.what} == {
+        "outlines outside of the picture": 1
+    }
+
+
 def test_crowds_and_rows_without_a_label_or_shape_are_counted(tmp_path):
     rows = boxes(4).with_columns(
         iscrowd=pl.Series([True, None, None, None]),
