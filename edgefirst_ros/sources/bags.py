@@ -146,9 +146,10 @@ class BagRecording(Recording):
         for bag in self._bags:
             with open_raw(bag.path) as file:
                 bag.size = file.seek(0, 2)
-        self._walked = True
+        self._walked, self._read, self._messages = True, 0, 0
         for bag in self._bags:
             bag.channels, bag.damage, bag.whole = {}, [], 0
+            bag.repeated, bag.again = Counter(), set()
             bag.sha256 = sha256(bag.path) if self._hashed else None
             with _opened(bag.path) as (reader, turn):
                 self._messages += reader.message_count

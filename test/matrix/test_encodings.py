@@ -28,11 +28,12 @@ from shared_data import REAL
 from edgefirst_ros import Dataset, convert
 from edgefirst_ros.cli.info import recording_facts
 from edgefirst_ros.counts import UNDECODABLE
-from edgefirst_ros.errors import EdgeFirstError, RecordingError
+from edgefirst_ros.errors import EdgeFirstError, RecordingError, UsageError
 from edgefirst_ros.fleet.sources import find_sources
 from edgefirst_ros.messages import Message as OwnMessage
 from edgefirst_ros.messages import decode
 from edgefirst_ros.nodes.dataset_messages import open_playable, times_of
+from edgefirst_ros.sources.bags import open_files
 from edgefirst_ros.sources.inputs import recordings_of
 
 SECOND = 1_000_000_000
@@ -429,3 +430,17 @@ def test_cubes_of_a_scene_become_boxes_at_the_equal_stamp(drives, tmp_path):
     assert rows["label"].to_list() == ["car", "car"]
     np.testing.assert_allclose(rows["box3d"].to_numpy(), [[10, 1, 0.5, 2, 4, 1.5], [10, 1, 1.5, 2, 4, 1.5]], atol=1e-5)
     assert rows["object_id"].n_unique() == 2
+
+
+def test_joined_containers_count_a_message_that_both_have_once(made, drives, tmp_path):
+    """Twice through the same messages, read twice: each topic has its messages once, and as many repeated."""
+    again = tmp_path / "again.db3"
+    again.symlink_to(made("db3"))
+    recording = open_files(made("db3"), more=[again])
+    single = len(list(open_files(made("db3")).walk()))
+    for _ in range(2):
+        assert len(list(recording.walk())) == single
+        assert recording.repeated.total() == single
+    assert len(list(recording.iter_messages())) == single
+    with pytest.raises(UsageError, match="several containers"):
+        open_files(made("db3"), more=[made("bag")])
