@@ -37,6 +37,7 @@ lint: .venv-test/ready
 	$(TEST)/ruff check .
 	$(TEST)/ruff format --check .
 	$(TEST)/mypy
+	$(TEST)/python test/words.py
 
 # The site, in site/: it makes no request to other hosts.
 docs: .venv-test/ready references

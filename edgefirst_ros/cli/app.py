@@ -52,6 +52,7 @@ VERBS: Mapping[str, Verb] = {
     "control": Verb("control", "Control a capture on the device's own bus."),
     "replay": Verb("replay", "Convert recordings as a ROS 2 node.", "convert", NODE),
     "play": Verb("play", "Publish a recording or a dataset at its own pace.", context=NODE),
+    "version": Verb("app", "Print the version.", function="version"),
 }
 
 
@@ -117,10 +118,15 @@ def _traceback(wanted: bool) -> None:
         os.environ[TRACEBACK] = "1"
 
 
+def version() -> None:
+    """Print the version."""
+    say(f"edgefirst-ros {__version__}")
+
+
 @app.callback()
 def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    show_version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", callback=_traceback, is_eager=True, hidden=True)] = False,
 ) -> None:

@@ -32,7 +32,7 @@ def capture(
 
     The device's bus, Zenoh, needs no ROS: capture --zenoh --config config/maivin.yaml -o datasets
 
-    Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameters, 3 finished with loss.
+    Exit codes: 0 complete, 1 no dataset written, 2 wrong parameters, 3 finished with loss.
     """
     texts = texts_of(context, assignments or ()) | ({"out": out} if out else {})
     if endpoint is None:

@@ -64,8 +64,8 @@ def convert(
 
     Writes OUT/NAME.zip, OUT/NAME.arrow and OUT/NAME.frames.arrow.
 
-    Exit codes: 0 all there, 1 nothing usable written (or, of --upload, sent), 2 wrong usage, 3 finished with loss (the
-    summary says what).
+    Exit codes: 0 complete, 1 no dataset written (with --upload: not sent), 2 wrong usage, 3 finished with loss (the
+    summary lists it).
     """
     from edgefirst_ros.config.load import load
     from edgefirst_ros.dataset.objects.places import fetched, locate, refuse_buckets

@@ -21,9 +21,9 @@ def demo(
 ) -> None:
     """Make a recording, convert it, check the dataset.
 
-    The recording is a synthetic drive with all sensors. What an earlier demo left in the folder is replaced.
+    The recording is a synthetic drive with all sensors. An earlier demo in the folder is replaced.
 
-    Exit codes: as those of convert; 1 as well when the check finds something.
+    Exit codes: those of convert, and 1 if the check finds an error.
     """
     from edgefirst_ros.cli.convert import print_outcome
     from edgefirst_ros.cli.info import print_dataset

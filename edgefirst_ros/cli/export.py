@@ -74,9 +74,9 @@ def export(
 ) -> None:
     """Write a dataset in the format of another system.
 
-    The report says where every column and sensor went, and what has no place in that format.
+    The report lists the place of every column and sensor, and all losses.
 
-    Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
+    Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.objects.places import one_place, refuse_buckets
@@ -163,7 +163,7 @@ def restore(
 
     From l5kit only annotations are imported. The report says where everything went.
 
-    Exit codes: 0 all there but for what the report lists, 1 nothing written, 2 wrong usage.
+    Exit codes: 0 written (the report lists losses), 1 no file written, 2 wrong usage.
     """
     from edgefirst_ros.export import restore as run
 

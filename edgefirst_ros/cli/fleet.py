@@ -75,8 +75,8 @@ def convert(
 
     Writes DST/SETTINGS/SEQUENCE/NAME.zip with its tables, a state for each recording, and DST/catalogue.parquet.
 
-    Exit codes, by all recordings given, done now or before: 0 all there, 1 none, 2 wrong usage, 3 some with loss or
-    failed (the table says which, and why).
+    Exit codes, over all given recordings: 0 all have a dataset, 1 no recording has one, 2 wrong usage, 3 some have a
+    loss or failed (the table lists the reasons).
     """
     from edgefirst_ros.config.load import load
     from edgefirst_ros.fleet.converting import Conversion
@@ -185,8 +185,8 @@ def status(
 
     Reads the state files, and rewrites DST/catalogue.parquet where it is older than they are.
 
-    Exit codes: 0 all recordings are there without loss, 1 none is there, or DST has no states, 2 wrong usage,
-    3 some are not there, or have a loss.
+    Exit codes: 0 all recordings have a dataset, 1 no recording has one, or DST has no states, 2 wrong usage,
+    3 some have no dataset, or a loss.
     """
     import polars as pl
 
@@ -247,7 +247,7 @@ def validate(
 ) -> None:
     """Check every dataset of a fleet against the format and against its state file.
 
-    Exit codes: 0 no errors in any (with --strict no warnings either), 1 otherwise, 2 wrong usage.
+    Exit codes: 0 without errors (with --strict also without warnings), 1 otherwise, 2 wrong usage.
     """
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets
@@ -279,7 +279,7 @@ def merge(
 
     Runs on this machine. Samples keep their groups, unless --split or --group gives new ones.
 
-    Exit codes: 0 all there, 1 nothing written, 2 wrong usage, 3 something could not be taken over (the notes say what).
+    Exit codes: 0 complete, 1 no dataset written, 2 wrong usage, 3 finished with loss (the notes list it).
     """
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets, merge_fleet, of_one_kind
@@ -337,7 +337,7 @@ def export(
     OUT/NAME.export.json is written last: it says where everything went, and that the export is whole; those that have
     it are left as they are.
 
-    Exit codes: 0 all there, 1 none, 2 wrong usage, 3 some could not be exported.
+    Exit codes: 0 all exported, 1 no dataset exported, 2 wrong usage, 3 some were not exported.
     """
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.fleet.datasets import finished_datasets, of_one_kind
@@ -387,7 +387,7 @@ def report(
 
     A recording without a dataset is a red row, by its URI and with the cause.
 
-    Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some have no dataset, or it could not be read.
+    Exit codes: 0 written, 1 no page written, 2 wrong usage, 3 some datasets are missing or cannot be read.
     """
     from functools import partial
     from typing import cast

@@ -36,7 +36,7 @@ def label(
     skip_empty: Annotated[
         bool, typer.Option("--skip-empty", help="Leave pictures that come without a label as they were.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the changes.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
@@ -46,7 +46,7 @@ def label(
     names. With --replace, columns that LABELS cannot hold (masks, object ids, scores, timing) stay in annotations that
     match: the same label, and boxes that overlap by half.
 
-    Exit codes: 0 all there, 1 nothing changed, 2 wrong usage, 3 done, but labels were lost.
+    Exit codes: 0 all labels imported, 1 dataset unchanged, 2 wrong usage, 3 done, but labels were lost.
     """
     from edgefirst_ros.dataset import Dataset
     from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets

@@ -43,8 +43,8 @@ def merge(
     Members keep their bytes, tables are joined, label_index stays. Samples keep their groups, unless --split or --group
     gives new ones.
 
-    Exit codes: 0 all there, 1 nothing written, 2 wrong usage (also sequences of one name without --rename, and labels
-    numbered differently without --renumber), 3 something could not be merged (the notes say what).
+    Exit codes: 0 complete, 1 no dataset written, 2 wrong usage (also equal sequence names without --rename, and labels
+    with different numbers without --renumber), 3 finished with loss (the notes list it).
     """
     from edgefirst_ros.dataset.merge import merge as run
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
@@ -113,7 +113,7 @@ def split(
     Only NAME.arrow of each is rewritten. Several datasets are split as one set of sequences. With --group only, other
     samples keep their groups; with --split, samples that get no group have none afterwards.
 
-    Exit codes: 0 done, 1 nothing changed, 2 wrong usage.
+    Exit codes: 0 done, 1 no dataset changed, 2 wrong usage.
     """
     from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.regroup import split as run

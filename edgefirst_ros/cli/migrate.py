@@ -55,7 +55,7 @@ def migrate(
 ) -> None:
     """Convert annotations to another schema version or file format.
 
-    Exit codes: 0 all is kept, 1 nothing was written, 2 wrong usage, 3 something could not be kept (it says what).
+    Exit codes: 0 complete, 1 no file written, 2 wrong usage, 3 values were lost (the report lists them).
     """
     from edgefirst_ros.dataset.migrate import migrate as run
     from edgefirst_ros.dataset.objects.places import one_on_disk, refuse_buckets

@@ -32,7 +32,7 @@ def recover(
     For example by a power cut, a kill, or a disk that was full or removed.
     Every whole member is kept; the directory of the ZIP and both tables are made from the journals and the members.
 
-    Exit codes: 0 all there, 1 nothing could be recovered, 2 wrong usage, 3 something was lost (the report says what).
+    Exit codes: 0 complete, 1 no sample recovered, 2 wrong usage, 3 data was lost (the report lists it).
     """
     from edgefirst_ros.dataset.objects.places import FETCH, one_on_disk, refuse_buckets
     from edgefirst_ros.dataset.recovery.recover import recover as run

@@ -32,7 +32,7 @@ def replay(
 
     Options are parameters of the node, and override those of files. Progress is published on /diagnostics.
 
-    Exit codes: 0 all there, 1 nothing usable written, 2 wrong parameter, 3 finished with loss,
+    Exit codes: 0 complete, 1 no dataset written, 2 wrong parameter, 3 finished with loss,
     128 and more: stopped by a signal.
     """
     from edgefirst_ros.config import Settings

@@ -43,10 +43,10 @@ def report(
 ) -> None:
     """Write an HTML report that shows whether a drive is good.
 
-    One self-contained HTML file that loads nothing from the network. Recordings are shown as a conversion with the same
+    One self-contained HTML file that makes no request. Recordings are shown as a conversion with the same
     settings would see them.
 
-    Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 something in a folder could not be read.
+    Exit codes: 0 written, 1 no page written, 2 wrong usage, 3 a dataset of a folder cannot be read.
     """
     from edgefirst_ros.dataset.objects.places import on_disk, refuse_buckets
     from edgefirst_ros.report.run import report as run

@@ -32,8 +32,8 @@ def validate(
 
     Structure, names, headers, pictures, tables, and their consistency with each other.
 
-    Exit codes: 0 no errors (with --strict no warnings either), 1 otherwise, 2 wrong usage. With --fix they say what
-    is left.
+    Exit codes: 0 without errors (with --strict also without warnings), 1 otherwise, 2 wrong usage. With --fix
+    they describe the repaired dataset.
     """
     from edgefirst_ros.dataset.objects.places import FETCH, on_disk, refuse_buckets
     from edgefirst_ros.dataset.validate import validate as run

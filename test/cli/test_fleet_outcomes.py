@@ -145,7 +145,7 @@ def test_a_report_needs_a_place_for_its_table(call, sets, tmp_path):
     shown = " ".join(call("fleet", "report", "--help").output.split())
     assert "-o, --out X.html The table, with the pages beside it. [required]" in shown
     assert (
-        "Exit codes: 0 written, 1 nothing written, 2 wrong usage, 3 some have no dataset, or it could not be read."
+        "Exit codes: 0 written, 1 no page written, 2 wrong usage, 3 some datasets are missing or cannot be read."
         in shown
     )
     done = call("fleet", "report", sets, "-o", tmp_path / "all.html", "--table-only", "--json")
