@@ -98,7 +98,7 @@ class Counts:
         self._lock = threading.Lock()
         self.topics: defaultdict[str, TopicCount] = defaultdict(TopicCount)
         self.examples: dict[tuple[str, str], str] = {}
-        """(topic, reason) -> what was wrong with the first message dropped for it, where that was said."""
+        """(topic, reason) -> what was wrong with the first message dropped for it, where that was stated."""
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Counts:
@@ -122,7 +122,7 @@ class Counts:
             self[topic].written += number
 
     def drop(self, topic: str, reason: str, number: int = 1, why: MessageError | None = None) -> None:
-        """Count messages that do not reach the dataset; the `why` of the first one is kept."""
+        """Count messages that do not reach the dataset; the `why` of the first one stays."""
         with self._lock:
             if why is not None and str(why) != reason:
                 self.examples.setdefault((topic, reason), str(why))

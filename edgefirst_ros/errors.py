@@ -63,7 +63,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def nearest_first(name: str, known: Iterable[str]) -> str:
-    """Return known names as one text, those most like `name` first; `none` where there are none."""
+    """Return known names as one text, those most like `name` first; `none` without any."""
     from difflib import SequenceMatcher
 
     folded = name.casefold()

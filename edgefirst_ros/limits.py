@@ -26,7 +26,7 @@ def _limit(default: int, description: str, *, ge: int, le: int) -> Any:
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes above which data are refused before memory is allocated; larger data are counted or reported as damage.
+    """Sizes above which data are rejected before memory is allocated; larger data are counted or reported as damage.
 
     Raises ValueError for a limit that is out of range, or no whole number.
     """
@@ -64,7 +64,7 @@ DEFAULT_LIMITS = Limits()
 
 # ---- processors --------------------------------------------------------------------------------
 def workers(jobs: int) -> int:
-    """Return the number of threads that decode, and that encode; `jobs` 0: as many as there are processors."""
+    """Return the number of threads that decode, and that encode; `jobs` 0: the number of processors."""
     return jobs or processors()
 
 
@@ -106,7 +106,7 @@ def _text(path: Path) -> str:
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt."""
 KEPT = 64 << 20
-"""Free memory that is kept for reuse, bytes."""
+"""Free memory that stays for reuse, bytes."""
 LARGEST_KEPT = 32 << 20
 """Largest buffer that is taken from kept memory, bytes."""
 

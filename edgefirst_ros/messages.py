@@ -52,7 +52,7 @@ float64 z
 float64 w
 """
 }
-"""Texts of the types we use that the vendor's codec lacks; those in recordings may be wrong or missing."""
+"""Texts of the types we use that the vendor's codec does not have; those in recordings may be wrong or missing."""
 
 LONGEST_DEFINITION = 1 << 20
 """Bytes of the text of a type; a longer one is not read."""
@@ -251,7 +251,7 @@ def decode(message: Message) -> Any:
 BIG_ENDIAN = b"\0\0"
 """The first bytes of a message whose numbers begin with their highest byte."""
 _HEAD = 4
-"""Bytes before the first field; places of numbers count from behind them."""
+"""Bytes before the first field; places of numbers count from after them."""
 _SIZES = {"B": 1, "H": 2, "I": 4, "Q": 8, "f": 4, "d": 8}
 
 # A form is a run of fields: a letter of _SIZES (signed like unsigned), s for text, or the form of the items of a

@@ -140,7 +140,7 @@ OTHERS: tuple[Topic, ...] = (
 # fmt: on
 
 CAMERA_TYPES = tuple(dict.fromkeys(schema for topic in CAMERA.topics for schema in topic.types))
-"""Types a camera may have; where no topic has a known name, the first type present is taken."""
+"""Types a camera may have; where no topic has a known name, the first type present is used."""
 
 
 def topics() -> tuple[Topic, ...]:

@@ -26,10 +26,41 @@ PATTERNS = {
     "is no": r"(?i)\b(is|are|was|were|be) (no (?!longer|more|less|need)\w+|none)\b",
     "look": r"(?i)\b(looked|looks|looking) at\b|\ba look\b",
 }
-PROSE = {"mean": 14.0, "long": 2.0, "pattern": 2.5}
+PROSE = {"mean": 14.0, "long": 2.0, "pattern": 2.0}
 """README and pages: most words a sentence, most sentences of over 30 words (%), most texts with one pattern (%)."""
-DOCSTRINGS = {}
-MESSAGES = {}
+DOCSTRINGS = {
+    "clause as noun": 189,
+    "begins with what": 43,
+    "nobody": 194,
+    "goes": 21,
+    "lies": 13,
+    "alone": 21,
+    "told": 20,
+    "behind": 7,
+    "gives": 54,
+    "anew": 16,
+    "passive": 18,
+    "there is": 68,
+    "is no": 40,
+    "look": 3,
+}
+MESSAGES = {
+    "clause as noun": 27,
+    "begins with what": 1,
+    "nobody": 59,
+    "goes": 6,
+    "lies": 27,
+    "alone": 10,
+    "told": 1,
+    "behind": 0,
+    "gives": 19,
+    "anew": 4,
+    "passive": 38,
+    "there is": 64,
+    "is no": 26,
+    "look": 10,
+}
+"""Most docstrings and messages with each pattern: lower them when you rewrite some."""
 
 
 def plain(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads settings from a YAML file, options and ROS parameters, and explains what is wrong with them."""
+"""Loads settings from a YAML file, options and ROS parameters, and explains the fault with them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def put(values: dict[str, Any], path: tuple[str, ...], value: object) -> None:
     """Set a value in nested maps, creating missing ones.
 
-    Raises UsageError where something on the way is no map.
+    Raises UsageError where something on the way is not a map.
     """
     for key in path[:-1]:
         values = values.setdefault(key, {})
@@ -179,7 +179,7 @@ def load(
 
 
 def _merged(below: object, above: object) -> object:
-    """Return nested maps with those of `above` on top; `above` where one of them is no map."""
+    """Return nested maps with those of `above` on top; `above` where one of them is not a map."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return below | {key: _merged(below.get(key), value) for key, value in above.items()}
@@ -234,7 +234,7 @@ def _from_ros(content: Mapping[str, Any]) -> dict[str, Any]:
 def explain(
     error: ValidationError, source: str, fields: Mapping[str, SettingField], *, options: Iterable[str] = ()
 ) -> str:
-    """Return what is wrong with settings, a line for each.
+    """Return the fault with settings, a line for each.
 
     `source` is where they come from, but for those named by `options`; `fields` are the known ones.
     """

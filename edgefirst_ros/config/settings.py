@@ -345,7 +345,7 @@ def check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class LiveSettings(Model):
-    """Settings of a capture, besides `Settings`."""
+    """Settings of a capture, also `Settings`."""
 
     out: Place = setting("datasets", "Folder for the datasets")
     host: str | None = setting(None, "First part of the names of sequences; the name of this machine if unset")
@@ -383,7 +383,7 @@ class LiveSettings(Model):
 
 
 class ReplaySettings(Model):
-    """Settings of a conversion as a ROS node, besides `Settings`."""
+    """Settings of a conversion as a ROS node, also `Settings`."""
 
     recordings: tuple[Place, ...] = setting(
         (), "MCAP files, rosbag2 folders, or folders of these; each becomes a sequence"

@@ -26,7 +26,7 @@ def no_switch(value: Any) -> Any:
 
 
 def no_switches(values: Any) -> Any:
-    """Make text of true and false in a map of numbers, so that they are refused as any text is."""
+    """Make text of true and false in a map of numbers, so that they are rejected as any text is."""
     if not isinstance(values, dict):
         return values
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
@@ -119,7 +119,7 @@ Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 
 
 class Model(BaseModel):
-    """Base of the settings: frozen, and unknown keys are refused."""
+    """Base of the settings: frozen, and unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, defer_build=True)
 
@@ -130,7 +130,7 @@ class Model(BaseModel):
 
 
 def shares_of_text(value: Any) -> Any:
-    """Read train=0.8,val=0.2; anything but text is left to the model."""
+    """Read train=0.8,val=0.2; anything but text remains to the model."""
     if not isinstance(value, str):
         return value
     shares: dict[str, float] = {}

@@ -78,7 +78,7 @@ def _refused(node: yaml.Node, what: str) -> yaml.YAMLError:
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node stands for, with those that aliases repeat; `known`: of nodes by their id.
+    """Return how many values a node represents, with those that aliases repeat; `known`: of nodes by their id.
 
     Raises YAMLError for one that holds itself.
     """

@@ -52,13 +52,13 @@ def write_annotations(
 ) -> Path | None:
     """Replace the annotations of a dataset by `frame`, columns and types as `Dataset.annotations` has them.
 
-    Columns that are missing are null; columns that the schema does not know are kept. What is of a sample (group, size,
+    Columns that are missing are null; columns that the schema does not know stay. What is of a sample (group, size,
     location, pose, timestamp and so on) comes from the table that is replaced where it is null. A sample without rows
     gets the one that says so. Labels without an index get that of the name, new ones the next. `categories` takes the
     place of all that was known of labels: by name an `id`, which is the index, and what else is known.
     The same rows give the same bytes. With `keep_as`, an ending of its name, the table before stays, and its path is
     returned; with `dry_run` all is checked and nothing changed. Raises UsageError for rows that are not as the format
-    says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; nothing is changed then.
+    says, DatasetError for a dataset whose annotations cannot be replaced, StorageError; no file changes then.
     """
     if not isinstance(frame, pl.DataFrame):
         raise UsageError(f"expected a polars.DataFrame, got {type(frame).__name__}")
@@ -83,7 +83,7 @@ def write_annotations(
 
 
 def _keep_before(path: Path, ending: str) -> Path | None:
-    """Give the table a second name, in place of an earlier one that has it; None if there is no table."""
+    """Give the table a second name, instead of an earlier one that has it; None if there is no table."""
     if not os.path.lexists(path):
         return None
     kept = path.with_name(f"{path.name}{ending}")

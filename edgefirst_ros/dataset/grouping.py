@@ -33,7 +33,7 @@ Tally = Mapping[Kind, int]
 MOST_TRIES = 50_000
 """Moves and exchanges that are tried to improve a first assignment; with thousands of units that one is near enough."""
 MISSED = 0.05
-"""Difference of a share from the one that was asked for, beyond which it is reported."""
+"""Difference of a share from the one that was requested, beyond which it is reported."""
 NOISE = 1e-9
 """Tolerance for rounding of shares."""
 
@@ -55,7 +55,7 @@ def assign(tallies: Mapping[str, Tally], shares: Mapping[str, float]) -> dict[st
 
 
 def stable_group(sequence: str, shares: Mapping[str, float]) -> str:
-    """Return the group of a sequence by the hash of its name alone: it stays, whatever other sequences there are."""
+    """Return the group of a sequence by the hash of only its name: it stays, whatever other sequences there are."""
     place = int.from_bytes(hashlib.sha256(sequence.encode()).digest()[:8], "big") / 2**64
     for group, share in shares.items():
         if place < share:
@@ -180,7 +180,7 @@ class GroupRule:
     """Rule that assigns samples to groups: some sequences by name, the others by shares.
 
     By shares go whole sequences where there are at least as many as groups, or where they are to be `stable`: then by
-    the hash of the name alone. Else blocks of time do, over all of these sequences alike.
+    the hash of only the name. Else blocks of time do, over all of these sequences alike.
     """
 
     shares: Mapping[str, float] = field(default_factory=dict)

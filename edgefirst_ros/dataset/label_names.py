@@ -50,7 +50,7 @@ class Labels:
     def indexed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows whose labels all have an index, which are added to those known.
 
-        Raises UsageError where an index stands for two labels, or a label has two.
+        Raises UsageError where an index represents two labels, or a label has two.
         """
         import polars as pl
 

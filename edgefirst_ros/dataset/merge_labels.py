@@ -60,7 +60,7 @@ class Part:
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Label -> its `label_index` in the merged dataset; empty if none changes."""
     indices: Mapping[int, int] = field(default_factory=dict)
-    """`label_index` -> that in the merged dataset, where there is no label beside it, if it changes."""
+    """`label_index` -> that in the merged dataset, without a label beside it, if it changes."""
     values: Mapping[int, int] = field(default_factory=dict)
     """Pixel value of masks of classes -> that in the merged dataset; empty if none changes."""
     ids: dict[str, str] = field(default_factory=dict)
@@ -259,7 +259,7 @@ def _is_random(text: str) -> bool:
 # ---- rows ----------------------------------------------------------------------------------------
 INDICES = ("neg_label_indices", "not_exhaustive_label_indices")
 FREE_PIXELS, PIXELS_PER_BYTE, PER_MASK = 1 << 30, 1032, 1 << 14
-"""Pixels of masks that are counted anew in any case, and for each byte of the file: deflate cannot do better.
+"""Pixels of masks that are counted again in any case, and for each byte of the file: deflate cannot do better.
 
 A mask counts for so many at least: to look at it takes time, however small it is."""
 
@@ -395,7 +395,7 @@ def find_class_masks(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArr
 
 
 def _renumber(found: dict[str, pa.Array], part: Part) -> None:
-    """Give labels their new numbers: by name where there is one, else by the old number."""
+    """Give labels their new numbers: by name if it exists, else by the old number."""
     if "label_index" in found:
         old = found["label_index"]
         new = pl.Series(pl.from_arrow(_mapped(old, part.indices))).cast(pl.UInt64)

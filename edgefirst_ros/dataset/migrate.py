@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts annotations between file formats and schema versions, and reports what changed and what was lost.
+"""Converts annotations between file formats and schema versions, and reports what changed and the losses.
 
 Source: EdgeFirst Annotation Schema 2026.04, "Type changed in 2026.04", "File-Level Metadata".
 """
@@ -72,7 +72,7 @@ class Migration:
 
     @property
     def exit_code(self) -> int:
-        """0: all is kept; 3: something could not be."""
+        """0: all stays; 3: something could not be."""
         return 3 if self.lost else 0
 
 
@@ -104,7 +104,7 @@ def migrate(
         limits: Largest table that is read.
 
     Returns:
-        Number of rows, what changed, what was lost, and the exit code: 3 if values were lost.
+        Number of rows, what changed, the losses, and the exit code: 3 if values were lost.
 
     Raises:
         UsageError: The version, layout or suffix is unknown.
@@ -387,7 +387,7 @@ class Change:
         self._tally.change("ignore: kept as iscrowd", len(ignore) - ignore.null_count)
 
     def _outlined(self, columns: dict[str, pa.Array]) -> None:
-        """Put the outlines of masks where there is no polygon; a list of coordinates is all that 2025.10 has."""
+        """Put the outlines of masks without a polygon; a list of coordinates is all that 2025.10 has."""
         masks = columns.pop("mask")
         polygons = columns.get("polygon", pa.nulls(len(masks), schema.POLYGON))
         boxes = columns.get("box2d", pa.nulls(len(masks)))

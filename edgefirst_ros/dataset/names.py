@@ -52,7 +52,7 @@ class Member(NamedTuple):
 def member_name(sequence: str, frame: int, kind: str) -> str:
     """Return `SEQUENCE/SEQUENCE_FRAME.KIND`, FRAME with at least three digits.
 
-    Raises DatasetError for an unknown kind, a frame outside 0..2**32-1 or a sequence that is no safe name.
+    Raises DatasetError for an unknown kind, a frame outside 0..2**32-1 or a sequence that is not a safe name.
     """
     if kind not in KINDS:
         raise DatasetError(f"{kind!r} is not a kind of member; known: {', '.join(KINDS)}")
@@ -67,7 +67,7 @@ def parse_member(name: str) -> Member | None:
     """Return the parts of a member's name, or None when it is not one.
 
     Any number of leading zeros is read, because other tools pad differently;
-    `member_name(*...) == name` tells whether it is the form written here.
+    `member_name(*...) == name` shows whether it is the form written here.
     """
     match = _MEMBER.fullmatch(name)
     if match is None or match["sequence"] in (".", "..") or "\\" in name or "\0" in name:
@@ -106,7 +106,7 @@ def _is_forbidden(character: str) -> bool:
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
-    """Raise UsageError for an output whose path is no UTF-8: nothing that names it could be written or printed."""
+    """Raise UsageError for an output whose path is not an UTF-8: nothing that names it could be written or printed."""
     try:
         os.fspath(path).encode()
     except UnicodeEncodeError:
@@ -267,7 +267,7 @@ def locate(path: str | os.PathLike[str]) -> DatasetPaths:
     """Find the dataset that a user names by its ZIP, its folder, one of its tables, or by OUT/NAME alone.
 
     A ZIP goes before a folder of the same name unless the folder itself was named.
-    Raises DatasetError, listing what was looked for, when there is none.
+    Raises DatasetError, listing what was looked for, if it is missing.
     """
     text = os.fspath(path)
     if "\0" in text:
@@ -298,12 +298,12 @@ def refuse_unreadable(path: Path) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    """True for anything that exists and is not a folder; what is not a regular file is refused when it is opened."""
+    """True for anything that exists and is not a folder; what is not a regular file is rejected when it is opened."""
     return os.path.lexists(path) and not os.path.isdir(path)
 
 
 def find(path: str | os.PathLike[str]) -> DatasetPaths:
-    """Return the dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError when there is none."""
+    """Return the dataset at `path`, also NAME.parquet or NAME.json of one. Raises DatasetError if it is missing."""
     given = os.fspath(path)
     try:
         return locate(given if os.path.isdir(given) else given.removesuffix(".parquet").removesuffix(".json"))

@@ -61,7 +61,7 @@ def open_files(path: str | os.PathLike[str], limits: Limits = DEFAULT_LIMITS) ->
 
 
 def open_tables(paths: DatasetPaths, limits: Limits = DEFAULT_LIMITS) -> tuple[TableFile | None, TableFile | None]:
-    """Open the annotations and the frames of a dataset, None where there are none. Raises DatasetError."""
+    """Open the annotations and the frames of a dataset, None if absent. Raises DatasetError."""
     found = annotation_path(paths.arrow)
     annotations = open_annotations(found, limits) if found else None
     return annotations, TableFile(paths.frames, limits) if os.path.lexists(paths.frames) else None
@@ -82,7 +82,7 @@ def _open_objects(place: Location, limits: Limits) -> DatasetFiles:
 
 
 def _annotations(store: Store, paths: DatasetPaths, limits: Limits) -> TableFile | None:
-    """Return the annotations in the first form that is there. Raises DatasetError for nested JSON."""
+    """Return the annotations in the first form that exists. Raises DatasetError for nested JSON."""
     forms = annotation_forms(paths.arrow)
     for path in forms[:-1]:
         if (found := _table(store, path, limits)) is not None:
@@ -141,7 +141,7 @@ class _Reads:
 class RemoteArchive(Archive):
     """A ZIP in a bucket, indexed once. Threads share it, and their requests run side by side; it can be pickled.
 
-    Only the object that was opened is read: one that is replaced meanwhile is an error. Raises DatasetError.
+    Only the object that was opened is read: one that is replaced in the meantime is an error. Raises DatasetError.
     """
 
     def __init__(self, path: Path, place: Location, limits: Limits) -> None:
@@ -180,7 +180,7 @@ class RemoteArchive(Archive):
     def read(self, name: str) -> bytes:
         """Return a whole member, its checksum compared.
 
-        Members that lie near it and are probably read next come by the same request: those of the sample whose sensors
+        Members that are near it and are probably read next come by the same request: those of the sample whose sensors
         this thread read of the sample before, in a loop those of the samples after it too. Raises DatasetError.
         """
         reads, member = self._own, parse_member(name)
@@ -222,7 +222,7 @@ class RemoteArchive(Archive):
             reads.held = {one: data[start - begin : end - begin] for start, end, one in spans[first : last + 1]}
 
     def _span(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
-        """Return the bytes in which an entry lies with its local header, if that has the usual extra field."""
+        """Return the bytes in which an entry is with its local header, if that has the usual extra field."""
         start = entry.header_offset
         near = start + LOCAL.size + len(os.fsencode(entry.orig_filename)) + EXTRA + entry.compress_size
         place = bisect.bisect_right(self._starts, start)

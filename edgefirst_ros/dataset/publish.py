@@ -21,7 +21,7 @@ def place(paths: DatasetPaths) -> None:
     """Rename all files to their final names, and remove temporary ones; raises StorageError if that fails.
 
     The container goes last: while it has its partial name the dataset is unfinished, and nothing of it is lost. Done
-    again after it was interrupted, it completes what is left to do.
+    again after it was interrupted, it completes what remains to do.
     """
     with reporting(paths.container, "put in place"):
         if paths.layout == "zip":
@@ -144,7 +144,7 @@ def remove_leftovers(paths: DatasetPaths) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder with all that is in it, or what else is there; nothing where there is nothing."""
+    """Remove a folder with all that is in it, or what else is there, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:  # of a pipe that somebody put there, the other way would wait for a writer

@@ -159,7 +159,7 @@ def with_all_columns(table: pl.DataFrame, version: str) -> pl.DataFrame:
 
 
 def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: DatasetPaths) -> pl.DataFrame:
-    """Return annotations joined with those columns of their frame that they lack."""
+    """Return annotations joined with those columns of their frame that they do not have."""
     if frames is None:
         return annotations
     further = [name for name in frames.columns if name not in annotations.columns]

@@ -176,14 +176,14 @@ class Dataset(Sequence[Sample]):
 
     @property
     def table_files(self) -> tuple[TableFile | None, TableFile | None]:
-        """The open files of annotations and frames, wherever they are; None where there is none."""
+        """The open files of annotations and frames, wherever they are; None if absent."""
         return self._annotation_file, self._frames_file
 
     @cached_property
     def annotations(self) -> pl.DataFrame:
         """All rows of NAME.arrow (else NAME.parquet, NAME.json), with every column of their version of the schema.
 
-        Columns that nobody filled are null; `annotation_columns` are those of the file. Values are as stored, but for
+        Columns without a value are null; `annotation_columns` are those of the file. Values are as stored, but for
         rings that are odd, under three points or not finite: they are dropped, with a warning. JSON is as the Arrow
         file of its version would be. No rows where there is no such file.
         """
@@ -212,14 +212,14 @@ class Dataset(Sequence[Sample]):
     ) -> Path | None:
         """Replace NAME.arrow by other annotations; the file is replaced when the new one is complete on the disk.
 
-        Missing columns become null, and columns of your own are kept. Values of the sample (group, size, location
+        Missing columns become null, and columns of your own stay. Values of the sample (group, size, location
         and so
         on) keep their old value where they are null. Labels without an index get that of their name.
 
         Args:
             annotations: Rows with `name`, `frame` and columns as in `Dataset.annotations`.
             categories: {label: {"id": index, ...}}, which replaces all known facts about labels.
-            keep_as: Ending under which the old file is kept.
+            keep_as: Ending under which the old file stays.
             dry_run: Only check the rows.
 
         Returns:

@@ -55,7 +55,7 @@ class GroupRows:
 
 
 def read_columns(table: TableFile, wanted: dict[str, type[pl.DataType]]) -> pl.DataFrame:
-    """Return some columns of a table, null for one that it lacks."""
+    """Return some columns of a table, null for one that it does not have."""
     there = [name for name in wanted if name in table.schema.names]
     if "name" not in there:
         raise DatasetError(f"{table.path}: has no column 'name'")
@@ -86,7 +86,7 @@ class GroupCounts:
     without: int = 0
     """Number of samples without a group."""
     missed: str | None = None
-    """Shares that were asked for and that came out, where they differ by more than 5 points."""
+    """Shares that were requested and that came out, where they differ by more than 5 points."""
 
     @classmethod
     def of(
@@ -133,7 +133,7 @@ class GroupCounts:
 
     @property
     def notes(self) -> list[str]:
-        """Notes about groups that are empty, or lack a sensor or label that others have."""
+        """Notes about groups that are empty, or do not have a sensor or label that others have."""
         notes = []
         for group, tally in self.groups.items():
             if not tally.get(SAMPLES, 0):

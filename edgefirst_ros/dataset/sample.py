@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from edgefirst_ros.sensors.cube import Cube
 
 MAX_PIXELS = 1 << 26
-"""Pictures of more pixels are refused (an 8K picture has 2**25)."""
+"""Pictures of more pixels are rejected (an 8K picture has 2**25)."""
 MAX_SCANNED = 1 << 30
-"""A JPEG of more pixels times scans is refused: a scan of a few bytes goes over all of them."""
+"""A JPEG of more pixels times scans is rejected: a scan of a few bytes goes over all of them."""
 START_OF_SCAN = b"\xff\xda"
 
 

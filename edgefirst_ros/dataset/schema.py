@@ -16,7 +16,7 @@ import pyarrow as pa
 from edgefirst_ros.streams import SENSORS
 
 VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
-"""All that can be read; files of the first two name no version, and `stated_version` tells them apart."""
+"""All that can be read; files of the first two name no version, and `stated_version` shows them apart."""
 WRITABLE = ("2025.10", "2026.04", "2026.10")
 DEFAULT_VERSION = "2026.04"
 FIRST_VERSION, UNNAMED_VERSION = "2025.01", "2025.10"
@@ -105,7 +105,7 @@ ALIASES = {"object_reference": "object_id"}
 """Older names of columns."""
 
 GEOMETRY = ("polygon", "mask", "box2d", "box3d")
-"""A row without a label and without any of these stands for a sample without annotations."""
+"""A row without a label and without any of these represents a sample without annotations."""
 
 
 def columns(version: str) -> dict[str, Column]:
@@ -201,7 +201,7 @@ DEFAULT_COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column 
 MODEL_TIMESTAMP = "model_timestamp"
 """Frames column: stamp of the model result of a frame, ns; null if the model did not process it.
 
-Earlier versions lack it."""
+Earlier versions do not have it."""
 
 FRAMES_METADATA = (
     "sources",
@@ -241,7 +241,7 @@ def working(described: Column) -> pa.DataType:
 
 
 WORKING = {**columns(VERSIONS[-1]), **{column.name: column for column in FURTHER}}
-"""Columns on their way, whatever version they come from or go to; `pose` is [yaw, pitch, roll] here."""
+"""Columns on their way, whatever version they come from or are written to; `pose` is [yaw, pitch, roll] here."""
 
 
 def arrow_schema(described: dict[str, Column]) -> pa.Schema:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metadata of a frames table: checked by one model for all readers, and by sequence: calibration, clock, counts.
 
-Datasets of earlier versions say it of the whole alone.
+Datasets of earlier versions say it of only the whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SequenceCalibration(NamedTuple):
 
 
 def frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata of the frames table at `path` as plain values; text that is no JSON stays text.
+    """Return the metadata of the frames table at `path` as plain values; text that is not a JSON stays text.
 
     Raises DatasetError naming the first of `KNOWN` that has not the form of the format.
     """
@@ -54,7 +54,7 @@ def frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:
 
 
 def faults(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, what is wrong) for metadata that have not the form of the format."""
+    """Yield (key, the fault) for metadata that have not the form of the format."""
     if not found.keys() & {*KNOWN}:
         return
     from pydantic import ValidationError

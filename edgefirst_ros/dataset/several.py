@@ -36,7 +36,7 @@ PartKey = tuple[int, Key]
 
 
 def names_several(path: Named | Iterable[Named | Dataset]) -> bool:
-    """Return True for what stands for any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
+    """Return True for what represents any number of datasets: a list, a folder, a glob, a prefix of a bucket."""
     if not isinstance(path, str | os.PathLike):
         return True
     text = os.fspath(path)
@@ -62,7 +62,7 @@ class Datasets(Dataset):
     """
 
     def __init__(self, path: Named | Iterable[Named | Dataset], *, limits: Limits = DEFAULT_LIMITS) -> None:
-        """Find the datasets; raises DatasetError where there are none, UsageError for an invalid name."""
+        """Find the datasets; raises DatasetError without any, UsageError for an invalid name."""
         given = [path] if isinstance(path, str | os.PathLike) else list(path)
         self.limits = limits
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class Datasets(Dataset):
 
     @property
     def frames(self) -> pl.DataFrame | None:
-        """Rows of all frames tables; None where there are none."""
+        """Rows of all frames tables; None if absent."""
         found = [part.frames for part in self.parts if part.frames is not None]
         return _stacked(found) if found else None
 

@@ -204,7 +204,7 @@ class DatasetSummary:
         return self._told_apart((what, number), found)
 
     def _told_apart(self, head: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Table:
-        """Return a table whose first column is the sequence, where there are several."""
+        """Return a table whose first column is the sequence, if there are several."""
         return (("sequence", *head), [*rows]) if self.is_several else (head, [row[1:] for row in rows])
 
 
@@ -370,7 +370,7 @@ def _whole(
 
 
 def lacking(key: str, sensor: str, without: Sequence[str], number: int) -> Iterator[Check]:
-    """Yield the check that names those of `number` sequences that lack a sensor altogether: it is green."""
+    """Yield the check that names those of `number` sequences that do not have a sensor altogether: it is green."""
     if without:
         more = f" and {len(without) - NAMED} more" if len(without) > NAMED else ""
         found = f"in {number - len(without)} of {number} sequences; not in {', '.join(without[:NAMED])}{more}"

@@ -66,7 +66,7 @@ class Companion:
         return np.sort(np.abs(self.skew[self.has]))
 
     def within(self, share: float) -> float:
-        """Return the ns within which so large a share of its samples lie, 0 to 1; between two of them by the line."""
+        """Return the ns within which so large a share of its samples are, 0 to 1; between two of them by the line."""
         place = share * (len(self.off) - 1)
         low = int(place)
         high = min(low + 1, len(self.off) - 1)
@@ -88,7 +88,7 @@ class Interval:
 
     sequence: str
     start: float
-    """s since the first sample of the sequence, what lies between steps of its clock left out."""
+    """s since the first sample of the sequence, what is between steps of its clock left out."""
     drive: float
     """The same as s of drive."""
     length: float
@@ -111,8 +111,8 @@ class Pace:
 class Timeline:
     """The frames of a dataset in order of time: by sequence, by segment of its clock, by stamp.
 
-    `seconds` runs through all of them without a break: what lies between two sequences, or behind a clock that was
-    set, is left out.
+    `seconds` runs through all of them without a break: what is between two sequences, or after a clock that was
+    set, is dropped.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -183,7 +183,7 @@ class Timeline:
 
     @property
     def duration(self) -> float:
-        """Seconds from the first to the last sample, what lies between sequences left out."""
+        """Seconds from the first to the last sample, what is between sequences left out."""
         return float(sum(self.seconds[b.stop - 1] - self.seconds[b.start] for b in self.blocks))
 
     @property
@@ -396,7 +396,7 @@ def checks_of(timeline: Timeline, metadata: Mapping[str, Any], calibration: str)
 
 
 def losses(metadata: Mapping[str, Any]) -> Iterator[Check]:
-    """Yield what was lost of each topic, and the damage of recordings in which something can have been."""
+    """Yield the losses of each topic, and the damage of recordings in which something can have been."""
     counts, threshold, none = metadata.get("counts") or {}, THRESHOLDS["loss"], True
     for topic, count in counts.items():
         lost = {reason: n for reason, n in count["dropped"].items() if reason in LOSS and n}
@@ -455,7 +455,7 @@ def gaps(timeline: Timeline) -> Iterator[Check]:
 def paces(timeline: Timeline) -> dict[str, Pace]:
     """Return how regularly samples, sensors and the model came, by name.
 
-    A sequence that lacks one altogether has no gap of it: `coverage` tells that.
+    A sequence that does not have one altogether has no gap of it: `coverage` shows that.
     """
     if not len(timeline):
         return {}

@@ -90,7 +90,7 @@ class State(enum.Enum):
     ABORTED = "aborted"
     """All its files are removed."""
     SUSPENDED = "left unfinished"
-    """Its files stay as they are, for `recover` or a writer that goes on."""
+    """Its files stay as they are, for `recover` or a writer that continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +178,8 @@ class DatasetWriter:
 
         `describe` gives what is known of the dataset so far (keys of the frames table's metadata, `labels`,
         `topics`), for the case that it is never finished. `group_rule`: gives all samples their groups when the tables
-        are sealed; without it rows keep theirs. `unfinished`: a dataset to go on with; the samples it has must be
-        written again, and only those behind them reach the disk.
+        are sealed; without it rows keep theirs. `unfinished`: a dataset to continue with; the samples it has must be
+        written again, and only those after them reach the disk.
         """
         if layout not in ("zip", "directory"):
             raise UsageError(f"layout {layout!r}; known: zip, directory")
@@ -266,8 +266,8 @@ class DatasetWriter:
     def write(self, sample: Sample) -> None:
         """Append a sample: its members first, then its rows.
 
-        Raises DatasetError for a row that breaks the format; nothing of the sample is kept then. Raises StorageError
-        when the disk refuses; `samples` tells whether the sample is among those that can still be completed.
+        Raises DatasetError for a row that breaks the format; nothing of the sample stays then. Raises StorageError
+        when the disk refuses; `samples` shows whether the sample is among those that can still be completed.
         """
         self._check(State.OPEN)
         identity = {"name": sample.sequence, "frame": sample.frame, "timestamp": sample.timestamp}

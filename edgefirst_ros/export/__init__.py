@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets in the formats of other systems, and back. Their modules are imported when they are asked for."""
+"""Datasets in the formats of other systems, and back. Their modules are imported when they are requested."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ def export(
         **options: Options of the system, such as `segment=True` for yolo.
 
     Returns:
-        The folder, and a report of where each column and sensor was written and what was lost.
+        The folder, and a report of where each column and sensor was written and the losses.
 
     Raises:
         UsageError: The system or option is unknown, or a library is missing.
-        DatasetError: `out` exists, or the dataset lacks data that the format needs; `out` is not created.
+        DatasetError: `out` exists, or the dataset does not have data that the format needs; `out` is not created.
     """
     from edgefirst_ros.dataset.objects.location import is_remote
     from edgefirst_ros.dataset.reader import Dataset

@@ -94,7 +94,7 @@ class Drive:
     def geodetic(self) -> Floats:
         """(N, 3) latitude and longitude in degrees, altitude in m; NaN for samples that are not located.
 
-        An unknown altitude lies between its neighbours', so that a fix without one is no jump; 0 where none is known.
+        An unknown altitude is between its neighbours', so that a fix without one is not a jump; 0 where none is known.
         """
         names = ("latitude", "longitude", "altitude")
         found = np.array([[row.get(name) for name in names] for row in self.rows], float)  # None is NaN
@@ -138,7 +138,7 @@ class Drive:
     # ---- where the sensors are -------------------------------------------------------------
     @cached_property
     def calibration(self) -> SequenceCalibration:
-        """Calibration of this sequence alone."""
+        """Calibration of only this sequence."""
         return self.dataset.calibration(self.name)
 
     @cached_property

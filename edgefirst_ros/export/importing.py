@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all imports share: limits, names that are safe, links that are refused, nearest entries, metadata."""
+"""What all imports share: limits, names that are safe, links that are rejected, nearest entries, metadata."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def find_nearest(stamps: NDArray[np.int64], stamp: int, tolerance: int = TOLERAN
 
 
 def name_sequences(names: Iterable[str]) -> list[str]:
-    """Return a safe name for each; one that is there already gets a number."""
+    """Return a safe name for each; one that exists already gets a number."""
     found: list[str] = []
     taken: set[str] = set()
     tried: Counter[str] = Counter()
@@ -183,7 +183,7 @@ def read_json(path: Path) -> Any:
 def refuse_links(path: Path) -> int:
     """Return the bytes that a path and all files below it have on the disk: holes hold nothing.
 
-    Raises DatasetError where one of them is neither a folder nor a regular file, or folders lie too deep.
+    Raises DatasetError where one of them is neither a folder nor a regular file, or folders are too deep.
     """
     with reporting(path, "read"):
         known = path.lstat()
@@ -206,7 +206,7 @@ def refuse_links(path: Path) -> int:
 
 
 def refuse_deep(folder: Path, top: Path) -> None:
-    """Raise DatasetError where a folder lies too deep below another."""
+    """Raise DatasetError where a folder is too deep below another."""
     if len(folder.parts) - len(top.parts) > DEEPEST:
         raise DatasetError(f"{top}: holds folders in each other, more than {DEEPEST} deep")
 

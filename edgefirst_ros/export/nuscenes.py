@@ -487,7 +487,7 @@ class _Sequence:
     def _count_points(
         self, boxes: Mapping[int, int], turned: Floats, centres: Floats, extents: Floats
     ) -> dict[int, tuple[int, int]]:
-        """Return how many lidar and radar points lie in each box; `boxes`: {number: sample of its keyframe}."""
+        """Return how many lidar and radar points are in each box; `boxes`: {number: sample of its keyframe}."""
         found = {}
         for sample, numbers in _group(boxes).items():
             clouds = [self._points(channel, sample) for channel in ("LIDAR_TOP", "RADAR_FRONT")]
@@ -594,7 +594,7 @@ def _turned(turn: Floats) -> list[float]:
 
 
 def _origin(drive: Drive) -> dict[str, Any]:
-    """Return where the map of a sequence lies: its first sample with a pose."""
+    """Return where the map of a sequence is: its first sample with a pose."""
     first = int(np.argmax(drive.located))
     latitude, longitude, altitude = drive.geodetic[first].tolist()
     place = drive.world_to_ecef
@@ -610,7 +610,7 @@ def _write_json(path: Path, value: object) -> None:
 
 
 def _write_map(path: Path) -> None:
-    """Write an empty map of one pixel: the official reader wants a file."""
+    """Write an empty map of one pixel: the official reader needs a file."""
     from PIL import Image
 
     path.parent.mkdir()

@@ -67,7 +67,7 @@ def staged(out: Path) -> Iterator[Path]:
 
 
 def refuse_inside(out: Path, source: Path) -> None:
-    """Raise UsageError where `out` would lie in the folder that is read."""
+    """Raise UsageError where `out` would are in the folder that is read."""
     folder, place = os.path.realpath(source), os.path.realpath(out)
     if os.path.isdir(folder) and place != folder and os.path.commonpath([folder, place]) == folder:
         raise UsageError(f"{out} lies in {source}, which is read; name a folder outside of it")
@@ -132,7 +132,7 @@ class Report:
 def ahead(items: Iterable[T], make: Callable[[T], R]) -> Generator[tuple[T, R]]:
     """Yield each item with the result of `make`, in order; items are consumed in the caller's thread.
 
-    Twice as many as there are threads wait at most. Close it when it is not used to its end: then no thread is left.
+    Twice the number of threads wait at most. Close it when it is not used to its end: then no thread remains.
     Raises what `make` raises, in the item's turn.
     """
     threads = min(MOST, processors())

@@ -51,7 +51,7 @@ SCHEMA: Mapping[str, Any] = {
     "state": pl.String,
     "state_etag": pl.String,
 }
-"""Columns, besides those for labels."""
+"""Columns, in addition to those for labels."""
 
 
 class Catalogue:
@@ -70,7 +70,7 @@ class Catalogue:
     def choose(self, where: str | None, *columns: str | pl.Expr) -> pl.DataFrame:
         """Return columns, by default all, of the rows that an SQL condition chooses.
 
-        Raises UsageError where it is no condition, or names no column.
+        Raises UsageError where it is not a condition, or names no column.
         """
         try:
             query = f"SELECT * FROM catalogue WHERE {where}"  # noqa: S608
@@ -132,7 +132,7 @@ def row_of(state: State, place: str, etag: str) -> dict[str, Any]:
 
 
 def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
-    """Return the stored table; no rows if there is none, or it is not understood."""
+    """Return the stored table; no rows if it is missing, or it is not understood."""
     found = store.stat(layout.catalogue.key)
     if found is not None:
         try:
@@ -147,7 +147,7 @@ def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
 
 
 def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Merge the rows of two sorted tables; counts of labels that one lacks are 0."""
+    """Merge the rows of two sorted tables; counts of labels that one does not have are 0."""
     read = pl.concat(new, how="diagonal") if new else pl.LazyFrame(schema=SCHEMA)
     schemas = stored.collect_schema(), read.collect_schema()
     labels = sorted(name for name in schemas[0].keys() | schemas[1].keys() if name.startswith(LABEL))

@@ -28,7 +28,7 @@ from edgefirst_ros.fleet.state import KEPT, USABLE
 from edgefirst_ros.fleet.work import Job, work, write_state
 
 MARK = 8
-"""Digits of the URI's hash behind a name that another recording has."""
+"""Digits of the URI's hash after a name that another recording has."""
 BASE_MEMORY, MEMORY_SHARE = 512 << 20, 0.05
 """Memory of a conversion: bytes, plus a fraction of the recording's size."""
 LISTED = 20
@@ -43,7 +43,7 @@ class Plan:
     names: Mapping[str, str]
     """{source URI: name}."""
     done: Mapping[str, str]
-    """Verdict by URI of those that are there already, and of those that failed before and are kept so."""
+    """Verdict by URI of those that exist already, and of those that failed before and stay so."""
 
 
 def make_plan(
@@ -82,7 +82,7 @@ def _whole(states: pl.LazyFrame, layout: Layout, settings: str) -> pl.LazyFrame:
 
 
 def _names(given: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """The name of each source: the one it has by its state, else that of its file, with a hash where it is taken."""
+    """The name of each source: the one it has by its state, else that of its file, with a hash where it is used."""
     taken = {_folded(name) for name in known.values()}
     names = {uri: known[uri] for uri in given if uri in known}
     for uri in sorted(given.keys() - names.keys()):
@@ -146,7 +146,7 @@ class Conversion:
         retry_failed: bool = False,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Read sources and states; nothing is written. Raises UsageError, ObjectStoreError."""
+        """Read sources and states; no file is written. Raises UsageError, ObjectStoreError."""
         self.layout = Layout(Location.of(to))
         self.settings = fleet_settings(settings)
         self.hash = settings_hash(self.settings)
@@ -162,8 +162,8 @@ class Conversion:
     def run(self, engine: Engine, report: Callable[[FleetProgress], None]) -> FleetProgress:
         """Do what is to be done; `report` is called every second or more often.
 
-        The catalogue is written first and last; the last one may be refused, states have it all.
-        Raises ObjectStoreError where DST takes nothing, EdgeFirstError where the engine is gone; what is done is kept.
+        The catalogue is written first and last; the last one may be rejected, states have it all.
+        Raises ObjectStoreError where DST takes nothing, EdgeFirstError where the engine is gone; what is done stays.
         """
         if self.layout.root.local:
             self._sweep()

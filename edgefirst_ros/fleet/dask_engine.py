@@ -86,7 +86,7 @@ class DaskEngine:
 
     @property
     def workers(self) -> int:
-        """All workers, likewise."""
+        """All workers, also."""
         return self._count()[1]
 
     def _count(self) -> tuple[int, int]:
@@ -119,7 +119,7 @@ class DaskEngine:
         future.add_done_callback(self._ended.put)
 
     def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
-        """Return the tasks that ended meanwhile."""
+        """Return the tasks that ended in the meantime."""
         found = []
         try:
             future = self._ended.get(timeout=timeout)
@@ -178,7 +178,7 @@ class DaskEngine:
 def _told(function: Callable[[dict[str, Any]], dict[str, Any]], arguments: dict[str, Any], key: str) -> dict[str, Any]:
     """Do a task in a worker, and tell its record as an event: fetching results takes a third of what a task costs.
 
-    As JSON, as text that is no UTF-8 would end the connection. It is the result too, for where an event is lost.
+    As JSON, as text that is not an UTF-8 would end the connection. It is the result too, for where an event is lost.
     """
     from distributed import get_worker
 

@@ -27,7 +27,7 @@ from edgefirst_ros.progress import Progress
 
 LISTED = 10
 END = 98
-"""Bytes behind the directory of a ZIP, at most."""
+"""Bytes after the directory of a ZIP, at most."""
 LARGE, PER_ENTRY = (1 << 32) - 1, 28
 """A ZIP beyond this many bytes takes so many more for each member."""
 
@@ -55,9 +55,9 @@ class FleetDataset:
 
 
 def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
-    """Return the datasets that are there and meet a condition on their rows of the catalogue, by name.
+    """Return the datasets that exist and meet a condition on their rows of the catalogue, by name.
 
-    Raises DatasetError where there is none, UsageError where the condition is none.
+    Raises DatasetError without any, UsageError where the condition is none.
     """
     states = current(layout)
     usable = pl.col("verdict").is_in(USABLE)
@@ -98,9 +98,9 @@ def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
 def local_copy(
     layout: Layout, dataset: FleetDataset, scratch: str | None, *, only_tables: bool = False
 ) -> Iterator[Path]:
-    """Give the container beside its tables on this machine: as they lie, or fetched and removed behind it.
+    """Give the container beside its tables on this machine: as they are, or fetched and removed after it.
 
-    `only_tables`: a container that does not lie on this machine is not fetched; its place is given all the same.
+    `only_tables`: a container that does not are on this machine is not fetched; its place is given all the same.
     Raises DatasetError where one is not what its state says, ObjectStoreError, StorageError.
     """
     store = open_store(layout.root)

@@ -48,7 +48,7 @@ def for_each(
     report: Callable[[int, int], None],
     **options: Any,
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the record of each dataset: name, verdict, why. `report` is told how many of how many are through.
+    """Yield the record of each dataset: name, verdict, why. `report` is reported how many of how many are through.
 
     Raises EdgeFirstError where the engine is gone, or workers have another version.
     """

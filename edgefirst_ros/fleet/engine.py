@@ -70,7 +70,7 @@ class Driver:
     """Takes tasks through an engine: so many at a time, again where storage refused, apart where workers died.
 
     A dying worker takes the tasks that wait on it along in what the engine counts. So those that were given up run once
-    more behind all others, so few that each has a worker of its own: if workers die of one again it is `crashed`, and
+    more after all others, so few that each has a worker of its own: if workers die of one again it is `crashed`, and
     no other ever is. Owned by the thread that runs it.
     """
 

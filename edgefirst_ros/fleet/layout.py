@@ -50,11 +50,11 @@ class Layout:
         return self.datasets(settings) / name
 
     def relative(self, key: str) -> str:
-        """Return a key below DST as it stands in states."""
+        """Return a key below DST as it is in states."""
         return key[len(self.root.key) :].lstrip("/")
 
     def absolute(self, relative: str) -> str:
-        """Return the key of what stands in a state."""
+        """Return the key of what is in a state."""
         return (self.root / relative).key
 
 
@@ -66,7 +66,7 @@ def digest(uri: str) -> str:
 def fleet_settings(settings: Settings) -> Settings:
     """Return the settings with which each recording is converted by itself: groups are stable.
 
-    `convert --set stable=true --split ...` gives the same bytes. Raises UsageError for a layout that is no ZIP and
+    `convert --set stable=true --split ...` gives the same bytes. Raises UsageError for a layout that is not a ZIP and
     for a number of threads: every worker takes one.
     """
     if settings.jobs > 1:
@@ -78,6 +78,6 @@ def fleet_settings(settings: Settings) -> Settings:
 
 
 def settings_hash(settings: Settings) -> str:
-    """Return the hash of settings, by which datasets of different settings are kept apart."""
+    """Return the hash of settings, by which datasets of different settings stay apart."""
     plain = json.dumps(settings.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()[:DIGITS]

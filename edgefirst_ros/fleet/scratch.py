@@ -18,7 +18,7 @@ PREFIX, LOCK = "edgefirst-ros-fleet-", "lock"
 
 
 class Scratch:
-    """The folder of one process. A lock on it tells that the process lives; the system lets go of it with the process.
+    """The folder of one process. A lock on it shows that the process lives; the system lets go of it with the process.
 
     Owns: any thread may ask for `folder`.
     """

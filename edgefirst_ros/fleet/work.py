@@ -174,7 +174,7 @@ def _converted(job: Job, layout: Layout, folder: Path) -> State:
 def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
     """Return the recording as a local file or rosbag2 folder, whose name gives the sequence its name.
 
-    In a bucket a file that is replaced meanwhile is fetched again once; the job that is returned has the new one.
+    In a bucket a file that is replaced in the meantime is fetched again once; the job that is returned has the new one.
     """
     source, path = Location.of(job.source), _local(job, folder)
     store = open_store(source)
@@ -223,7 +223,7 @@ def _sha256(sources: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _loss(outcome: Outcome, sources: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return what was lost, in words; None without loss."""
+    """Return the losses, in words; None without loss."""
     if not outcome.loss:
         return None
     parts = [

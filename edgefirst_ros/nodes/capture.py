@@ -43,7 +43,7 @@ FAREWELL = 1.0
 
 
 class CaptureNode(LifecycleNode):
-    """A capture session behind a lifecycle node: transitions, services, parameters, diagnostics.
+    """A capture session after a lifecycle node: transitions, services, parameters, diagnostics.
 
     Owns: the executor's thread changes everything here.
     """

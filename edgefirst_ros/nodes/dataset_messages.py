@@ -51,10 +51,10 @@ class _Planned:
 
 
 class DatasetRecording:
-    """The samples of a dataset, sequence by sequence, in place of a recording: what players need of one.
+    """The samples of a dataset, sequence by sequence, instead of a recording: what players need of one.
 
     The picture, the box that the model saw, and position and attitude have the sample's stamp, companions their own; a
-    companion's message that several samples share comes once. Raises DatasetError for what is no dataset, or has no
+    companion's message that several samples share comes once. Raises DatasetError for what is not a dataset, or has no
     table of frames, which alone has the stamps.
     """
 

@@ -2,7 +2,7 @@
 """ROS parameters made from the models of the settings: name, type, description, range and default come from there.
 
 A field becomes a parameter of its name; `streams` becomes one for each sensor and field, such as
-`streams.radar.cube.tolerance`. ROS has no "unset": "" stands for it, or 0.0 where a number must be positive and -1.0
+`streams.radar.cube.tolerance`. ROS has no "unset": "" represents it, or 0.0 where a number must be positive and -1.0
 elsewhere, and the description says so. An empty list is [""], shares are text such as train=0.8,val=0.2.
 """
 
@@ -132,7 +132,7 @@ def check(
 
 
 def convert_numbers(node: Node, models: Sequence[type[BaseModel]]) -> None:
-    """Let whole numbers be set where numbers are meant: `ros2 param set NODE rate 2`.
+    """Let whole numbers be set where numbers are intended: `ros2 param set NODE rate 2`.
 
     ROS 2 Humble has no callback for this; there 2.0 is needed.
     """

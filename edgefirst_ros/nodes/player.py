@@ -51,7 +51,7 @@ REPORT_PERIOD = SECOND
 LAST_WAIT = 4.0
 """s given to reliable subscribers at the end to receive what they miss; Fast DDS has a heartbeat every 3 s."""
 DEPTH = 100
-"""QoS depth: messages that a reliable subscriber may lag behind, seconds of every topic."""
+"""QoS depth: messages that a reliable subscriber may lag after, seconds of every topic."""
 TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Z][A-Za-z0-9]*)", re.ASCII)
 MISSING = (
     "sensor_msgs_py is not installed: point clouds are written by edgefirst-schemas instead; it is part of ROS 2, "
@@ -307,7 +307,7 @@ class Outlets:
         self._node = node
         self._publishers: dict[tuple[str, str], Publisher] = {}
         self.skipped: dict[str, str] = {}
-        """Topics of the recording that were asked for and are not published -> why."""
+        """Topics of the recording that were requested and are not published -> why."""
         self.lacking: set[str] = set()
         """Topics of `skipped` that could be published if their packages were installed."""
         self.renamed: dict[str, str] = {}
@@ -385,7 +385,7 @@ class Outlets:
 def profile(schema: str) -> QoSProfile:
     """Return the QoS of a topic: reliable and volatile as on the device, which also matches best-effort subscribers.
 
-    Transforms of tf2 are kept for those who come late, because its listeners take no others.
+    Transforms of tf2 stay for those who come late, because its listeners take no others.
     """
     durability = DurabilityPolicy.TRANSIENT_LOCAL if schema == TF_MESSAGE else DurabilityPolicy.VOLATILE
     return QoSProfile(depth=DEPTH, durability=durability)

@@ -270,7 +270,7 @@ class Service:
         return f"{words}{samples}, {finished} finished"
 
     def finish(self) -> None:
-        """Complete the datasets, their reports and uploads; the watchdog is told meanwhile."""
+        """Complete the datasets, their reports and uploads; the watchdog is reported in the meantime."""
         self._manager.tell("STOPPING=1")
         ending = threading.Thread(target=self.session.deactivate, name="deactivate")
         ending.start()

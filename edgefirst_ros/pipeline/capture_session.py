@@ -88,7 +88,7 @@ class CaptureSession:
     """Finds the topics, carries out commands one after the other, and keeps the outcome of the datasets.
 
     Call `look` every `LOOK_EVERY` seconds. `start`, `split` and `stop` return a future that holds the answer in words,
-    or the EdgeFirstError that says why not; messages are taken all the while.
+    or the EdgeFirstError that says why not; messages are used all the while.
     Owns: one thread calls everything here (of a node: that of its executor); orders are carried out in a thread of the
     session, which changes nothing of it.
     """
@@ -104,7 +104,7 @@ class CaptureSession:
     ) -> None:
         """`host`: first part of the datasets' names, unless the settings have one.
 
-        `namespace`: that of the capture; it follows the host in the names, and stands in the metadata.
+        `namespace`: that of the capture; it follows the host in the names, and is in the metadata.
 
         Raises UsageError if datasets cannot be uploaded as the settings ask.
         """
@@ -211,7 +211,7 @@ class CaptureSession:
 
     # ---- orders --------------------------------------------------------------------------
     def start(self) -> Future[str]:
-        """Start a dataset, now or as soon as there is a camera."""
+        """Start a dataset, now or when it has a camera."""
         self._asked = True
         if isinstance(self._current, _Waiting):
             if self._current.wanted is None:

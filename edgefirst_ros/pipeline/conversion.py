@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """The fields of `Settings` by keyword; what each is for is said there."""
+    """The fields of `Settings` by keyword; what each is for is stated there."""
 
     reference_topic: Sequence[str] | str | None
     gps_topic: str | None
@@ -177,7 +177,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is there, 3 when something was lost."""
+        """0 if complete, 3 after a loss."""
         return 3 if self.loss else 0
 
 
@@ -490,7 +490,7 @@ def _finished(paths: DatasetPaths, plan: Sequence[Planned], settings: Settings, 
 
 
 def _count_groups(paths: DatasetPaths, settings: Settings, notes: list[str]) -> GroupCounts | None:
-    """Count samples, sensors and labels of each group, and note what one lacks; None without groups."""
+    """Count samples, sensors and labels of each group, and note what one does not have; None without groups."""
     rule = GroupRule.of(settings)
     if rule is None:
         return None

@@ -72,7 +72,7 @@ def rows_of_results(frame: Frame, context: Context, settings: Settings) -> Rows:
 
 
 def outline_into(row: dict[str, object], settings: Settings) -> None:
-    """Add the outline of the instance mask to a row as `polygon`; drop the mask if only the outline is wanted."""
+    """Add the outline of the instance mask to a row as `polygon`; drop the mask if only the outline is needed."""
     mask = row.get("mask")
     if settings.polygons and isinstance(mask, bytes) and "box2d" in row:
         rings = _rings(mask)
@@ -107,7 +107,7 @@ class SampleParts:
     part: Part
     """The wanted part: a companion's message shared with other samples may be encoded, but not be a member of this."""
     image: Callable[[], tuple[bytes, str | None]] | None = None
-    """Waits for and returns the encoded picture, and its degradation if that is asked for."""
+    """Waits for and returns the encoded picture, and its degradation if that is requested."""
     rows: Future[Rows] | None = None
 
 
@@ -175,7 +175,7 @@ class SampleEncoder:
 
 # ---- the parts put together --------------------------------------------------------------------
 def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sample:
-    """Wait for the encoded parts of a sample and assemble it; boxes and masks that are left out are counted."""
+    """Wait for the encoded parts of a sample and assemble it; boxes and masks that are dropped are counted."""
     frame, picture = parts.frame, parts.picture
     members: list[tuple[str, Sequence[Any]]] = []
     row: dict[str, object] = {"segment": frame.segment, "keyframe": parts.keyframe}

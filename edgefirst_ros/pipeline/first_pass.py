@@ -138,7 +138,7 @@ class FirstPass:
     overlapping: set[int]
     """Segments of the reference clock that share a time with another, or come within the largest tolerance of it."""
     preceded: dict[int, int]
-    """Segments that begin within `max_gap` behind one recorded later, and up to which stamp that matters."""
+    """Segments that begin within `max_gap` after one recorded later, and up to which stamp that matters."""
     segments: int
     numbered: bool
     """True if a step other than 1 in the reference topic's sequence numbers means a loss."""

@@ -77,7 +77,7 @@ class Frame:
 
 
 class Part(NamedTuple):
-    """Parts of a frame that are wanted besides its rows in the tables."""
+    """Parts of a frame that are needed in addition to its rows in the tables."""
 
     picture: bool = True
     sensors: Collection[str] | None = None
@@ -94,4 +94,4 @@ WHOLE = Part()
 ROWS = Part(picture=False, sensors=(), masks=False)
 
 Chosen = Callable[[Frame, bool], Part]
-"""Returns how much of a frame is wanted; it may be called more than once for a frame."""
+"""Returns how much of a frame is needed; it may be called more than once for a frame."""

@@ -63,7 +63,7 @@ class Timeline:
     def next_frame(self, message: Message, stamp: int) -> tuple[int, bool]:
         """Return the frame number of the next reference message, and whether a message before it is missing.
 
-        Its `stamp` in ns tells so where its publisher was started again; numbers of different files are not compared.
+        Its `stamp` in ns shows so where its publisher was started again; numbers of different files are not compared.
         """
         number, last = self.frames, self._last
         self.frames, self._last = number + 1, (message.file, message.sequence, stamp)
@@ -98,7 +98,7 @@ REMEMBERED = 2048
 """Frames that are remembered: those that came, and those handed on, for which a result would be late."""
 
 Joint = tuple[int, int]
-"""Epoch of a frame and the stamp that results join it by: behind a clock set back the same stamps come again."""
+"""Epoch of a frame and the stamp that results join it by: after a clock set back the same stamps come again."""
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class ModelResults:
     def joint(self, stamp: int, epoch: int) -> Joint:
         """Return which frame a result of this stamp joins that comes in `epoch`.
 
-        The last one that came with the stamp: the first results behind a clock set back are still of frames before it.
+        The last one that came with the stamp: the first results after a clock set back are still of frames before it.
         Where that one has its result, or none came, one that is still to come.
         """
         last = self._came.get(stamp, epoch), stamp
@@ -182,7 +182,7 @@ class ModelResults:
 
 
 BOXES3D = "fusion.boxes3d"
-"""Key of 3D boxes, which are aligned with frames besides the companions."""
+"""Key of 3D boxes, which are aligned with frames in addition to the companions."""
 SWEEP = 250_000_000
 """ns of recording between two sweeps of what is not needed any more."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Diagnostics of a capture, once a second: status of each topic and of the dataset, and what is wrong."""
+"""Diagnostics of a capture, once a second: status of each topic and of the dataset, and the fault."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One DiagnosticStatus: `name` of the component, `message` with what is wrong."""
+    """One DiagnosticStatus: `name` of the component, `message` with the fault."""
 
     level: Level
     name: str

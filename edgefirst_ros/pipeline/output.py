@@ -166,7 +166,7 @@ class SequenceOutput:
     def finish(self) -> None:
         """Write the remaining samples, end all threads, and count the outcome of every message.
 
-        A disk that refuses is no error here: `refused` says why, and what did not reach the dataset is counted.
+        A disk that refuses is not an error here: `refused` says why, and what did not reach the dataset is counted.
         """
         try:
             self._samples.drain()

@@ -39,10 +39,10 @@ class Arrival:
     entry: bool = False
     """True if decoding can start with it."""
     closed: bool = False
-    """True if, besides, nothing after it refers to what came before (closed GOP)."""
+    """True if, also, nothing after it refers to what came before (closed GOP)."""
 
     def as_first(self) -> Arrival:
-        """Return the message with the parameter sets it lacks: a new decoder can start with it."""
+        """Return the message with the parameter sets it does not have: a new decoder can start with it."""
         parsed = self.parsed
         return self if parsed is None or isinstance(parsed, MessageError) else replace(self, parsed=parsed.as_first())
 
@@ -69,11 +69,11 @@ class Recent:
         self._depends = roles.camera
         """True if pictures may need the messages before them, as the newest one says."""
         self.hold: int | None = None
-        """Arrival from which on messages are kept, whatever their age; ns."""
+        """Arrival from which on messages stay, whatever their age; ns."""
         self.spread = UNKNOWN_SPREAD
-        """Lateness of messages against others with the same stamp, besides `lookahead`; ns."""
+        """Lateness of messages against others with the same stamp, also `lookahead`; ns."""
         self.crowded = False
-        """True if it was ever more than the memory that may be taken."""
+        """True if it was ever more than the memory that may be used."""
 
     def add(self, arrival: Arrival) -> bool:
         """Add the newest message, and mark it if it is an entry. Return True when memory first runs short."""

@@ -73,7 +73,7 @@ class Results:
 
 
 class Completer:
-    """Completes datasets one after the other in a thread of its own, so that recording goes on meanwhile.
+    """Completes datasets one after the other in a thread of its own, so that recording continues in the meantime.
 
     Owns: the capture's thread calls everything here but `busy`; the completing thread changes only the dataset that it
     is given.
@@ -135,7 +135,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A dataset that is asked for and cannot begin yet."""
+    """A dataset that is requested and cannot begin yet."""
 
     since: int
     """Time of the start command, ns."""
@@ -477,7 +477,7 @@ class Capture:
 
     `put` may be called from any thread and never waits. `start`, `split` and `stop` wait until they are done, and
     raise EdgeFirstError when that fails. `on_event` is called with a line about each event.
-    Owns: its thread alone changes the recorder and `results`; everybody else sends it messages and orders.
+    Owns: only its thread changes the recorder and `results`; everybody else sends it messages and orders.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # most conversions find nothing: what reads such datasets is 
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
 _LONGEST = 300
-"""Most characters of why a recording is left out."""
+"""Most characters of why a recording is dropped."""
 
 
 class Planned(NamedTuple):
@@ -55,7 +55,7 @@ class Planned(NamedTuple):
 def take_over(paths: DatasetPaths, plan: Sequence[Planned], mine: Mapping[str, Any]) -> UnfinishedDataset:
     """Open the unfinished dataset of an interrupted conversion; `mine` is the metadata of the one that continues it.
 
-    Raises DatasetError if it was another one, or a living writer is at work on it; nothing is changed then.
+    Raises DatasetError if it was another one, or a living writer is at work on it; no file changes then.
     """
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
 
@@ -79,10 +79,10 @@ def check_sources(paths: DatasetPaths, known: Any, first: int, mine: Sequence[Ma
 def finished(
     paths: DatasetPaths, plan: Sequence[Planned], settings: Settings
 ) -> tuple[int, Counts, dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """Return samples, counts, time bases and what was left out of a finished conversion.
+    """Return samples, counts, time bases and what was dropped of a finished conversion.
 
-    Raises DatasetError if it was another one. The recordings are hashed, unless something else tells already that they
-    are others. What a kill behind its last step left beside the dataset is removed. Raises RecordingError where a
+    Raises DatasetError if it was another one. The recordings are hashed, unless something else shows already that they
+    are others. What a kill after its last step left beside the dataset is removed. Raises RecordingError where a
     recording cannot be read.
     """
     from edgefirst_ros.dataset.recovery.recover import tidy

@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Worker(Generic[T]):
     """Calls `handle` for each item, in order, in a thread of its own.
 
-    `put` waits while `size` items wait (0: never), and raises what the handler raised; items behind a failure are
+    `put` waits while `size` items wait (0: never), and raises what the handler raised; items after a failure are
     dropped.
 
     Owns: `_error` is set once, by the worker's thread, and read by all; any thread may call the methods.
@@ -78,26 +78,26 @@ class Worker(Generic[T]):
 
 
 PATIENCE = 2.0
-"""s a frame may wait while live; then it is left out, and whole groups of pictures need no decoding."""
+"""s a frame may wait while live; then it is dropped, and whole groups of pictures need no decoding."""
 BACKLOG = 1.0
 """s after the start of a capture within which the frames of its backlog are complete."""
 LAST_WORK = 3.0
-"""s given to waiting frames when a live capture ends; a node must end soon after it is told to."""
+"""s given to waiting frames when a live capture ends; a node must end soon after it is reported to."""
 
 
 class PaceState(enum.Enum):
     """Kind of source, and whether more messages will come."""
 
     OFFLINE = enum.auto()
-    """A recording can wait: nothing is left out."""
+    """A recording can wait: nothing is dropped."""
     LIVE = enum.auto()
-    """Live messages cannot wait: a frame that waited too long is left out."""
+    """Live messages cannot wait: a frame that waited too long is dropped."""
     DRAINING = enum.auto()
-    """Live, and no more messages will come: nothing is left out until the time for that is over."""
+    """Live, and no more messages will come: nothing is dropped until the time for that is over."""
 
 
 class Pace:
-    """Decides which frames are left out because they, or the end of the capture, waited too long.
+    """Decides which frames are dropped because they, or the end of the capture, waited too long.
 
     Owns: `drain` belongs to the thread that pushes messages, `is_overdue` to the one that chooses frames; both `move`.
     Every attribute is one number or state, replaced as a whole.
@@ -127,7 +127,7 @@ class Pace:
 
     @property
     def is_stuck(self) -> bool:
-        """True if there was no progress for so long that messages must be left out, or memory fills up."""
+        """True if there was no progress for so long that messages must be dropped, or memory fills up."""
         return self._state is PaceState.LIVE and self.standstill > self._patience
 
     @property
@@ -172,7 +172,7 @@ class Sampling:
         return (self._keyframes_only and not keyframe) or (bucket is not None and bucket == self._filled)
 
     def missing(self, frame: Frame) -> str | None:
-        """Return the first required sensor that a frame lacks; None if it has all."""
+        """Return the first required sensor that a frame does not have; None if it has all."""
         present = {*frame.companions, self._sensor, *([MODEL] if frame.result is not None else [])}
         return next((sensor for sensor in self._required if sensor not in present), None)
 
@@ -181,7 +181,7 @@ class Sampling:
         return self._prefers_model and frame.result is None
 
     def fill(self, bucket: Bucket | None) -> None:
-        """Note that a bucket has its frame: the first clean one, even if it lacks a sensor."""
+        """Note that a bucket has its frame: the first clean one, even if it does not have a sensor."""
         if bucket is not None:
             self._filled = bucket
 
@@ -209,7 +209,7 @@ class SampleBuilder:
         """`start_lag`: live, s since the first message came; samples are thinned where encoding cannot keep up.
 
         `already_written`: so many of the first samples are in the dataset; they come without members. `chosen`: how
-        much of a frame is wanted, which may be a keyframe; pictures that are not wanted are not decoded.
+        much of a frame is needed, which may be a keyframe; pictures that are not wanted are not decoded.
         """
         self._chosen = chosen
         self._facts = facts
@@ -347,7 +347,7 @@ class SampleBuilder:
         return self._select(SampleParts(frame, picture, keyframe, part))
 
     def _select(self, found: SampleParts) -> bool:
-        """Make a sample of a clean frame, unless it lacks a sensor or another frame may be preferred."""
+        """Make a sample of a clean frame, unless it does not have a sensor or another frame may be preferred."""
         if self._sampling.is_second_choice(found.frame):
             self._fallback = found
             return True
@@ -391,7 +391,7 @@ def _depends(unit: AccessUnit) -> bool:
 
 
 def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_written: int) -> PictureSource | None:
-    """Return the pictures of the reference topic; None if it is no camera. `eager`: all may be decoded."""
+    """Return the pictures of the reference topic; None if it is not a camera. `eager`: all may be decoded."""
     if not facts.roles.camera or not settings.takes_pictures:
         return None
     hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None

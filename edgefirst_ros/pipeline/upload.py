@@ -37,7 +37,7 @@ class Uploader:
     """Uploads every finished dataset of a folder, also of earlier runs, one after the other.
 
     A note beside it is written once all its checksums were compared. Where datasets are not kept they are removed then,
-    the container first, so that what a power cut leaves is no dataset; the next start removes the rest.
+    the container first, so that what a power cut leaves is not a dataset; the next start removes the rest.
     Owns: its thread changes everything; `status` may be read by any.
     """
 
@@ -110,7 +110,7 @@ class Uploader:
                 _remove(paths)
 
     def _datasets(self) -> list[DatasetPaths]:
-        """Return finished datasets that are not uploaded, oldest first; remove what is left of those that are."""
+        """Return finished datasets that are not uploaded, oldest first; remove what remains of those that are."""
         with suppress(FileNotFoundError):
             names = {entry.name for entry in os.scandir(self._out)}
             if not self._keep:

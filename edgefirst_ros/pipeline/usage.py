@@ -82,7 +82,7 @@ class OutsideTolerance:
                 del offered[: MOST // 2]
 
     def observe(self, frame: Frame, sensors: Collection[str]) -> None:
-        """Note the companions that a sample has, and those that it lacks."""
+        """Note the companions that a sample has, and those that it does not have."""
         with self._lock:
             for sensor in sensors:
                 track, near = self._track(sensor, frame.epoch), frame.companions.get(sensor)
@@ -148,7 +148,7 @@ class Usage:
             self._outside.offer(sensor, message.stamp, epoch)
 
     def observe(self, frame: Frame) -> None:
-        """Note a sample's companions, and those that it lacks."""
+        """Note a sample's companions, and those that it does not have."""
         self._outside.observe(frame, self._roles.companions)
         for _, message in frame.companions.values():
             self.use(message)

@@ -38,7 +38,7 @@ MOST_NAMED = 4
 
 
 def quick(subject: Told) -> dict[str, Any]:
-    """Return what the tables alone tell, without reading members: a line of the table over several."""
+    """Return what only the tables tell, without reading members: a line of the table over several."""
     summary = subject.summary
     checks = summary.checks
     if not len(subject.timeline) and subject.samples:
@@ -92,7 +92,7 @@ def verdict(checks: list[Check]) -> dict[str, Any]:
 
 
 def summary(checks: Collection[Check]) -> str:
-    """Return the verdict in a sentence: what is wrong and where."""
+    """Return the verdict in a sentence: the fault and where."""
     found = []
     for level, advice in ((Level.RED, "do not train on it before somebody has looked"), (Level.AMBER, "worth a look")):
         bad = dict.fromkeys(
@@ -290,7 +290,7 @@ def _said(counted: dict[str, int]) -> str:
 
 
 STRETCH = 1.0
-"""s of drive over which the median is taken: one late message is no late sensor."""
+"""s of drive over which the median is used: one late message is not a late sensor."""
 
 
 def delay_checks(subject: Subject) -> list[Check]:

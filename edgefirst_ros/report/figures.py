@@ -26,7 +26,7 @@ COLOURS = ("#3b82c4", "#d9772b", "#2f9e68", "#b05cc0", "#cf4a5a", "#7f8792", "#a
 LEAST_INTERVAL_SPAN = 1.0
 """ms; an axis of intervals shows at least so much, so that a perfect rate is a line and no zigzag."""
 DASHES = ("solid", "dash", "dot")
-"""Lines beyond the number of colours are told apart by these."""
+"""Lines beyond the number of colours are distinguished by these."""
 VIRIDIS = [[0, "#440154"], [0.25, "#3b528b"], [0.5, "#21918c"], [0.75, "#5ec962"], [1, "#fde725"]]
 RATE = [[0, "#c2313f"], [0.2, "#e08a3c"], [0.3, "#7fb6d6"], [0.5, "#3b82c4"], [0.7, "#3b82c4"], [1, "#7b4fb5"]]
 """Colours of a rate: nothing, little, the usual number, more."""
@@ -87,7 +87,7 @@ def is_thinned(series: list[Floats]) -> list[str]:
 
 
 def rates(subject: Subject) -> Figure | None:
-    """Messages over time by topic, in percent of the usual rate; empty where a sequence lacks the sensor."""
+    """Messages over time by topic, in percent of the usual rate; empty where a sequence does not have the sensor."""
     timeline, rows = subject.timeline, dict[str, list[Floats]]()
     spans = {"": (-np.inf, np.inf)}
     if subject.recorded is not None:
@@ -157,7 +157,7 @@ def _by_sequence(timeline: Timeline, blocks: list[Floats]) -> list[Floats]:
 
 
 def mark_sequences(figure: Figure, timeline: Timeline) -> None:
-    """Mark where each sequence begins in a figure over the time of drive, where there are several."""
+    """Mark where each sequence begins in a figure over the time of drive, if there are several."""
     over_time = figure.layout.get("xaxis", {}).get("title", {}).get("text") == DRIVE
     if not over_time or len(timeline.starts) < 2:
         return
@@ -560,9 +560,9 @@ PERIODS = 3
 
 
 def thinned(x: Floats, y: Floats, points: int = POINTS) -> tuple[Floats, Floats, bool]:
-    """Return the least and the largest value of each of `points`/2 bins, in order, and whether anything was left out.
+    """Return the least and the largest value of each of `points`/2 bins, in order, and whether anything was dropped.
 
-    `x` rises; NaN in `y` breaks a line and is kept where a bin has nothing else.
+    `x` rises; NaN in `y` breaks a line and stays where a bin has nothing else.
     """
     if len(x) <= points:
         return x, y, False

@@ -29,14 +29,14 @@ PICTURES, CUBES, CLOUDS, TARGETS = 60, 48, 40, 400
 SEQUENCES = 4
 """Most sequences whose cubes are shown."""
 SMALL = 160
-"""Pixels across of the pictures whose brightness is taken."""
+"""Pixels across of the pictures whose brightness is used."""
 LONGEST_RANGE = 250.0
 """m; what a lidar says to be further off is not counted."""
 
 
 @dataclass
 class Unreadable:
-    """Members that could not be read, by what was wrong; the first of each kind is kept."""
+    """Members that could not be read, by what was wrong; the first of each kind stays."""
 
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -142,7 +142,7 @@ class RadarLook:
     targets: Floats
     """(N, 3) s of drive, range in m, speed in m/s (NaN where it is not said)."""
     clouds: int
-    """Messages with targets that were looked at."""
+    """Messages with targets that were processed."""
 
 
 def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
@@ -251,7 +251,7 @@ def evenly(places: list[Place], most: int) -> list[Place]:
 
 
 BOXED_SAMPLES, ALIGNED_CLOUDS = 120, 20
-"""Most samples looked at for boxes, and for points."""
+"""Most samples processed for boxes, and for points."""
 FEWEST = 20
 """Boxes from which on their share says something."""
 MARGIN = 0.15
@@ -373,13 +373,13 @@ def ways_of(
 
 
 COLUMNS, ROWS = 32, 18
-"""Cells of the map of where boxes lie."""
+"""Cells of the map of where boxes are."""
 MOST_LABELS = 40
 """Labels that are drawn; the others are counted together."""
 
 
 def labels(subject: Subject) -> dict[str, Any]:
-    """Annotations by label, what the model looked at, and how degraded pictures are."""
+    """Annotations by label, what the model processed, and how degraded pictures are."""
     rows, timeline = subject.annotations, subject.timeline
     found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": subject.samples}}
     if "label" in rows.columns:

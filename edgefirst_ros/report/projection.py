@@ -83,7 +83,7 @@ def project(
         assume_forward: Accept a placeholder calibration, with the camera along the sensor's x axis.
 
     Returns:
-        Pixels (N, 2), x right and y down, NaN behind the camera; and a mask (N,) of the points in the picture.
+        Pixels (N, 2), x right and y down, NaN after the camera; and a mask (N,) of the points in the picture.
 
     Raises:
         NotProjectableError: The calibration is missing or a placeholder, or the distortion model is unknown.
@@ -138,7 +138,7 @@ def _what_is_missing(info: Any, frame: str) -> str:
 
 Floats = NDArray[np.float64]
 MODELS = {"plumb_bob": 5, "rational_polynomial": 8, "equidistant": 4, "fisheye": 4, "none": 0, "": 0}
-"""Model -> most coefficients it has; fewer stand for zeros. Without a name nothing may be bent."""
+"""Model -> most coefficients it has; fewer represent zeros. Without a name nothing may be bent."""
 STEPS = 4096
 """Angles at which it is looked whether a ray further out still lands further out."""
 WIDEST = np.radians(89.9)
@@ -162,7 +162,7 @@ class Lens:
         self._d = np.zeros(8)
         self._d[: min(most, len(d))] = d[:most]
         self.widest = self._monotonic()
-        """Angle from the axis, rad, up to which a ray further out lands further out: behind it pictures fold back."""
+        """Angle from the axis, rad, up to which a ray further out lands further out: after it pictures fold back."""
 
     def bend(self, rays: Floats) -> Floats:
         """(N, 2) places in the plane at depth 1, of rays (N, 3) in the optical frame with z above 0."""

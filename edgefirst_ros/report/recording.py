@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording as the pipeline sees it: all rows of its samples, and the members of a few, in a folder that goes again.
 
-Pictures are decoded where they are shown or their brightness is taken; of the others only the headers are read.
+Pictures are decoded where they are shown or their brightness is used; of the others only the headers are read.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def preview(
 ) -> Iterator[Subject]:
     """Give a recording as samples, with the members that a report needs; without `members` only their rows.
 
-    Raises RecordingError where there is no sample.
+    Raises RecordingError without a sample.
     """
 
     def some(found: FirstPass) -> Chosen:
@@ -114,7 +114,7 @@ def preview(
 def recorded(
     given: RecordingInput, settings: Settings, choose: Callable[[FirstPass], Chosen], progress: Progress = quiet
 ) -> Iterator[tuple[Subject, FirstPass]]:
-    """Give a recording as samples, with the members that `choose` wants. Raises RecordingError where there is none.
+    """Give a recording as samples, with the members that `choose` needs. Raises RecordingError without any.
 
     Raises UsageError where several topics are to make samples: a page shows one camera.
     """
@@ -186,9 +186,9 @@ PICTURES, LABELS, SKEWS = 16, 6, 4
 TARGETS, CLOUDS = 120, 40
 """Frames whose radar points are made, and those whose lidar points are, spread evenly."""
 PATIENCE = 2
-"""Slots without a cheap picture after which any is taken."""
+"""Slots without a cheap picture after which any is used."""
 WINDOW = 3 * SECOND
-"""ns on both sides of the middle in which the cubes that are made lie, so that they follow each other."""
+"""ns on both sides of the middle in which the cubes that are made are, so that they follow each other."""
 CUBES = 48
 """Most of them."""
 CUBE, LIDAR = "radar.cube", "lidar.points"
@@ -218,7 +218,7 @@ class Chooser:
         """Stamp of the message of a sensor that the frame before had."""
 
     def __call__(self, frame: Frame, keyframe: bool) -> Part:
-        """Tell how much of a frame is wanted."""
+        """Tell how much of a frame is needed."""
         if frame.number not in self._parts and (part := self._part(frame, keyframe)) is not ROWS:
             self._parts[frame.number] = part
         return self._parts.get(frame.number, ROWS)
@@ -283,7 +283,7 @@ class Chooser:
         """True if it is the one of its slot, of `number` over the recording: the first `cheap` one, else any late one.
 
         A keyframe costs one picture, boxes are to be seen where the model looked, and a message that the frame before
-        has too tells nothing new.
+        has too shows nothing new.
         """
         slot, within = divmod(at * number, self._length)
         late = slot - self._slots[what] > PATIENCE or (what != "picture" and 2 * within >= self._length)

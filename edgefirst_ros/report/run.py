@@ -67,7 +67,7 @@ class _Pages:
             return found.facts
 
     def row(self, one: Wanted) -> dict[str, Any]:
-        """Return what the table alone says of one."""
+        """Return what only the table says of one."""
         if one.recording is None:
             with one.files() as path:
                 paths = find(path)
@@ -207,17 +207,17 @@ MAGIC = b"\x89MCAP"
 
 @dataclass(frozen=True)
 class Wanted:
-    """One thing to be looked at."""
+    """One thing to be processed."""
 
     path: Path
     name: str
     recording: RecordingInput | None = None
     """Its files; None: it is a dataset."""
     fetch: Callable[[], AbstractContextManager[Path]] | None = None
-    """Gives a dataset as files of this machine while it is looked at; None: it lies at `path`."""
+    """Gives a dataset as files of this machine while it is processed; None: it is at `path`."""
 
     def files(self) -> AbstractContextManager[Path]:
-        """Give the path at which a dataset lies while it is looked at."""
+        """Give the path at which a dataset is while it is processed."""
         return nullcontext(self.path) if self.fetch is None else self.fetch()
 
     @property
@@ -258,7 +258,7 @@ def wanted_of(paths: Sequence[Path], *, join: bool = False) -> tuple[list[Wanted
 
 
 def refuse_settings(wanted: Sequence[Wanted], settings: Settings) -> None:
-    """Raise UsageError for settings of a conversion where there is no recording."""
+    """Raise UsageError for settings of a conversion without a recording."""
     if any(one.recording is not None for one in wanted):
         return
     usual = Settings()

@@ -99,7 +99,7 @@ def _labelled(subject: Subject, keys: dict[Any, int]) -> dict[str, tuple[Any, in
 
 
 def sheet(subject: Subject, most: int, unreadable: Unreadable) -> list[Shown]:
-    """Draw the samples that are chosen; what cannot be read is left out and noted."""
+    """Draw the samples that are chosen; what cannot be read is dropped and noted."""
     ways = projectors(subject)
     poses = {
         name: frames_from(one.static_transforms or (), BASE) for name, one in subject.calibrations.items()
@@ -263,7 +263,7 @@ def distance_colours(metres: Floats) -> NDArray[np.uint8]:
 
 
 def speed_colours(speed: Floats) -> NDArray[np.uint8]:
-    """(N, 3) colours of radial speeds: blue comes, white stands, red goes; unknown ones stand."""
+    """(N, 3) colours of radial speeds: blue comes, white is, red goes; unknown ones stand."""
     return _ladder(np.clip(np.nan_to_num(speed) / FASTEST, -1, 1) / 2 + 0.5, SPEED)
 
 

@@ -54,7 +54,7 @@ class Place:
 
 @dataclass
 class Subject:
-    """One dataset to be looked at; of a recording the samples that the pipeline makes of it."""
+    """One dataset to be processed; of a recording the samples that the pipeline makes of it."""
 
     name: str
     path: Path
@@ -215,7 +215,7 @@ class Tables:
 
 
 def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAULT_LIMITS) -> Tables | None:
-    """Read the tables of a dataset; None where they do not tell enough, so that its members must be looked at.
+    """Read the tables of a dataset; None where they do not tell enough, so that its members must be processed.
 
     Raises DatasetError where a table cannot be read.
     """
@@ -230,7 +230,7 @@ def tables_of(paths: DatasetPaths, name: str, path: Path, limits: Limits = DEFAU
 
 
 def check_container(paths: DatasetPaths) -> None:
-    """Raise DatasetError where a dataset has no container, or a ZIP that ends early; its members are not looked at."""
+    """Raise DatasetError where a dataset has no container, or a ZIP that ends early; its members are not processed."""
     if not os.path.lexists(paths.members):
         raise DatasetError(f"{paths.members}: not there; the tables alone are not a dataset")
     if paths.layout == "zip":

@@ -39,7 +39,7 @@ class _First:
 
 @dataclass(slots=True)
 class PictureFacts:
-    """What tells which CameraInfo is that of the pictures."""
+    """What shows which CameraInfo is that of the pictures."""
 
     topic: str
     own: str | None

@@ -43,7 +43,7 @@ PIECE = 1 << 14
 MOST_SHARED = 4
 """Fields may overlap, but not take more than so many times the bytes of the points."""
 LZF_LIMIT = 88
-"""LZF makes at most 264 bytes of three; a file that claims more is refused before anything is allocated."""
+"""LZF makes at most 264 bytes of three; a file that claims more is rejected before anything is allocated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _fields_of(described: tuple[tuple[int, str, int, int], ...]) -> tuple[_Field
 
 
 def _in_line(fields: Sequence[_Field], step: int) -> bool:
-    """True if the fields lie one behind the other and fill the point."""
+    """True if the fields are one after the other and fill the point."""
     end = 0
     for field in fields:
         if field.offset != end:

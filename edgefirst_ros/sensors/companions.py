@@ -24,13 +24,13 @@ from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
 
 
 def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError when an Image is no whole mono16 one, or too large."""
+    """Raise MessageError when an Image is not a whole mono16 one, or too large."""
     check_size(message.width, message.height, limits)
     _pixels(message, "mono16")
 
 
 def check_reflect(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Raise MessageError when an Image is no whole mono8 one, or too large."""
+    """Raise MessageError when an Image is not a whole mono8 one, or too large."""
     check_size(message.width, message.height, limits)
     _pixels(message, "mono8")
 

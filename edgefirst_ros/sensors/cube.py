@@ -34,7 +34,7 @@ MAX_VALUES = 1 << 26
 BLOCK = 1 << 16
 """Bytes of values that are made ready at once."""
 DEFLATE_LIMIT = 1040
-"""Deflate makes at most 1032 bytes of one; a picture that claims more pixels than its data can hold is refused."""
+"""Deflate makes at most 1032 bytes of one; a picture that claims more pixels than its data can hold is rejected."""
 
 
 @dataclass(frozen=True, repr=False)

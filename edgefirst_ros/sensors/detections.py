@@ -33,7 +33,7 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The frame a result belongs to, and what of it is wanted."""
+    """The frame a result belongs to, and what of it is needed."""
 
     sequence: str
     frame: int
@@ -100,7 +100,7 @@ def rows_of_model(
     position in the labels or None; object_id, a UUID; timing in ns; and mask, a 1-bit PNG of the picture's size,
     where masks[i] belongs to boxes[i]. A semantic mask is a row of its own, with timing and mask alone: an 8-bit PNG
     of class indices. Boxes that are not finite or have a score outside 0..1 give no row, broken masks no mask; all
-    that is left out is counted.
+    that is dropped is counted.
     """
     rows: list[dict[str, object]] = []
     dropped: Counter[str] = Counter()
@@ -143,12 +143,12 @@ def rows_of_boxes3d(
     """Turn boxes in space, as fusion sends them, into annotation rows.
 
     The message has center_x right, center_y down and the distance ahead of the sensor in frame_id, m. The depth of a
-    box is unknown: the width stands for it, as in the vendor's samples. Labels are numbers of classes, and tracks
+    box is unknown: the width represents it, as in the vendor's samples. Labels are numbers of classes, and tracks
     numbers of boxes: object_id holds for this frame only, unless the track is a UUID.
 
     Args:
         message: boxes of one scan.
-        context: the frame the boxes belong to; `place_of` tells in which axes they are stored.
+        context: the frame the boxes belong to; `place_of` shows in which axes they are stored.
         motion: (4, 4) from the vehicle's axes at the stamp of the scan to those at the frame's; None: unknown, and
             boxes stay where they were measured.
 
@@ -232,7 +232,7 @@ def _made_uuid(name: str) -> str:
 
 
 def _class_name(label: str, context: Context) -> str:
-    """Return the name of a class that is told by its number; any other label as it is."""
+    """Return the name of a class that is reported by its number; any other label as it is."""
     if label in context.classes or not label.isdecimal() or len(label) > 4 or int(label) >= len(context.classes):
         return label
     return context.classes[int(label)]
@@ -252,7 +252,7 @@ def _fault(box: DetectBox, sides: Sequence[float], label: str, context: Context)
 def _add_mask(
     row: dict[str, object], mask: Mask | MaskBox, box: DetectBox | None, context: Context, dropped: Counter[str]
 ) -> None:
-    """Put a mask into its row, an instance's with its box; or count why not, where it is wanted."""
+    """Put a mask into its row, an instance's with its box; or count why not, where it is needed."""
     if not context.masks:
         return
     if box is None and not context.semantic:

@@ -71,7 +71,7 @@ class ExifFound(NamedTuple):
 def encode_exif(info: ExifInfo) -> bytes:
     """Return the TIFF bytes (big-endian) of all tags, for JPEG and PNG alike.
 
-    What is not finite or does not fit its tag (a rational of 32 bits) is left out.  Raises DatasetError when the
+    What is not finite or does not fit its tag (a rational of 32 bits) is dropped.  Raises DatasetError when the
     stamp is not a date or the texts do not fit into one JPEG segment.
     """
     seconds, nanoseconds = divmod(info.stamp, SECOND)
@@ -142,7 +142,7 @@ def _join(main: list[Entry], exif: list[Entry], gps: list[Entry]) -> bytes:
 def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
     """Return the JPEG with this EXIF, as buffers to be written one after the other; the scan is not copied.
 
-    APP1 comes right behind APP0 where that is first, else behind SOI.  Existing APP1 segments are left out; all
+    APP1 comes right after APP0 where that is first, else after SOI.  Existing APP1 segments are dropped; all
     others, and everything from the first quantisation table on, stay byte for byte.
     Raises MessageError(UNDECODABLE) when the segments are broken.
     """
@@ -165,7 +165,7 @@ def insert_jpeg(jpeg: Buffer, exif: bytes) -> list[Buffer]:
 
 
 def insert_png(png: Buffer, exif: bytes) -> list[Buffer]:
-    """Return the PNG with this EXIF in an eXIf chunk behind IHDR, any other eXIf left out, all else byte for byte.
+    """Return the PNG with this EXIF in an eXIf chunk after IHDR, any other eXIf left out, all else byte for byte.
 
     Raises MessageError(UNDECODABLE) when the chunks are broken.
     """
@@ -266,7 +266,7 @@ def _length(entries: list[Entry]) -> int:
 
 
 def _directory(entries: list[Entry], at: int) -> bytes:
-    """Return a TIFF directory that lies at offset `at`, its longer values right behind it."""
+    """Return a TIFF directory that is at offset `at`, its longer values right after it."""
     place = at + 6 + 12 * len(entries)
     head, heap = [struct.pack(">H", len(entries))], []
     for tag, kind, value in entries:

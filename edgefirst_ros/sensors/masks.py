@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from edgefirst.schemas.edgefirst_msgs import DetectBox, Mask, MaskBox
 
 MAX_CELLS = 1 << 26
-"""Masks of more cells, or of more scores, are refused, before anything is unpacked."""
+"""Masks of more cells, or of more scores, are rejected, before anything is unpacked."""
 OBJECT = 127
 """Cells above this value are object."""
 VOID = 255
@@ -34,7 +34,7 @@ def is_empty(mask: Mask | MaskBox) -> bool:
 def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) -> bytes:
     """Return an instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
 
-    Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines likewise.
+    Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines also.
     Raises MessageError(CANNOT_BE_STORED) when the mask is not what it says.
     """
     cells = _scores(mask, 1)[:, :, 0] > OBJECT

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000_000
 MAX_GAP = 2 * SECOND
 MAX_SPEED = 1000.0
-"""m/s; a fix that needs more than this to be reached from both its neighbours is refused."""
+"""m/s; a fix that needs more than this to be reached from both its neighbours is rejected."""
 EARTH_DIAMETER = 12_742_000.0
 DEGREE = 111_200.0
 """m; a degree of a great circle is a little shorter."""
@@ -73,7 +73,7 @@ def reachable(first: Fix, second: Fix) -> bool:
 class FixTrack:
     """Fixes of one receiver by stamp, and the position between them.
 
-    A fix counts when the one before or the one after can be reached, or when it is alone.  What lies more than two
+    A fix counts when the one before or the one after can be reached, or when it is alone.  What is more than two
     gaps after the stamp asked for plays no part, so that an answer never depends on how far ahead was read.
     """
 
@@ -209,7 +209,7 @@ class FixTrack:
 
 
 def attitude_of(message: Imu) -> Quaternion | None:
-    """Return the unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is no attitude.
+    """Return the unit quaternion (x, y, z, w) of an IMU message, sensor to world; None when it is not an attitude.
 
     That is a quaternion of zeros or not finite, or the identity with orientation_covariance[0] = -1.
     """

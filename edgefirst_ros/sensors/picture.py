@@ -71,7 +71,7 @@ DARK, BRIGHT = 8, 247
 WINDOW = 9
 """Pixels over which a picture is blurred once more."""
 EVERY = 4
-"""Of the lines, and of the columns, one in so many is looked at for blur."""
+"""Of the lines, and of the columns, one in so many is processed for blur."""
 
 
 class Picture(NamedTuple):

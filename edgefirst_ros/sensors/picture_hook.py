@@ -62,7 +62,7 @@ class PictureHook:
 
 
 def prepare_hook(name: str | None, settings_file: Path | None) -> None:
-    """Import the module of a hook, from PYTHONPATH or from beside the settings file; nothing where there is no hook.
+    """Import the module of a hook, from PYTHONPATH or from beside the settings file; nothing without a hook.
 
     Raises UsageError as `load_hook`.
     """

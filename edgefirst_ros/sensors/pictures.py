@@ -73,7 +73,7 @@ class Parsed(Protocol):
 
     @property
     def closed(self) -> bool:
-        """True if, besides, nothing after it refers to anything before it."""
+        """True if, also, nothing after it refers to anything before it."""
 
     def as_first(self) -> Parsed:
         """Return it with the parameter sets it lacks in front: decoding can start without the messages before it."""
@@ -214,7 +214,7 @@ class PictureOptions(NamedTuple):
     """How pictures are made of messages.
 
     `keyframes_only` and `decoder` as for `VideoReader`. `threads`: decoders of software side by side, if all pictures
-    or all keyframes are wanted. `ahead`: these may encode a picture before it is asked for.
+    or all keyframes are needed. `ahead`: these may encode a picture before it is requested.
     """
 
     encoder: PictureEncoder
@@ -246,7 +246,7 @@ class PictureSource(Protocol):
     def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
         """Take the picture of a pushed unit, or why it has none, or None if more must be pushed first.
 
-        Units are asked for in the order in which their pictures are shown; `last`: no more will be pushed.
+        Units are requested in the order in which their pictures are shown; `last`: no more will be pushed.
         """
 
     def skip(self, unit: AccessUnit) -> MessageError | None:

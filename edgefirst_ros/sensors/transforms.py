@@ -81,7 +81,7 @@ def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str
         start: the frame to which the others are joined.
 
     Raises:
-        KeyError, TypeError, ValueError: a transform lacks a field, or has one of another type.
+        KeyError, TypeError, ValueError: a transform does not have a field, or has one of another type.
 
     """
     steps: dict[str, list[tuple[str, Floats]]] = {}
@@ -208,7 +208,7 @@ def world_to_ecef(latitude: ArrayLike, longitude: ArrayLike, altitude: ArrayLike
 def between(poses: Floats, stamps: NDArray[np.int64], times: NDArray[np.int64], widest: float = 2.0) -> Floats:
     """(M, 4, 4) rigid poses at `times` (M,) from poses (N, 4, 4) at rising `stamps` (N,), all in ns.
 
-    Before the first and after the last the motion goes on; between two further apart than `widest` s, and of a single
+    Before the first and after the last the motion continues; between two further apart than `widest` s, and of a single
     one, the nearest counts.
     """
     if len(stamps) < 2:

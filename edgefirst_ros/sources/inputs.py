@@ -40,7 +40,7 @@ def recordings_of(
     """Return the recordings that files and folders hold, in order.
 
     `join`: all files are parts of one recording. `sequences`: other names for recordings, which need not be given
-    besides. Raises UsageError or RecordingError that names the path, what was found and what was expected.
+    also. Raises UsageError or RecordingError that names the path, what was found and what was expected.
     """
     named = dict(sequences or {})
     found = [recording for path in given for recording in _found_at(path)]

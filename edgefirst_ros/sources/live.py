@@ -33,14 +33,14 @@ from edgefirst_ros.streams import TILED, VIDEO
 class Settling:
     """Decides when roles can be assigned: a node discovers topics one after the other, in any order.
 
-    A camera that is one only by its type must not be taken just because the other one is not known yet; what the
+    A camera that is one only by its type must not be used just because the other one is not known yet; what the
     network loses of that comes again only after some seconds.
     """
 
     QUIET = 1.0
     """s without a topic that appeared or went."""
     QUIET_TO_GUESS = 5.0
-    """The same in s if a role would be assigned by the type alone."""
+    """The same in s if a role would be assigned by only the type."""
     LONGEST = 10.0
     """Total limit in s, if topics never cease to come and go."""
 
@@ -59,7 +59,7 @@ class Settling:
 
 
 class CameraWait:
-    """Waits until there is a camera, or the reference topic that is asked for, and the topics have settled."""
+    """Waits until there is a camera, or the reference topic that is requested, and the topics have settled."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -157,7 +157,7 @@ class Inbox:
 
 
 class _Reader:
-    """Queue of one reader, with the topics and span it wants."""
+    """Queue of one reader, with the topics and span it needs."""
 
     def __init__(self, topics: Collection[str] | None, start: int | None, end: int | None) -> None:
         self._topics = topics
@@ -169,7 +169,7 @@ class _Reader:
         return type_wanted(self._topics, message.topic, message.schema) and in_span(message.log_time, *self._span)
 
     def over(self) -> bool:
-        """True if no further message can be wanted."""
+        """True if no further message can be needed."""
         return not in_span(time.time_ns(), None, self._span[1])
 
     def add(self, message: Message) -> bool:
@@ -226,7 +226,7 @@ class TopicState:
     def arrived(self, number: int | None, now: int, lost: int = 0) -> tuple[int, int]:
         """Count a message that came at `now`, ns; return its publication number and how many were lost before it.
 
-        `number`: as the transport tells it, None where it tells none; then it tells how many were `lost`.
+        `number`: as the transport shows it, None where it shows none; then it shows how many were `lost`.
         """
         with self._lock:
             if not number:
@@ -241,7 +241,7 @@ class TopicState:
             return number, missing
 
     def heard_of(self, publishers: int) -> None:
-        """Note the number of publishers; one that comes back starts its sequence numbers anew."""
+        """Note the number of publishers; one that comes back starts its sequence numbers again."""
         with self._lock:
             if not publishers or self.publishers != publishers:
                 self.publishers, self.number = publishers, 0  # the next message may be of any of them
@@ -275,7 +275,7 @@ class Offers:
     names: Mapping[str, tuple[str, str]]
     """{topic as the device names it: (name in the system, type)}."""
     mixed: Mapping[str, str] = field(default_factory=dict)
-    """{name in the system: what is wrong}, for topics with several types or without a possible subscription."""
+    """{name in the system: the fault}, for topics with several types or without a possible subscription."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -289,13 +289,13 @@ class Transport(Protocol):
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         """Return the topics that are published now.
 
-        `expected`: the types that topics in use may have; where given, topics of types without a part may be left out.
+        `expected`: the types that topics in use may have; where given, topics of types without a part may be dropped.
         """
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
         """Subscribe to a topic, or again if its publishers changed; set publishers and fault of `state`.
 
-        `once`: what it says is said once, and must be heard by who comes later. False where nobody publishes it any
+        `once`: what it says is stated once, and must be heard by who comes later. False where nobody publishes it any
         more.
         """
 
@@ -364,7 +364,7 @@ class LiveSource(Source):
     ) -> Iterator[Message]:
         """Yield messages as they come from now on, as `Source.iter_messages` says; until `end` or `close`.
 
-        What is not fetched in time is left out, and told by `notes`.
+        What is not fetched in time is dropped, and told by `notes`.
         """
         return self._inbox.iter_messages(topics, start, end)
 
@@ -569,7 +569,7 @@ class TilingTransport(Transport):
         return Offers(names, offers.mixed)
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        """Subscribe a topic, as `Transport.listen` says; one of tiles by all that are there."""
+        """Subscribe a topic, as `Transport.listen` says; one of tiles by all that exist."""
         if state.schema != TILED:
             return self._transport.listen(state, arrive, once=once)
         whole = whole_of(next(topic for topic, name in self._names.items() if name == state.name), VIDEO)

@@ -48,7 +48,7 @@ _LONG = 1 << 16
 
 
 class HashedFile(io.BufferedReader):
-    """A recording whose bytes are hashed while it is read, so that little is read for the hash alone.
+    """A recording whose bytes are hashed while it is read, so that little is read for only the hash.
 
     Owns: the digest is the hashing thread's alone; all else belongs to the thread that reads.
     """
@@ -157,7 +157,7 @@ class McapRecording(Recording):
     def __init__(
         self, path: Path, limits: Limits = DEFAULT_LIMITS, *, hashed: bool = False, more: Iterable[Path] = ()
     ) -> None:
-        """`more`: the files behind the first; `hashed`: `walk()` makes the SHA-256 of each file on its way."""
+        """`more`: the files after the first; `hashed`: `walk()` makes the SHA-256 of each file on its way."""
         self.path = path
         self._paths = (path, *more)
         self._hashed = hashed
@@ -226,7 +226,7 @@ class McapRecording(Recording):
         """Read the recording from start to end and yield every CDR message once, in file order.
 
         A message that two files have is yielded once.
-        Raises RecordingError where a file cannot be opened or is no MCAP file.
+        Raises RecordingError where a file cannot be opened or is not a MCAP file.
         """
         order, repeats = FileOrder(), Repeats() if len(self._paths) > 1 else None
         self._files = [
@@ -247,7 +247,7 @@ class McapRecording(Recording):
     ) -> Iterator[Message]:
         """Yield the CDR messages of some topics in recorded order, as `Source.iter_messages` says.
 
-        Recorded order within a topic is that of `log_time`; sequence numbers put messages in order that lie near each
+        Recorded order within a topic is that of `log_time`; sequence numbers put messages in order that are near each
         other (`order_topic`). Between topics it is file order, or that of `log_time` where the files are out of order.
         Raises RecordingError where a file cannot be read, or has changed since it was walked.
         """

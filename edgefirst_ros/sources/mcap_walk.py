@@ -56,7 +56,7 @@ class Contents:
         return sum(self.counts[channel] for channel in self.counts.keys() & channels)
 
     def overlaps(self, start: int | None, end: int | None) -> bool:
-        """True if a message may lie in the span from `start` to before `end`, ns; None: no limit."""
+        """True if a message may are in the span from `start` to before `end`, ns; None: no limit."""
         return (start is None or self.last >= start) and (end is None or self.first < end)
 
 
@@ -194,7 +194,7 @@ def read_messages(
 
 
 def definitions(file: BinaryIO, size: int, largest: int) -> list[tuple[int, bytes]]:
-    """(opcode, body) of the schemas and channels that a whole file of `size` bytes repeats behind its data.
+    """(opcode, body) of the schemas and channels that a whole file of `size` bytes repeats after its data.
 
     They are not read where they take more than `largest` bytes.
     """
@@ -272,7 +272,7 @@ def _lz4(data: bytes, chunk: Chunk, largest: int) -> bytes:
 LONGEST_TEXT = 1 << 24
 """Largest schema or channel record, bytes."""
 LOOSE_CHUNK = 1 << 20
-"""Bytes of consecutive messages outside of chunks that are kept as one chunk."""
+"""Bytes of consecutive messages outside of chunks that stay as one chunk."""
 COMPRESSIONS = ("", "lz4", "zstd")
 WITHOUT_MESSAGES = frozenset(Opcode) - {Opcode.MESSAGE, Opcode.CHUNK}
 """Opcodes of records that may be cut off without a loss."""
@@ -281,7 +281,7 @@ LATEST = 4_000_000_000_000_000_000
 
 
 def key_of(message: Message) -> int:
-    """Return a number of 64 bits that stands for topic, `log_time` and bytes of a message."""
+    """Return a number of 64 bits that represents topic, `log_time` and bytes of a message."""
     return hash((message.topic, message.log_time, len(message.data), zlib_ng.crc32(message.data)))
 
 
@@ -352,9 +352,9 @@ class McapWalk:
         self._unknown: set[int] = set()
 
     def messages(self, file: BinaryIO, path: Path, reach: Callable[[int], None] | None = None) -> Iterator[Message]:
-        """Yield every message once, in CDR and file order; raises RecordingError where it is no MCAP file.
+        """Yield every message once, in CDR and file order; raises RecordingError where it is not a MCAP file.
 
-        `reach` is told the offset of every record before it is read.
+        `reach` is reported the offset of every record before it is read.
         """
         self.size = file.seek(0, 2)
         file.seek(0)
@@ -490,7 +490,7 @@ class McapWalk:
         return HEAD.size + length if whole else 0
 
     def _loose(self, file: BinaryIO, position: int, record: bytes) -> Iterator[Message]:
-        """A message outside of all chunks; those that follow one another are kept as one chunk without compression."""
+        """A message outside of all chunks; those that follow one another stay as one chunk without compression."""
         last = self.chunks[-1] if self._certain == position and self.chunks else None
         if last is None or not last.loose or last.packed >= LOOSE_CHUNK:
             last = Chunk(position, 0, 0, "", True, Contents(), loose=True)

@@ -117,7 +117,7 @@ def _order_in_file(numbers: Array, logs: Array) -> tuple[Array, Array]:
 
 
 def _set_backs(numbers: Array, logs: Array) -> Array:
-    """Return the places in order of number at which the clock was set back; none if numbers were counted anew.
+    """Return the places in order of number at which the clock was set back; none if numbers were counted again.
 
     Where a publisher is started again, a fall of `log_time` comes with a gap of the numbers.
     """
@@ -129,7 +129,7 @@ def _set_backs(numbers: Array, logs: Array) -> Array:
 def _order_by_number(numbers: list[int], logs: list[int]) -> list[int]:
     """Put each message that steps back in number into its place among those recorded `LATE` before it.
 
-    One that steps back by more numbers than messages lie there begins a new count: its publisher was started again.
+    One that steps back by more numbers than messages are there begins a new count: its publisher was started again.
     """
     found: list[int] = []
     for position, (number, log) in enumerate(zip(numbers, logs, strict=True)):

@@ -25,7 +25,7 @@ try:
 except ImportError:  # ROS 2 Humble has no hashes of types
     TypeHash = None
 POLICIES = {"history": HistoryPolicy, "reliability": ReliabilityPolicy, "durability": DurabilityPolicy}
-"""Policies that a QoS override may have, besides depth."""
+"""Policies that a QoS override may have, in addition to depth."""
 
 
 def read_overrides(path: str | None) -> dict[str, dict[str, Any]]:
@@ -121,7 +121,7 @@ class RosTransport(Transport):
         return chosen
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        """Subscribe a topic, or anew where its publishers would not reach the subscription that is there.
+        """Subscribe a topic, or again where its publishers would not reach the subscription that exists.
 
         As `Transport.listen` says: False where nobody publishes it any more.
         """

@@ -130,7 +130,7 @@ class RecordedFile(NamedTuple):
     size: int
     """Size in bytes."""
     sha256: str | None
-    """Hex digits, if `walk()` was asked for it."""
+    """Hex digits, if `walk()` was requested it."""
     damage: Sequence[Damage]
 
     @property
@@ -180,12 +180,12 @@ class Recording(Source, Protocol):
 
 
 def type_wanted(topics: Collection[str] | None, topic: str, schema: str) -> bool:
-    """True if messages of a topic and type are wanted; `topics` as in `Source.iter_messages`."""
+    """True if messages of a topic and type are needed; `topics` as in `Source.iter_messages`."""
     if topics is None:
         return True
     return topics.get(topic) == schema if isinstance(topics, Mapping) else topic in topics
 
 
 def in_span(log_time: int, start: int | None, end: int | None) -> bool:
-    """True if a log time lies in the span from `start` to before `end`, ns; None: no limit."""
+    """True if a log time is in the span from `start` to before `end`, ns; None: no limit."""
     return (start is None or log_time >= start) and (end is None or log_time < end)

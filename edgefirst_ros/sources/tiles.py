@@ -81,7 +81,7 @@ class TileJoiner:
     def add(self, message: Message, tile: int, guessed: int = 0) -> Iterator[Joined]:
         """Take the next message of a tile; yield the joined ones that are complete, or can be no more.
 
-        `guessed`: how many of that tile seem to be lost before it, besides what its number says.
+        `guessed`: how many of that tile seem to be lost before it, in addition to what its number says.
         """
         stamp = header_stamp(message) or 0
         last, self._last[tile] = self._last[tile], (message.file, message.sequence)

@@ -16,7 +16,7 @@ from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CUBES, DETECT, FIX,
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
 FEW = 5
-"""Topics that a note names; of more than that their number is told."""
+"""Topics that a note names; of more than that their number is reported."""
 CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
 """The device's names for its cameras, the preferred one first."""
 INFO = "camera/info"
@@ -25,7 +25,7 @@ RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed
 
 
 def namespace_of(topic: str, schema: str) -> str:
-    """Return what tells the topics of one camera from those of another: `front` of `/front/camera/h264`.
+    """Return what distinguishes the topics of one camera from those of another: `front` of `/front/camera/h264`.
 
     Of a topic without a known name it is the path before its last segment, and before one like `image_raw`.
     """
@@ -64,7 +64,7 @@ class Cameras:
         )
 
     def is_foreign(self, space: str) -> bool:
-        """True if a namespace is neither the reference's nor that of a camera that is there, and not the root."""
+        """True if a namespace is neither the reference's nor that of a camera that exists, and not the root."""
         return bool(space) and not self.is_own(space) and self.owner(space) is None
 
     def owner(self, space: str) -> str | None:
@@ -124,7 +124,7 @@ class Roles:
 
     @property
     def aligned(self) -> frozenset[str]:
-        """Topics besides the reference that are aligned by time."""
+        """Topics in addition to the reference that are aligned by time."""
         others = *self.companions.values(), self.gps, self.imu, self.boxes3d
         return frozenset(topic for topic in others if topic) - {self.reference}
 
@@ -136,10 +136,10 @@ class _Finder:
     """True if a topic that is named in the settings may still come."""
     notes: list[str] = field(default_factory=list)
     preferred: list[str] = field(default_factory=list)
-    """Notes of topics that go before others of the same name, which are no guess."""
+    """Notes of topics that go before others of the same name, which are not guess."""
     prefix: str | None = None
     cameras: Cameras | None = None
-    """None where the reference is no camera."""
+    """None where the reference is not a camera."""
 
     def known(self, name: str, among: Collection[str] | None = None) -> list[str]:
         """Return the topics with a known name; one with the camera's host, or without host, goes before others."""
@@ -163,14 +163,14 @@ class _Finder:
         return [topic for topic in self.of_type(schema) if known_name(topic, schema) is None]
 
     def note_absent(self, sensors: Collection[str], found: Mapping[str, str], own: str | None) -> None:
-        """Note the sensors that were asked for and are not there, and the camera that was not."""
+        """Note the sensors that were requested and are not there, and the camera that was not."""
         if sensors and own is None and streams.CAMERA.key not in sensors:
             self.notes.append("camera is not among the sensors: samples have the times of its pictures alone")
         missing = [] if self.live else [s for s in sensors if s not in (*found, own, streams.CAMERA.key)]
         self.notes += [f"{sensor}: is asked for, but the recording has no topic of it" for sensor in missing]
 
     def one(self, name: str, among: Collection[str] | None = None) -> str | None:
-        """Return the topic with a known name; None where there is none, or, with a note, several could be meant."""
+        """Return the topic with a known name; None if absent, or, with a note, several could be meant."""
         found = self.known(name, among)
         if len(found) > 1:
             self.notes.append(f"{name}: several topics could be meant, none is used: {', '.join(found)}")
@@ -234,7 +234,7 @@ class _Finder:
         return alike[0] if alike else None
 
     def cubes(self) -> str | None:
-        """Return the only topic with the boxes of scenes; None, with a note, where there are several."""
+        """Return the only topic with the boxes of scenes; None, with a note, if there are several."""
         found = self.of_type(CUBES)
         if len(found) > 1:
             self.notes.append(f"fusion/boxes3d: several topics could be meant, none is used: {', '.join(found)}")
@@ -288,7 +288,7 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
     """Assign a topic to each role; `topics` are the CDR topics with their types.
 
     Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
-    camera. `live`: a named topic besides the reference may still come, and is no error.
+    camera. `live`: a named topic in addition to the reference may still come, and is not an error.
     """
     finder = _Finder(topics, live)
     if isinstance(settings.reference_topic, tuple):

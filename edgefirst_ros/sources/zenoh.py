@@ -49,7 +49,7 @@ class ZenohTransport(Transport):
     """Hears what publishers announce by tokens, and those that announce nothing by what they send.
 
     The device's services announce nothing: where a topic in use may come is subscribed beforehand, under every name
-    that it may have, and once it has its part its own key alone. What comes meanwhile is kept (`Intake`).
+    that it may have, and once it has its part its own key alone. What comes in the meantime stays (`Intake`).
     Owns: one thread calls `look`, `listen` and `close`; tokens come in threads of Zenoh, under the lock.
     """
 
@@ -183,7 +183,7 @@ class ZenohTransport(Transport):
             self._candidates[name] = [self._subscribe(key, name, intake) for key in keys]
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        """Subscribe the key of a topic, as `Transport.listen` says; what was kept of it is handed on first."""
+        """Subscribe the key of a topic, as `Transport.listen` says; what was stored of it is handed on first."""
         intake, key = self._intake, state.name
         with self._lock:
             publishers = sum(one.key == key for one in self._tokens.values())

@@ -23,9 +23,9 @@ FEWEST = 4
 CLOCK = 5_000_000_000
 """ns; a longer gap of stamps in less than half of which it came is a clock that was set."""
 MOST = 1 << 20
-"""A larger gap of numbers is no loss: somebody counts anew."""
+"""A larger gap of numbers is not a loss: somebody counts again."""
 PUBLISHERS = 16
-"""Publishers of a topic whose numbers are kept."""
+"""Publishers of a topic whose numbers stay."""
 
 
 class Gaps:
@@ -45,7 +45,7 @@ class Gaps:
     def take(self, stamp: int | None, now: int, attached: Attached | None, dropped: int) -> tuple[int, int, bool]:
         """Return how many are missing before a message, known and guessed, and whether another publisher sent it.
 
-        `stamp`: its own, ns; `now`: when it came, ns of time.monotonic_ns(); `dropped`: how many were left out here.
+        `stamp`: its own, ns; `now`: when it came, ns of time.monotonic_ns(); `dropped`: how many were dropped here.
         """
         if attached is not None:
             last = self._numbers.pop(attached.gid, None)
@@ -77,11 +77,11 @@ class Gaps:
 
 
 LOOKBACK = 3_000_000_000
-"""ns of messages that are kept while none of a camera came: more than its first frames may need."""
+"""ns of messages that stay while none of a camera came: more than its first frames may need."""
 UNDECIDED = 15_000_000_000
-"""ns of messages that are kept of a topic that came late, until it has a part."""
+"""ns of messages that stay of a topic that came late, until it has a part."""
 MOST_KEYS = 256
-"""Keys of which messages are kept."""
+"""Keys of which messages stay."""
 MOST_ENCODINGS, LONGEST_ENCODING, OTHERS = 8, 100, "other encodings"
 """Foreign encodings of a key that are told apart, characters that are told of one, and what stands for the others."""
 
@@ -125,7 +125,7 @@ class Lane:
     """While two subscriptions bring the same messages: hashes of those that one of them brought, and which."""
 
     def fits(self, encoding: str) -> bool:
-        """True if a message of an encoding is one of the topic; the first tells what the others have to be."""
+        """True if a message of an encoding is one of the topic; the first shows what the others have to be."""
         if not self.encoding:  # it is listened to because of a token
             if self.state is not None and schema_of_encoding(encoding) not in (None, self.state.schema):
                 return False
@@ -146,7 +146,7 @@ class Lane:
 class Intake:
     """Takes messages from the threads of Zenoh and hands them on in a thread of its own, in the order they came.
 
-    Until `release` everything is kept, from the first message of an anchor (a topic that may be the camera) on, at most
+    Until `release` everything stays, from the first message of an anchor (a topic that may be the camera) on, at most
     `most` bytes: the oldest go first, and count as lost. Then at most `depth` messages of a topic wait.
     Owns: everything under its lock; `put` is called by any thread, what listeners do happens in its own.
     """
@@ -160,13 +160,13 @@ class Intake:
         self._anchored = self._released = self._closed = False
         self._last = 0
         self.ignored = 0
-        """Messages of keys beyond those that are kept."""
+        """Messages of keys beyond those that stay."""
         self._thread = threading.Thread(target=self._run, name="zenoh intake", daemon=True)
         self._thread.start()
 
     # ---- from the threads of Zenoh -------------------------------------------------------
     def put(self, key: str, name: str, sent: Sent, source: int, *, anchor: bool, kept: bool = True) -> None:
-        """Take a message of a key; `source` tells which subscription brought it. `kept`: False to note the key only."""
+        """Take a message of a key; `source` shows which subscription brought it. `kept`: False to note the key only."""
         with self._changed:
             lane = self._lanes.get(key)
             if lane is None:

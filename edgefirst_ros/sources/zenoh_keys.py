@@ -28,7 +28,7 @@ NEWER = struct.Struct("<qqB16s")
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """A publisher that a liveliness token tells of."""
+    """A publisher that a liveliness token shows of."""
 
     key: str
     """The key on which its messages come."""
@@ -46,7 +46,7 @@ class Attached:
 
 
 def topic_of(key: str) -> str:
-    """Return the topic of a key, as recordings name it: a slash before it, `rt/` at its begin or behind a host gone."""
+    """Return the topic of a key, as recordings name it: a slash before it, `rt/` at its begin or after a host gone."""
     chunks = key.split("/")
     for place in (0, 1):
         if chunks[place + 1 :] and chunks[place] == "rt":
@@ -79,13 +79,13 @@ def schema_of(name: str) -> str:
 
 
 def schema_of_encoding(encoding: str) -> str | None:
-    """Return the type that an encoding tells (`application/cdr;pkg/msg/Type`), None where it tells none."""
+    """Return the type that an encoding shows (`application/cdr;pkg/msg/Type`), None where it shows none."""
     form, _, schema = encoding.partition(";")
     return schema.rpartition(";")[2].strip() or None if form == CDR else None
 
 
 def read_token(token: str) -> Announced | None:
-    """Return the publisher that a liveliness token tells of; None for what else it tells, and where it is none.
+    """Return the publisher that a liveliness token shows of; None for what else it shows, and where it is none.
 
     Forms: `@ros2_lv/DOMAIN/ZID/NID/EID/MP/ENCLAVE/NAMESPACE/NODE/TOPIC/TYPE/HASH/QOS` (rmw_zenoh, `%` for `/`),
     `@/ZID/@ros2_lv/MP/KEY/TYPE/QOS` and `@ros2_lv/ZID/MP/KEY/TYPE/QOS` (the bridge, `§` for `/`).
@@ -115,7 +115,7 @@ def read_attachment(data: bytes) -> Attached | None:
 
 
 def _number(value: bytes) -> int | None:
-    """Return a number in 8 bytes, or as a text behind its length."""
+    """Return a number in 8 bytes, or as a text after its length."""
     if value and value[0] == len(value) - 1:
         text = value[1:]
         if text.isdigit():

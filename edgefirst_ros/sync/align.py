@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Alignment: each message of the reference topic gets the nearest message of each companion.
 
-Incremental and bounded: what is kept is what came within the look-ahead. The result depends on the stamps alone as
+Incremental and bounded: what stays is what came within the look-ahead. The result depends on only the stamps as
 long as no message comes later than that after another one with its stamp.
 """
 
@@ -146,7 +146,7 @@ class Aligner(Generic[F, C]):
         self._buffers[name, epoch].add(companion, arrived)
 
     def release(self, now: int | None) -> list[Aligned[F, C]]:
-        """Return the frames whose companions must have come by `now`, ns; None: all that are left."""
+        """Return the frames whose companions must have come by `now`, ns; None: all that remain."""
         found: list[Aligned[F, C]] = []
         while self._waiting and (now is None or self._waiting[0][3].arrived + self._max_skew + self.lookahead < now):
             segment, _, _, frame = heapq.heappop(self._waiting)

@@ -16,7 +16,7 @@ from edgefirst_ros.messages import Message, decode, header_stamp
 SECOND = 1_000_000_000
 YEAR_2000 = 946_684_800 * SECOND
 SAME_DOMAIN = 5 * SECOND
-"""ns; a topic whose median lies further from the reference topic's has another clock."""
+"""ns; a topic whose median is further from the reference topic's has another clock."""
 JUMP_FORWARD = 5 * SECOND
 JUMP_BACK = SECOND
 """ns; a larger step back of the reference stamps begins a new segment."""
@@ -85,7 +85,7 @@ class TimeBase:
     base: str
     offset: int = 0
     replaced: dict[str, str] = field(default_factory=dict)
-    """{topic: what is wrong with its stamps, and what is used instead}."""
+    """{topic: the fault with its stamps, and what is used instead}."""
     spread: int = 0
     """Usual lateness of a topic's messages against those of other topics with the same stamp, ns."""
     by_header: bool = True
@@ -113,7 +113,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
     """Choose the time base of a recording.
 
     `choice` is auto, header, publish or log; `used` are the other topics that are aligned. Said loudly by the caller:
-    what stands in `replaced`.
+    what is in `replaced`.
     """
     base = choice
     if choice == "auto":
@@ -139,7 +139,7 @@ def choose(choice: str, reference: TopicTimes, used: Iterable[TopicTimes]) -> Ti
 
 
 def fault_of(times: TopicTimes, base: TimeBase, reference: str) -> str | None:
-    """Return what is wrong with a topic's stamps, and what is used instead; None if they fit the time base."""
+    """Return the fault with a topic's stamps, and what is used instead; None if they fit the time base."""
     if base.base == "log" or not times.publish.distances:
         return None
     stamps: Stamps = getattr(times, base.base)
@@ -175,7 +175,7 @@ class Segments:
     def overlapping(self, margin: int) -> set[int]:
         """Return the segments that overlap another one in time, or come within `margin` ns of it.
 
-        A clock set back makes them: what was recorded during one may lie in time within the other.
+        A clock set back makes them: what was recorded during one may are in time within the other.
         """
         found: set[int] = set()
         ordered = sorted(range(len(self.spans)), key=lambda n: self.spans[n])
@@ -190,7 +190,7 @@ class Segments:
     def preceded(self, gap: int) -> dict[int, int]:
         """Return segments that begin within `gap` ns after one recorded later, with the stamp up to which that matters.
 
-        What lies between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
+        What is between two fixes or attitudes at most `gap` apart may need those of the later recorded one.
         """
         found: dict[int, int] = {}
         for n, (first, _) in enumerate(self.spans):
@@ -203,8 +203,8 @@ class Segments:
 class RunningClock:
     """Running time of a recording: the sum of the steps of `log_time`, without jumps of the clock.
 
-    A longer step tells nothing of how long messages had to come: the clock was stepped, or the recorder stood still.
-    While `log_time` stands still, the stamps of the reference topic drive the clock.
+    A longer step shows nothing of how long messages had to come: the clock was stepped, or the recorder stood still.
+    While `log_time` is still, the stamps of the reference topic drive the clock.
     """
 
     def __init__(self) -> None:
@@ -245,7 +245,7 @@ class Parts(Protocol):
 
     @property
     def aligned(self) -> frozenset[str]:
-        """Topics besides the reference that are aligned by time."""
+        """Topics in addition to the reference that are aligned by time."""
 
 
 class LiveClock:
@@ -263,7 +263,7 @@ class LiveClock:
         self.base: TimeBase | None = None
 
     def take(self, message: Message, now: int) -> str | None:
-        """Note a message that came at `now`; return what is wrong with its topic's clock, if that is new.
+        """Note a message that came at `now`; return the fault with its topic's clock, if that is new.
 
         `now` is in ns of a clock that only runs forward.
         """
@@ -334,7 +334,7 @@ class Cut:
     frames: int = 0
     """Number of reference messages in the whole recording."""
     note: str = ""
-    """Note to the user, if nothing lies inside."""
+    """Note to the user, if nothing is inside."""
 
     @classmethod
     def of(cls, span: tuple[int, int], stamps: Iterable[tuple[int, int]], frames: int) -> Cut:
@@ -354,7 +354,7 @@ class Cut:
         return cls(*span, last, undecodable, frames, note)
 
     def holds(self, stamp: int) -> bool:
-        """True if a stamp in ns lies inside."""
+        """True if a stamp in ns is inside."""
         return self.begin <= stamp < self.end
 
     def left(self, frames: int) -> tuple[int, int]:

@@ -23,7 +23,7 @@ NOISE_LIMIT = 24
 
 
 class Painter:
-    """Draws the pictures of a recipe; a picture depends on its index alone."""
+    """Draws the pictures of a recipe; a picture depends on only its index."""
 
     def __init__(self, recipe: Recipe, scene: Scene) -> None:
         self._recipe = recipe

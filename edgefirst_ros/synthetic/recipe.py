@@ -45,7 +45,7 @@ LATENCIES = {
 """Milliseconds from measuring to recording; others take 1."""
 MODEL_TOPICS = frozenset({"model/output", "model/boxes2d", "model/mask", "model/mask_compressed"})
 TOPICS = frozenset({"camera", "camera/info", *RATES, *MODEL_TOPICS})
-"""Every topic there is, by its name in a recipe; `camera` stands for the codec's own topic."""
+"""Every topic there is, by its name in a recipe; `camera` represents the codec's own topic."""
 OLDER = frozenset({"model/boxes2d", "model/mask", "model/mask_compressed"})
 """Topics of the older generation of devices instead of `model/output`."""
 DEFAULT_TOPICS = TOPICS - {"radar/clusters", "fusion/boxes3d", *OLDER}
@@ -119,7 +119,7 @@ class Recipe:
     publish_zero: Collection[str] = ()
     all_equal: Collection[str] = ()
     clock_offset: Mapping[str, int] = field(default_factory=dict)
-    """ns by which a topic's header stamps lie off."""
+    """ns by which a topic's header stamps are off."""
     clock_steps: Sequence[tuple[float, int]] = ()
     """(s after the start, ns): the device's clock is set then; all three stamps follow."""
 
@@ -141,7 +141,7 @@ class Recipe:
     foreign_channel: bool = False
     """A JSON channel /clock_step, one message a second."""
     without_end: bool = False
-    """The file ends behind its last chunk."""
+    """The file ends after its last chunk."""
     cut: int | None = None
     """Bytes kept of the file; negative: taken off its end."""
 

@@ -83,7 +83,7 @@ class Truth:
         return mask
 
     def classes(self, time: int) -> NDArray[np.uint8]:
-        """Return the class of every pixel, (H, W) uint8: 0 where there is no object."""
+        """Return the class of every pixel, (H, W) uint8: 0 without an object."""
         return class_picture(self.scene.things(time), *self.recipe.size)
 
     def radar_bins(self, time: int) -> list[tuple[int, int, float]]:

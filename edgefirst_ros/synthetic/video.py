@@ -96,7 +96,7 @@ def _packets(recipe: Recipe, painter: Painter, encoder: VideoCodecContext) -> It
 
 
 def _encoder(recipe: Recipe) -> VideoCodecContext:
-    """Return an encoder of one thread and without choices of its own, so that its bytes depend on the recipe alone."""
+    """Return an encoder of one thread and without choices of its own, so that its bytes depend on only the recipe."""
     import av
     from av.video.codeccontext import VideoCodecContext
 

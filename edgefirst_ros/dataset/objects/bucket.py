@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Buckets by obstore: Amazon S3 and what speaks like it, Google Cloud Storage, Azure Blob Storage.
 
-Credentials and endpoints come from the environment alone (AWS_..., GOOGLE_..., AZURE_...). Creating objects only where
+Credentials and endpoints come from only the environment (AWS_..., GOOGLE_..., AZURE_...). Creating objects only where
 there is none is not used: what that does differs by provider. Requests run in threads of their own, so that a signal
-reaches who waits for one, and a request that does not end is left behind.
+reaches who waits for one, and a request that does not end remains behind.
 """
 
 from __future__ import annotations
@@ -122,11 +122,11 @@ class BucketStore:
         return BucketStore, (self._root, self._seconds, self._rate)
 
     def stat(self, key: str) -> StoredObject | None:
-        """Return what is there under a key, by one request; None where there is nothing."""
+        """Return what is there under a key, by one request; None if absent."""
         return self._if_there(key, lambda: _object(self._obstore.head(self._store, key)))
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield the objects below a prefix in order of key; a listing that breaks off goes on after the last key.
+        """Yield the objects below a prefix in order of key; a listing that breaks off continues after the last key.
 
         Raises ObjectStoreError also if it repeats itself, or does not end.
         """
@@ -269,7 +269,7 @@ class BucketStore:
         return digest.digest() == own.digest()
 
     def delete(self, key: str) -> None:
-        """Remove an object; nothing where there is none."""
+        """Remove an object, if it exists."""
         self._if_there(key, lambda: self._obstore.delete(self._store, key))
 
     def _ask(self, key: str, request: Callable[[], T], size: int = 0) -> T:

@@ -53,7 +53,7 @@ class Place:
 def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
     """Return the datasets and recordings that are named.
 
-    A path stands for itself. A list (*.txt) has a name a line; a glob, a prefix of a bucket and a fleet's folder stand
+    A path represents itself. A list (*.txt) has a name a line; a glob, a prefix of a bucket and a fleet's folder stand
     for the datasets (*.zip) and recordings (*.mcap, *.db3, *.bag, rosbag2 folders) in them.
 
     Raises:
@@ -81,10 +81,10 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
 
 
 def dataset_places(given: str | os.PathLike[str]) -> list[Path]:
-    """Return the paths of all datasets that a name stands for; those of buckets are opened where they are.
+    """Return the paths of all datasets that a name represents; those of buckets are opened where they are.
 
-    A path stands for itself; a folder without a dataset of its name, a glob, a list, a prefix of a bucket and a fleet's
-    folder for the datasets in them. Raises DatasetError where there are none, UsageError for an invalid name.
+    A path represents itself; a folder without a dataset of its name, a glob, a list, a prefix of a bucket and a fleet's
+    folder for the datasets in them. Raises DatasetError without any, UsageError for an invalid name.
     """
     text = os.fspath(given)
     if os.path.isdir(text) and not os.path.isdir(os.path.join(text, STATES)) and not _is_folder_dataset(Path(text)):
@@ -197,7 +197,7 @@ def refuse_buckets(verb: str, given: Sequence[str | os.PathLike[str]], instead: 
 
 
 def read_list(path: str) -> Iterator[str]:
-    """Yield the entries of a list, without comments. Raises UsageError for what is no text."""
+    """Yield the entries of a list, without comments. Raises UsageError for what is not a text."""
     try:
         if os.path.getsize(path) > LARGEST_LIST:
             raise UsageError(f"{path}: has {os.path.getsize(path)} bytes, a list has at most {LARGEST_LIST}")
@@ -256,7 +256,7 @@ def _stored(text: str, place: Location) -> list[Place]:
 
 
 def _dataset(store: Store, container: Location, listed: Mapping[str, StoredObject] | None = None) -> Place:
-    """Return a dataset of a bucket with its tables, which come after the container; `listed`: all that is there."""
+    """Return a dataset of a bucket with its tables, which come after the container; `listed`: all that exists."""
     stem = container.name.removesuffix(CONTAINER)
     keys = [(container.parent / name).key for name in (container.name, *(f"{stem}{end}" for end in TABLES))]
     there = [store.stat(key) if listed is None else listed.get(key) for key in keys]

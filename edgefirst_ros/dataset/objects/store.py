@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.storage.atomic import sync_folder
 from edgefirst_ros.errors import ObjectStoreError
 
 PARTIAL = ".partial"
-"""End of the names of files that are being written: they are no objects yet."""
+"""End of the names of files that are being written: they are not objects yet."""
 _LEFT = re.compile(rf"\.\d+-\d+{re.escape(PARTIAL)}$")
 _numbers = itertools.count()
 
@@ -33,7 +33,7 @@ class Store(Protocol):
     """
 
     def stat(self, key: str) -> StoredObject | None:
-        """Return what is there under a key; None where there is nothing."""
+        """Return what is there under a key; None if absent."""
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """Yield all objects whose key begins with the parts of `prefix`, at any depth."""
@@ -42,7 +42,7 @@ class Store(Protocol):
         """Return the bytes from `start` to before `end`; with `etag` only of the object that has it."""
 
     def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
-        """Return an object and at most `size` of its last bytes, by one request; None where there is nothing."""
+        """Return an object and at most `size` of its last bytes, by one request; None if absent."""
 
     def stream(self, found: StoredObject) -> Iterator[bytes]:
         """Yield the bytes of an object in order; what breaks off is continued, as long as it has not been replaced."""
@@ -60,7 +60,7 @@ class Store(Protocol):
         """True if an object is what a file holds, byte for byte."""
 
     def delete(self, key: str) -> None:
-        """Remove an object; nothing where there is none."""
+        """Remove an object, if it exists."""
 
 
 def open_store(location: Location, *, patience: float = PATIENCE, rate: int = 0) -> Store:
@@ -145,7 +145,7 @@ class FolderStore:
             raise _refused(found.key, error) from error
 
     def delete(self, key: str) -> None:
-        """Remove a file; nothing where there is none."""
+        """Remove a file, if it exists."""
         try:
             os.unlink(f"/{key}")
         except FileNotFoundError:

@@ -22,7 +22,7 @@ def download(store: Store, found: StoredObject, path: Path, *, again: bool = Fal
         store: Where it is.
         found: The object as it was listed.
         path: The new file.
-        again: True to bring the new object, once, where it was replaced meanwhile.
+        again: True to bring the new object, once, where it was replaced in the meantime.
 
     Returns:
         The object whose bytes the file has, and their SHA-256 as hex digits.
@@ -77,8 +77,8 @@ def upload_dataset(
 ) -> list[StoredObject]:
     """Put a finished dataset below a prefix, as PREFIX/NAME.arrow and so on; returns its objects, the container last.
 
-    Checksums are compared before it returns, so that the files may be deleted then. What is there already with the same
-    bytes stays, so that an upload that was interrupted goes on. `store`: that of the prefix, where there is one open.
+    Checksums are compared before it returns, so that the files may be deleted then. What exists already with the same
+    bytes stays, so that an upload that was interrupted continues. `store`: that of the prefix, where there is one open.
     Raises DatasetError where something else has one of the names, unless `overwrite`; ObjectStoreError; UsageError.
     """
     place = to if isinstance(to, Location) else Location.of(to)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unfinished datasets: what is left of them, how they are completed."""
+"""Unfinished datasets: what remains of them, how they are completed."""

@@ -36,7 +36,7 @@ class Journals:
     """Rows and commits of an unfinished dataset.
 
     What this version does not understand ends the rows of its file; `not_understood` says why, by path, and such a
-    file must be kept. Raises StorageError.
+    file must stay. Raises StorageError.
     """
 
     def __init__(self, paths: DatasetPaths) -> None:
@@ -224,7 +224,7 @@ def _read_stream(path: Path) -> Iterator[tuple[pa.RecordBatch, dict[str, object]
 
 
 class _Bounded(io.FileIO):
-    """A journal up to where its messages are whole: a length that lies, or packed zeros, must not be allocated."""
+    """A journal up to where its messages are whole: a length that is, or packed zeros, must not be allocated."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -63,7 +63,7 @@ _STAMPS = range(-(1 << 63), 1 << 63)
 class Rebuilt:
     """The rebuilt rows, `rows` of annotations and `frames`; `samples` and `unstamped` count them.
 
-    A sample without a picture that tells its stamp gets the time of its member, which is right to 2 s.
+    A sample without a picture that shows its stamp gets the time of its member, which is right to 2 s.
     """
 
     def __init__(self, companions: list[str]) -> None:
@@ -101,7 +101,7 @@ class Rebuilt:
         self._add(member.sequence, member.frame, exif, size, found.stamp)
 
     def annotate(self, row: Mapping[str, Any]) -> None:
-        """Rebuild the annotation row for a frames row, if there is none."""
+        """Rebuild the annotation row for a frames row, if it is missing."""
         key = row["name"], row["frame"]
         if key in self._in_annotations:
             return
@@ -159,7 +159,7 @@ def _described(kind: str, found: Found) -> tuple[ExifFound, tuple[int, int] | No
 def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], int]) -> dict[str, Any]:
     """Metadata of the last commit, with counts of what is `used` now, by sequence and part.
 
-    An earlier version told the topics beside them, and counts of the whole alone.
+    An earlier version told the topics beside them, and counts of only the whole.
     """
     sequences = described.get(SEQUENCES)
     if not isinstance(sequences, dict) or not all(isinstance(known, dict) for known in sequences.values()):
@@ -179,7 +179,7 @@ def recount_facts(described: Mapping[str, Any], used: Mapping[tuple[str, str], i
 
 
 def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) -> dict[str, Any] | None:
-    """Return the counts of the last commit with what is `used` now, by sequence and part; None where there are none.
+    """Return the counts of the last commit with what is `used` now, by sequence and part; None if absent.
 
     What was seen of a topic whose messages are written, and is nowhere else, was interrupted. `topics` is {sequence:
     {part: topic}}.
@@ -248,11 +248,11 @@ class Recovery:
     rows_dropped: int = 0
     """Samples of the journal, or of the tables, without any member."""
     members_missing: int = 0
-    """Missing members of samples that are kept."""
+    """Missing members of samples that stay."""
     told_by: str = "journal"
     """What has the rows: `journal`, or `tables` of a finished dataset that was cut."""
     kept: dict[Path, Path] = field(default_factory=dict)
-    """{journal that is not understood: where it is kept}."""
+    """{journal that is not understood: where it stays}."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -281,7 +281,7 @@ class Recovery:
             self.lost.append(lost)
 
     def plain(self, not_understood: Mapping[Path, str]) -> dict[str, Any]:
-        """Return the metadata `recovered`; `not_understood`: what is wrong with the journals that are kept."""
+        """Return the metadata `recovered`; `not_understood`: the fault with the journals that stay."""
         told: dict[str, Any] = {
             "members": self.members,
             "lost_bytes": self.lost_bytes,
@@ -299,7 +299,7 @@ class Recovery:
 
     @property
     def exit_code(self) -> int:
-        """0 when all is there, 3 when something was lost."""
+        """0 if complete, 3 after a loss."""
         lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
         return 3 if any(lost) or self.kept else 0
 
@@ -401,12 +401,12 @@ def recover(
 ) -> Recovery:
     """Complete the unfinished dataset that a user names by OUT/NAME or one of its files; a finished one stays as it is.
 
-    Every whole member is kept, what is cut or damaged between them is left out. Up to the last commit that was synced
+    Every whole member stays, what is cut or damaged between them is dropped. Up to the last commit that was synced
     to disk, members are believed by their headers or sizes; after it, and with `verify` everywhere, their checksums are
     compared. Rows that the row log does not have are rebuilt: from names, and from stamps, positions and sizes of the
-    pictures. Finished tables of this software keep the rows of samples that are left. `dry_run` only reports. Raises
+    pictures. Finished tables of this software keep the rows of samples that remain. `dry_run` only reports. Raises
     DatasetError when there is nothing that could be completed, or a finished dataset would have to be replaced and not
-    `overwrite`; nothing is changed then, nor where a table or ZIP unpacks to more than `limits` let it.
+    `overwrite`; no file changes then, nor where a table or ZIP unpacks to more than `limits` let it.
     """
     paths = locate_any(path)
     if paths.unfinished:
@@ -538,7 +538,7 @@ class _Recoverer:
             self._damaged.append(lost.name)
 
     def _note_journals(self) -> None:
-        """Choose where journals that are not understood are kept, beside the dataset under free names, and note it."""
+        """Choose where journals that are not understood stay, beside the dataset under free names, and note it."""
         for path, why in self._journals.not_understood.items():
             names = (f"{path.name}.unreadable{number}" for number in ("", *range(2, 1000)))
             kept = next(self._paths.out / name for name in names if not os.path.lexists(self._paths.out / name))
@@ -546,7 +546,7 @@ class _Recoverer:
             self._report.notes.append(f"{path.name} is not understood ({why}): it is kept as {kept.name}")
 
     def _note_merge(self) -> None:
-        """Note that an interrupted merge lacks what it had not copied yet."""
+        """Note that an interrupted merge does not have what it had not copied yet."""
         merged = self._journals.description.get("merged")
         if isinstance(merged, list) and merged:
             names = ", ".join(str(part.get("dataset")) for part in merged if isinstance(part, dict))
@@ -629,7 +629,7 @@ class _Recoverer:
         return self._finished is not None and path in self._finished.readable
 
     def _is_kept(self, path: Path) -> bool:
-        """True if a table is not made anew: one of another tool stays as it is, an own one without what is gone.
+        """True if a table is not made again: one of another tool stays as it is, an own one without what is gone.
 
         One that cannot be read is put aside.
         """
@@ -648,7 +648,7 @@ class _Recoverer:
         return True
 
     def _trim_annotations(self, annotations: TableFile) -> bool:
-        """Write the annotations without those of samples that are gone; False where there are none."""
+        """Write the annotations without those of samples that are gone; False without any."""
         if self._own is None or not self._report.rows_dropped or not {"name", "frame"} <= {*annotations.schema.names}:
             return False
         write_annotations(annotations, self._paths.arrow_partial, self._is_there)

@@ -57,13 +57,13 @@ class Members(Protocol):
         """Return True if the container has its end, and every member in it is whole. Raises TooLargeError."""
 
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members in their order, which the writer keeps from then on, and what lies between them.
+        """Yield the whole members in their order, which the writer keeps from then on, and what is between them.
 
         Members up to the last synced commit are not compared with their checksums, unless `verify`.
         """
 
     def rewind(self, journals: Journals) -> Checkpoint:
-        """Go back to the last commit of which all is there; the writer keeps what belongs to it, and no more."""
+        """Go back to the last commit that is complete; the writer keeps what belongs to it, and no more."""
 
     def remove(self, lost: list[str]) -> None:
         """Remove what `whole` found to be no whole member."""
@@ -115,7 +115,7 @@ class ArchiveMembers:
         return count == len(archive.entries)
 
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members and what lies between them, as `Members` says."""
+        """Yield the whole members and what is between them, as `Members` says."""
         archive, own = self.writer, journals.written_here
         for found in archive.scan(0 if verify else self._trusted(journals)):
             if isinstance(found, Lost):
@@ -133,7 +133,7 @@ class ArchiveMembers:
         return synced if self.writer.file_bytes() >= synced else 0
 
     def rewind(self, journals: Journals) -> Checkpoint:
-        """Go back to the last commit of which all is there, as `Members` says."""
+        """Go back to the last commit that is complete, as `Members` says."""
         archive, points, ends = self.writer, journals.points, {0: 0}
         wanted, rows = {p.samples for p in points}, _rows(journals.frames(points[-1].samples))
         for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):
@@ -146,7 +146,7 @@ class ArchiveMembers:
         return point
 
     def remove(self, lost: list[str]) -> None:
-        """Cut off what lies behind the last member; what is damaged between others stays, and no directory names it."""
+        """Cut off what is after the last member; what is damaged between others stays, and no directory names it."""
         self.writer.cut()
 
 
@@ -157,7 +157,7 @@ class FolderMembers:
         self.writer = writer
 
     def is_complete(self, journals: Journals, limits: Limits) -> bool:
-        """Return True if every file is a whole member; that the folder ends is said by the tables in it."""
+        """Return True if every file is a whole member; that the folder ends is stated by the tables in it."""
         del limits
         known = _synced_samples(journals)
         return not any(_fault_of(*one, known, journals) for one in files(self.writer.path))
@@ -178,7 +178,7 @@ class FolderMembers:
             yield Found(name, status.st_mtime_ns, partial(_head, file))
 
     def rewind(self, journals: Journals) -> Checkpoint:
-        """Go back to the last commit of which all is there, as `Members` says."""
+        """Go back to the last commit that is complete, as `Members` says."""
         known, whole = _synced_samples(journals), 0
         for row in _rows(journals.frames(journals.points[-1].samples)):
             found = self._present(row)
@@ -197,13 +197,13 @@ class FolderMembers:
         return point
 
     def _present(self, row: dict[str, Any]) -> list[tuple[Member, str, Path]]:
-        """Return the members of a sample that are there, with their names and files."""
+        """Return the members of a sample that exist, with their names and files."""
         root = self.writer.path
         found = present(root, row["name"], row["frame"])
         return [(member, file.relative_to(root).as_posix(), file) for member, file in found]
 
     def remove(self, lost: list[str]) -> None:
-        """Remove files that are no whole members."""
+        """Remove files that are not whole members."""
         for name in lost:
             with reporting(self.writer.path / name, "remove"):
                 (self.writer.path / name).unlink(missing_ok=True)
@@ -228,7 +228,7 @@ def _head(file: Path, size: int) -> bytes:
 
 
 def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> str:
-    """Return why a file is no whole member; empty if it is one. Raises StorageError if it cannot be read.
+    """Return why a file is not a whole member; empty if it is one. Raises StorageError if it cannot be read.
 
     Of a sample among those `synced` the size is compared, of others the checksum. A file that the log does not have is
     judged by its content.
@@ -254,7 +254,7 @@ def _fault_of(name: str, file: Path, synced: FrameSet, journals: Journals) -> st
 
 
 def _fault_in(data: bytes, kind: str) -> str:
-    """Return what is wrong with the content of a member that may be cut; empty if nothing."""
+    """Return the fault with the content of a member that may be cut; empty if nothing."""
     try:
         if kind.endswith("png"):
             check_png(data)
@@ -317,9 +317,9 @@ class UnfinishedDataset:
         return self._members.is_complete(self.journals, limits)
 
     def members(self, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members in their order, which `complete` will keep, and what lies between them.
+        """Yield the whole members in their order, which `complete` will keep, and what is between them.
 
-        What the disk had for certain is taken as it is, unless `verify`. To be called once.
+        What the disk had for certain is used as it is, unless `verify`. To be called once.
         """
         self._check_open()
         return self._members.whole(self.journals, verify=verify)

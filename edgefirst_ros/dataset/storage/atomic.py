@@ -34,7 +34,7 @@ def sync_disk(fd: int) -> None:
     """Sync everything on the disk of an open file or folder; for thousands of files cheaper than one by one.
 
     Raises OSError where it refused something since that file was opened (from Linux 5.8 on). `os.sync`, which other
-    systems have, waits for every disk there is and tells nothing.
+    systems have, waits for every disk there is and shows nothing.
     """
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "syncfs"):

@@ -76,7 +76,7 @@ class DirectoryWriter:
     def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
         """Write a member made of `buffers`, one after the other; `time_ns` becomes the file's time.
 
-        Raises DatasetError for a name that is no member's or was added before, and when writing fails.
+        Raises DatasetError for a name that is not a member's or was added before, and when writing fails.
         """
         self._clear()
         sequence = self.seen.add(name).sequence

@@ -23,7 +23,7 @@ class Reserve:
     """Space held by a file beside a dataset, so that what was written can be completed on a disk that is full."""
 
     def __init__(self, path: Path) -> None:
-        """Create `path` anew, replacing what a dead writer left."""
+        """Create `path` again, replacing what a dead writer left."""
         self.path = path
         self._bytes = 0
         self._fd = create_anew(path)
@@ -94,7 +94,7 @@ class StillThere:
 
 
 class NoRoomError(StorageError):
-    """Less space is free than is to be kept."""
+    """Less space is free than is to stay."""
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -110,7 +110,7 @@ class Headroom:
     """Compares the free space of a folder with the rate at which a dataset grows."""
 
     def __init__(self, out: Path, now: float) -> None:
-        """`now`: monotonic time in s, as in `check`, when nothing is written yet."""
+        """`now`: monotonic time in s, as in `check`, when no file is written yet."""
         self._out = out
         self._before = 0, now
 

@@ -65,7 +65,7 @@ class Entry(NamedTuple):
     method: int = STORED
     flags: int = 0
     descriptor: int = 0
-    """Bytes of the data descriptor behind the data."""
+    """Bytes of the data descriptor after the data."""
 
     @property
     def end(self) -> int:
@@ -74,12 +74,12 @@ class Entry(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its name; bytes that are no UTF-8 are kept as surrogates."""
+        """Its name; bytes that are not UTF-8 stay as surrogates."""
         return self.name.decode("utf-8", "surrogateescape")
 
 
 def read_local(data: bytes, start: int) -> Entry | None:
-    """Return the member whose local header `data` begins with, found at offset `start`; None where there is none.
+    """Return the member whose local header `data` begins with, found at offset `start`; None if absent.
 
     With a data descriptor its sizes are 0; `data` must hold the name and the extra field.
     """
@@ -149,7 +149,7 @@ class Directory(NamedTuple):
 def read_directory(file: IO[bytes]) -> Directory | None:
     """Return the directory of a plain ZIP; None for any other, which `zipfile` may still read.
 
-    Plain: as this package writes them. Nothing lies before the first member, between directory and end or behind it;
+    Plain: as this package writes them. Nothing is before the first member, between directory and end or after it;
     no comments, no folders, nothing encrypted; names are ASCII, or marked as UTF-8; sizes are possible, and members
     overlap neither each other nor the directory.
     """
@@ -217,7 +217,7 @@ def find_directory(file: IO[bytes]) -> tuple[int, int, int] | None:
 def _names(
     data: bytes, begins: NDArray[np.int64], named: NDArray[np.int64], flags: NDArray[np.uint16]
 ) -> list[str] | None:
-    """Return the names; None where one is no text of its kind, holds a NUL, or is a folder's."""
+    """Return the names; None where one is not a text of its kind, holds a NUL, or is a folder's."""
     text = data.decode("latin-1")
     names = [text[begin:end] for begin, end in zip(begins.tolist(), (begins + named).tolist(), strict=True)]
     for number in np.flatnonzero(flags):
@@ -444,7 +444,7 @@ class Archive:
         return data
 
     def _takes(self, entry: zipfile.ZipInfo) -> int:
-        """Return the unpacked size of a member, 0 for one whose sizes are impossible: it is refused when read."""
+        """Return the unpacked size of a member, 0 for one whose sizes are impossible: it is rejected when read."""
         most = _most_inflated(entry.compress_size) if entry.compress_type == DEFLATED else entry.compress_size
         return entry.file_size if entry.compress_size <= self.file_size and entry.file_size <= most else 0
 
@@ -525,7 +525,7 @@ def _unpacked(packed: bytes, entry: zipfile.ZipInfo) -> bytes:
 
 
 def count_members(root: Path, wanted: Callable[[str], bool]) -> tuple[int, int]:
-    """Return how many members under `DatasetPaths.members` are wanted, by their names, and their bytes unpacked.
+    """Return how many members under `DatasetPaths.members` are needed, by their names, and their bytes unpacked.
 
     Of a ZIP as this package writes them one record of the directory is held at a time, of others and of folders all.
     Raises DatasetError.

@@ -191,7 +191,7 @@ class ArchiveWriter:
     """Writes a ZIP of stored (or `Deflated`) members; sizes and CRC are in the local headers, nothing written changes.
 
     The file is created anew and locked: one that a dead writer left is replaced, one in use is refused (DatasetError).
-    Memory does not grow with the members but for one byte per frame, which tells repeated names.
+    Memory does not grow with the members but for one byte per frame, which shows repeated names.
     """
 
     announced = False
@@ -236,7 +236,7 @@ class ArchiveWriter:
     def add(self, name: str, buffers: Sequence[Buffer], time_ns: int) -> None:
         """Append a member made of `buffers`, one after the other, dated `time_ns` (since the epoch).
 
-        Raises DatasetError for a name that is no member's or was added before, and StorageError when writing fails;
+        Raises DatasetError for a name that is not a member's or was added before, and StorageError when writing fails;
         the archive then ends with the member before.
         """
         self.seen.add(name)
@@ -250,12 +250,12 @@ class ArchiveWriter:
             self._note(entry, record)
 
     def scan(self, trusted: int) -> Iterator[Entry | Lost]:
-        """Yield what lies in a reopened file (scan.py); members that end by `trusted` are taken by their headers."""
+        """Yield what is in a reopened file (scan.py); members that end by `trusted` are taken by their headers."""
         with reporting(self.path, "read"):
             yield from scan(self.fd, trusted)
 
     def sample_ends(self, trusted: int, rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
-        """Yield the offset behind each sample of a reopened file that is there exactly as its row of frames says."""
+        """Yield the offset after each sample of a reopened file that exists exactly as its row of frames says."""
         with reporting(self.path, "read"):
             yield from whole_samples(self.fd, scan(self.fd, trusted), rows)
 
@@ -265,12 +265,12 @@ class ArchiveWriter:
             return os.pread(self.fd, size, offset)
 
     def file_bytes(self) -> int:
-        """Return the size of the file, with what lies behind the last member."""
+        """Return the size of the file, with what is after the last member."""
         with reporting(self.path, "read"):
             return os.fstat(self.fd).st_size
 
     def keep(self, entry: Entry) -> bool:
-        """Take over a member that lies in the file already; False for a member that is there twice."""
+        """Take over a member that is in the file already; False for a member that exists twice."""
         member = parse_member(entry.text)
         if member is not None and not self.seen.note(member):
             return False
@@ -284,7 +284,7 @@ class ArchiveWriter:
         self._count += 1
 
     def cut(self) -> None:
-        """Remove what lies behind the last member."""
+        """Remove what is after the last member."""
         with reporting(self.path, "truncate"):
             os.ftruncate(self.fd, self._offset)
 
@@ -417,7 +417,7 @@ class Lost(NamedTuple):
 
 
 def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
-    """Yield what lies in the file from its beginning, in order; ends at a central directory or the end of the file.
+    """Yield what is in the file from its beginning, in order; ends at a central directory or the end of the file.
 
     Members that end by the offset `trusted` are taken by their headers, of all others the checksum is compared. Behind
     a damaged stretch members are found again by the mark of their header, a name as datasets have it, and a checksum
@@ -451,14 +451,14 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
 
 
 def missing(row: Mapping[str, Any], kinds: Set[str]) -> int:
-    """Return how many members of its frames row a sample with these `kinds` lacks."""
+    """Return how many members of its frames row a sample with these `kinds` does not have."""
     camera = row["size"] is not None and not any(kind.startswith("camera.") for kind in kinds)
     expected = {kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None}
     return len(expected - kinds) + camera
 
 
 def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:
-    """Yield the offset behind each of the samples that follow each other as their rows of the frames table do.
+    """Yield the offset after each of the samples that follow each other as their rows of the frames table do.
 
     Ends at the first that is not there exactly as it is written. A header has no checksum: it is compared.
     """
@@ -492,7 +492,7 @@ def _entry(fd: int, head: bytes, position: int, size: int, checks: _Checks) -> E
 
 
 def _described(fd: int, entry: Entry, size: int, checks: _Checks) -> Entry | None:
-    """Return the sizes of a member that are stated behind its data only: the mark whose stated size leads to it."""
+    """Return the sizes of a member that are stated after its data only: the mark whose stated size leads to it."""
     place, length = entry.data, _FIRST_BLOCK
     while place < size and checks.left > 0:
         block = os.pread(fd, length + _LARGEST_DESCRIPTOR, place)

@@ -43,7 +43,7 @@ _OLD_COMPRESSION = b"ARROW:experimental_compression"
 def count_batches(fd: int, size: int, budget: Budget) -> None:
     """Take what all batches state from `budget`: rows, values, bytes once unpacked.
 
-    Raises ValueError where the file is cut or its parts lie outside of it, DatasetError where it is too much.
+    Raises ValueError where the file is cut or its parts are outside of it, DatasetError where it is too much.
     """
     length, _ = _TAIL.unpack(_pread(fd, _TAIL.size, size - _TAIL.size, size))
     footer = _Table.root(_pread(fd, length, size - _TAIL.size - length, size))
@@ -138,12 +138,12 @@ class _Table:
         return cls(data, struct.unpack_from("<I", data)[0])
 
     def scalar(self, field: int, form: str) -> int:
-        """Return a number; 0 where it is left out."""
+        """Return a number; 0 where it is dropped."""
         place = self._field(field)
         return self._at(place, form) if place else 0
 
     def table(self, field: int) -> _Table | None:
-        """Return a table; None where it is left out."""
+        """Return a table; None where it is dropped."""
         place = self._field(field)
         return _Table(self._data, place + self._at(place, "<I")) if place else None
 
@@ -304,7 +304,7 @@ class _Compact:
 
 
 DEEPEST = 16
-"""Types nested more deeply are refused; those of the format have three levels."""
+"""Types nested more deeply are rejected; those of the format have three levels."""
 
 
 def count_text_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
@@ -552,7 +552,7 @@ def _native(fd: int) -> Any:
 
 
 def _check_names(fields: Iterable[Any]) -> None:
-    """Raise ValueError for names that are no UTF-8 or come twice: here, and not somewhere later."""
+    """Raise ValueError for names that are not UTF-8 or come twice: here, and not somewhere later."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:

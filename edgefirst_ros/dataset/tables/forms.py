@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 class Annotations:
-    """Annotations in working types (`schema.WORKING`), with further columns of the file behind them.
+    """Annotations in working types (`schema.WORKING`), with further columns of the file after them.
 
     `version`: what the file says or shows; `metadata`: its file metadata, text by key; `schema`, `columns`: what is
     there; `separated`: whether polygons come as lists with NaN between rings; `orders`: those of `location` and `pose`
@@ -67,7 +67,7 @@ class Annotations:
         limits: Limits = DEFAULT_LIMITS,
         source: Source | None = None,
     ) -> None:
-        """`source`: rows in place of those of the file at `path`, which messages name."""
+        """`source`: rows instead of those of the file at `path`, which messages name."""
         _check_order(location_order, LOCATION_ORDERS, "location order")
         _check_order(pose_order, POSE_ORDERS, "pose order")
         self.path = path
@@ -224,7 +224,7 @@ def _check_order(said: str | None, known: Mapping[str, tuple[str, ...]], what: s
 
 
 def _with_further(known: pa.StructType, found: pa.StructType) -> pa.StructType:
-    """Return the fields of `timing`, and behind them those that no version knows: new ones do not break readers."""
+    """Return the fields of `timing`, and after them those that no version knows: new ones do not break readers."""
     fields = {field.name: field.type for field in known}
     return pa.struct([*known, *(pa.field(f.name, _further(f).type) for f in found if f.name not in fields)])
 

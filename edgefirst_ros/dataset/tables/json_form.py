@@ -59,7 +59,7 @@ class CollectedRows:
 
 
 def names_of(samples: Columns) -> pa.Array:
-    """Names of samples: SEQUENCE, or the picture's without what tells its kind: scene_001.camera.jpeg is scene_001."""
+    """Names of samples: SEQUENCE, or the picture's without what shows its kind: scene_001.camera.jpeg is scene_001."""
     found = pc.coalesce(samples["name"], samples["sequence_name"])
     if found.null_count:
         image = pc.replace_substring_regex(samples["image_name"], r"(?s)^.*/", "")
@@ -133,7 +133,7 @@ def _boxes(named: pa.Array, found: NDArray[np.int64], layout: str) -> pa.Array:
 
 
 def _polygons(array: pa.Array) -> pa.Array:
-    """Rings of points as rings of numbers; a ring with a point that is no pair becomes empty."""
+    """Rings of points as rings of numbers; a ring with a point that is not a pair becomes empty."""
     if array.null_count == len(array):
         return pa.nulls(len(array), schema.POLYGON)
     rings = pc.list_flatten(array)
@@ -400,7 +400,7 @@ BLANK = " \t\n\r"
 class NestedFile:
     """A file of nested JSON as a table in working types: `schema`, `metadata`, `batches`; `size` in bytes.
 
-    `bare`: a mere array. The text is read in pieces; what is kept are the columns.
+    `bare`: a mere array. The text is read in pieces; what stays are the columns.
     Raises DatasetError naming the sample that is wrong.
     """
 
@@ -488,7 +488,7 @@ class _Document:
             self._rows.add(self._value())
 
     def _closes(self, end: str, *, first: bool) -> bool:
-        """Go to the next item; True behind the last."""
+        """Go to the next item; True after the last."""
         found = self._next()
         if found == end:
             self._at += 1

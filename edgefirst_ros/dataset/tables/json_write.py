@@ -26,7 +26,7 @@ PARSED = ("labels", "category_metadata")
 class NestedWriter:
     """Writes rows in working types as nested JSON; neighbouring rows of one sample become its annotations.
 
-    A key stands for every column there is, null where a row has nothing. A file of 2025.10 is a bare array, with
+    A key represents every column there is, null where a row has nothing. A file of 2025.10 is a bare array, with
     polygons under `mask`; later ones are an object with the metadata before the samples.
     """
 
@@ -78,7 +78,7 @@ class NestedWriter:
         self._file.write(b"\n]\n" if self._bare else b"\n]}\n")
 
     def _end(self) -> None:
-        """Write the sample whose rows were collected: the last of a batch, which the next one may go on with."""
+        """Write the sample whose rows were collected: the last of a batch, which the next one may continue with."""
         if self._head:
             rows = "" if self._blank else ",".join(self._rows)
             self._write(f'{self._head[:-1]},"annotations":[{rows}]}}')
@@ -117,7 +117,7 @@ class NestedWriter:
         return _encoded(found)
 
     def _annotations(self, batch: pa.RecordBatch) -> tuple[pl.Series, pl.Series]:
-        """Each row without what is said of its sample, as text of JSON, and whether it holds nothing at all."""
+        """Each row without what is stated of its sample, as text of JSON, and whether it holds nothing at all."""
         blank = np.ones(batch.num_rows, bool)
         found: dict[str, pl.Series] = {}
         for name in self._columns:

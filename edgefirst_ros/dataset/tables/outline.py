@@ -16,7 +16,7 @@ _Corner = tuple[int, int]
 def outline_of_png(png: bytes) -> list[list[float]]:
     """Return the rings around the object pixels (more than half of the range) of a grayscale PNG.
 
-    Each ring is [x1, y1, x2, y2, ...], normalised to the picture. Raises DatasetError when it is no picture.
+    Each ring is [x1, y1, x2, y2, ...], normalised to the picture. Raises DatasetError when it is not a picture.
     """
     from PIL import Image
 
@@ -32,7 +32,7 @@ def outline_of_png(png: bytes) -> list[list[float]]:
 
 
 def scores_lost(png: bytes) -> str:
-    """Describe the scores that an outline of a PNG of 8 or 16 bits lacks; empty where all are none or full."""
+    """Describe the scores that an outline of a PNG of 8 or 16 bits does not have; empty where all are none or full."""
     from edgefirst_ros.sensors.png import decode_gray
 
     values = decode_gray(png)

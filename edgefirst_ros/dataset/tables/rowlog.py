@@ -185,7 +185,7 @@ class RowLog:
     """
 
     def __init__(self, path: Path, companions: Sequence[str], point: Checkpoint | None = None) -> None:
-        """Create `path` anew, replacing what a dead writer left; `point`: continue an existing log after this commit.
+        """Create `path` again, replacing what a dead writer left; `point`: continue an existing log after this commit.
 
         `companions`: those with columns in the table of frames. Raises StorageError.
         """

@@ -21,7 +21,7 @@ from edgefirst_ros.errors import DatasetError
 def cast_values(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Return values as `wanted` (one of the schema's, but for arrays). Raises DatasetError for types that do not fit.
 
-    Text of any kind, integers and floats of any width (numbers out of range are refused), lists of any kind.
+    Text of any kind, integers and floats of any width (numbers out of range are rejected), lists of any kind.
     """
     kind, types = array.type, pa.types
     if types.is_null(kind):
@@ -140,7 +140,7 @@ def _struct(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def cast_rows(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """Return rows with the columns of `wanted`: null where they lack one, types cast.
+    """Return rows with the columns of `wanted`: null where they do not have one, types cast.
 
     Raises DatasetError for a column that `wanted` does not have, and for a type or value that it cannot hold.
     """
@@ -195,7 +195,7 @@ def converted(boxes: NDArray[Any], found: str, wanted: str) -> NDArray[np.float6
 
 
 class Tally:
-    """`changed`: values that say the same in another way; `lost`: values that could not be kept; `notes`: the rest.
+    """`changed`: values that say the same in another way; `lost`: values that could not stay; `notes`: the rest.
 
     A table may be gone over several times: only what comes before `freeze` counts.
     """
@@ -212,7 +212,7 @@ class Tally:
             self.changed[reason] += number
 
     def lose(self, reason: str, number: int) -> None:
-        """Count values that could not be kept."""
+        """Count values that could not stay."""
         if number and not self._frozen:
             self.lost[reason] += number
 

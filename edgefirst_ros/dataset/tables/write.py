@@ -60,9 +60,9 @@ def _fresh(table: pa.Table) -> pa.RecordBatch:
 
 
 def rebuilt(array: pa.Array, within: Numbers | None = None) -> pa.Array:
-    """Return an equal array in new buffers; `within`: Boolean, what lies elsewhere becomes null.
+    """Return an equal array in new buffers; `within`: Boolean, what is elsewhere becomes null.
 
-    Copies and slices carry along what lies in memory under null values and beside the ends of a slice, and with it the
+    Copies and slices carry along what is in memory under null values and beside the ends of a slice, and with it the
     bytes of the file would depend on chance and on how the rows were cut. Types that no schema has are passed on.
     """
     kind, types = array.type, pa.types
@@ -114,7 +114,7 @@ def _values(array: pa.Array) -> pa.Array:
 
 
 def _is_dense(array: pa.Array, valid: Numbers) -> bool:
-    """True if nothing lies under null values: then what the others hold is one piece."""
+    """True if nothing is under null values: then what the others hold is one piece."""
     return bool(valid.all()) or not np.diff(bounds(array))[~valid].any()
 
 
@@ -182,7 +182,7 @@ def stored(batch: pa.RecordBatch, column: Column, categories: Mapping[str, Categ
 
 
 def _outlines(batch: pa.RecordBatch) -> pa.Array:
-    """Return the polygons of a batch, and where there is none the outlines of the masks."""
+    """Return the polygons of a batch, and without any the outlines of the masks."""
     there = batch.schema.names
     polygons = batch["polygon"] if "polygon" in there else pa.nulls(batch.num_rows, schema.POLYGON)
     if "mask" not in there:
@@ -273,7 +273,7 @@ def seal_annotations(
 ) -> int:
     """Write NAME.arrow in a schema version from an annotation journal; returns the rows.
 
-    Columns that nobody filled are left out, and metadata about them. `labels`: names by `label_index`; `stated`: values
+    Columns without a value are dropped, and metadata about them. `labels`: names by `label_index`; `stated`: values
     of further metadata, None for a key that stays out. Raises DatasetError when it cannot be written, KeyError for a
     version that cannot be.
     """

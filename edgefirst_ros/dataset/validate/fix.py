@@ -53,9 +53,9 @@ class Fix:
 
 
 def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix:
-    """Repair the annotations of the dataset at `path` where no guess is needed; the original table is kept beside.
+    """Repair the annotations of the dataset at `path` where no guess is needed; the original table stays beside.
 
-    Nothing is written where nothing can be put right. Raises DatasetError where there is no dataset, it is not
+    Nothing is written where nothing can be put right. Raises DatasetError without a dataset, it is not
     finished, or the table of an earlier fix is still there; StorageError where the disk refuses.
     """
     paths = find(path)

@@ -28,13 +28,13 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 Severity = Literal["error", "warning"]
 KEPT = 100
-"""Findings of one rule that are kept; all are counted."""
+"""Findings of one rule that stay; all are counted."""
 LONGEST = 1000
-"""Characters of a finding that are kept: names and values can be of any length."""
+"""Characters of a finding that stay: names and values can be of any length."""
 
 
 Found = Iterable["tuple[str, str] | int"]
-"""(place, message) of each place that breaks a rule; a number stands for that many more."""
+"""(place, message) of each place that breaks a rule; a number represents that many more."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Finding:
 class Report:
     """All findings on one dataset, in the order of the rules.
 
-    At most KEPT findings of a rule are kept, `counts` has the number of all; `checked` says how much was looked at.
+    At most KEPT findings of a rule stay, `counts` has the number of all; `checked` says how much was processed.
     """
 
     dataset: str
@@ -262,7 +262,7 @@ class Subject:
 
     @cached_property
     def annotated(self) -> pl.DataFrame:
-        """Rows of the annotations; `has_mask` and `has_polygon` tell if there is one.
+        """Rows of the annotations; `has_mask` and `has_polygon` tell if it exists.
 
         All columns of the format are there, null where the table lacks them or has them in a type that no version has.
         """
@@ -332,7 +332,7 @@ class Subject:
                 yield keys.with_columns(rings).filter(pl.col("ring").list.len() > 0).explode("ring")
 
     def stated(self, key: str) -> Any:
-        """Return file metadata of the annotations as JSON; None where there is none (TAB005)."""
+        """Return file metadata of the annotations as JSON; None if absent (TAB005)."""
         try:
             return json.loads(self.annotations.metadata.get(key, "null")) if self.annotations else None
         except (ValueError, RecursionError):

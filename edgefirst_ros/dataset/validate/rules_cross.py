@@ -85,7 +85,7 @@ def navigation(subject: Subject) -> Found:
 
 @rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
 def skew(subject: Subject) -> Found:
-    """Null exactly where there is no companion."""
+    """Null exactly without a companion."""
     for base in schema.COMPANIONS:
         wanted = pl.col(f"{base}_timestamp") - pl.col("timestamp")
         rows = subject.framed.select(*KEY, pl.col(f"{base}_skew").alias("found"), wanted.alias("wanted"))
@@ -116,7 +116,7 @@ def annotated(subject: Subject) -> Found:
 
 @rule("REF002", "error", "every sample has a row in the annotations")
 def listed(subject: Subject) -> Found:
-    """Only where there is a frames table: to other tools no row means no annotation."""
+    """Only with a frames table: to other tools no row means no annotation."""
     if subject.annotations is not None and subject.frames is not None:
         rest = _without(subject.keys, subject.annotated)
         yield from where(rest, pl.lit(True), lambda row: "has no row in the annotations")
@@ -145,7 +145,7 @@ def stamps(subject: Subject) -> Found:
 
 @rule("REF005", "error", "a companion has a stamp exactly where it has a member")
 def companions(subject: Subject) -> Found:
-    """Sensors without columns (the reference itself) are left alone."""
+    """Sensors without columns (the reference itself) remain alone."""
     there = {base for base in KIND_OF if subject.frames and f"{base}_timestamp" in subject.frames.schema.names}
     kinds = dict.fromkeys(KIND_OF[base] for base in KIND_OF if base in there)
     recovered = subject.frames is not None and "recovered" in subject.frames.metadata
@@ -160,7 +160,7 @@ def companions(subject: Subject) -> Found:
 
 @rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
 def counts(subject: Subject) -> Found:
-    """Which topic gave the samples is told by what it wrote."""
+    """Which topic gave the samples is reported by what it wrote."""
     found = _stated(subject, "counts")
     if found is None:
         return
@@ -269,7 +269,7 @@ def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Map
 
 
 def _stated(subject: Subject, key: str) -> Any:
-    """Return metadata of the frames table; None where there is none, or (FRM002) no JSON."""
+    """Return metadata of the frames table; None if absent, or (FRM002) no JSON."""
     text = subject.frames.metadata.get(key) if subject.frames else None
     try:
         return json.loads(text) if text else None
@@ -287,7 +287,7 @@ def _is_whole(entry: Any) -> bool:
 
 
 def _dropped(entry: Any) -> list[Any]:
-    """Messages dropped, by reason; boxes and masks are no messages."""
+    """Messages dropped, by reason; boxes and masks are not messages."""
     return [number for reason, number in entry["dropped"].items() if reason not in PART_REASONS]
 
 

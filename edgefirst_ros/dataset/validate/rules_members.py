@@ -47,7 +47,7 @@ POSITION = 1e-6  # degrees: EXIF has five decimals of an arc second or more
 CAMERA, PICTURES = streams.kinds("camera"), streams.kinds("camera", "picture")
 CUBES, CLOUDS = streams.kinds("cube"), streams.kinds("cloud")
 MEASURED = tuple(kind for sensor in streams.companions() if sensor.form == "picture" for kind in sensor.kinds)
-"""Pictures whose values are looked at too: nothing but the file itself tells their size."""
+"""Pictures whose values are processed too: nothing but the file itself shows their size."""
 PREFIX = b"edgefirst:"
 AXES = {"x", "y", "z"}
 
@@ -183,7 +183,7 @@ def sizes(view: View) -> Iterator[str]:
 
 @member_rule("IMG003", "warning", "camera pictures carry sequence, frame and stamp in their EXIF")
 def described(view: View) -> Iterator[str]:
-    """Only where there is a frames table: other tools write no such comment."""
+    """Only with a frames table: other tools write no such comment."""
     if not is_camera(view):
         return
     try:
@@ -291,7 +291,7 @@ def cloud_axes(view: View) -> Iterator[str]:
 
 
 def is_camera(view: View) -> bool:
-    """True for a whole camera picture; IMG001 has looked at it before."""
+    """True for a whole camera picture; IMG001 has processed it before."""
     return view.kind in CAMERA and "size" in view.notes
 
 
@@ -439,7 +439,7 @@ def raw_name(entry: zipfile.ZipInfo) -> bytes:
 
 
 def _spans(subject: Subject) -> Iterator[tuple[zipfile.ZipInfo, int, int]]:
-    """(entry, first byte of its data, byte behind them) in the order of the file, those with a local header."""
+    """(entry, first byte of its data, byte after them) in the order of the file, those with a local header."""
     archive = subject.archive
     everything = [*archive.entries, *archive.folders] if archive else []
     for entry in sorted(everything, key=lambda item: item.header_offset):

@@ -43,13 +43,13 @@ WORDS = {"category_frequency": ("f", "c", "r"), "degradation": ("none", "low", "
 UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 RANDOM = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}$"
 ROUNDING = 1e-4
-"""How far coordinates in parts of the picture may lie outside it: a fifth of a pixel of 2048."""
+"""How far coordinates in parts of the picture may are outside it: a fifth of a pixel of 2048."""
 PNG_HEADER = struct.Struct(">8xI4sIIBB")
 GRAY = 0
 NOISE = 1e-6
 """How far rounding may take a score out of 0..1: eight steps of a Float32 at 1."""
 AT_ONCE = 1024
-"""Masks that are looked at together."""
+"""Masks that are processed together."""
 HEAD = struct.Struct(">8sI4sII5sII4s")
 """Of a PNG whose data follow its header at once: up to the kind of the second chunk."""
 TAIL = png_chunk(b"IEND", b"")
@@ -59,7 +59,7 @@ Flags = NDArray[np.bool_]
 
 # ---- repairs: a column at a time, in the type that it had ---------------------------------------
 def nulled(array: pa.Array, bad: Flags) -> pa.Array:
-    """Return the values with null in place of the bad ones."""
+    """Return the values with null instead of the bad ones."""
     return taken(array, pa.array(np.arange(len(array)), mask=bad)) if bad.any() else array
 
 
@@ -109,7 +109,7 @@ def mend_timings(array: pa.Array) -> tuple[pa.Array, int]:
 
 
 def mend_masks(array: pa.Array) -> tuple[pa.Array, int]:
-    """Make masks null that are no whole PNG files."""
+    """Make masks null that are not whole PNG files."""
     bad = np.zeros(len(array), bool)
     for start in range(0, len(array), AT_ONCE):
         for number, mask in enumerate(array.slice(start, AT_ONCE).to_pylist(), start):
@@ -142,7 +142,7 @@ def exact_types(subject: Subject) -> Found:
 
 @rule("TAB003", "error", "every row names its sample")
 def named(subject: Subject) -> Found:
-    """`frame` may be null: a picture that is no part of a sequence."""
+    """`frame` may be null: a picture that is not a part of a sequence."""
     if subject.annotations and "name" not in subject.annotations.schema.names:
         yield "name", "there is no such column"
         return
@@ -219,7 +219,7 @@ def rings(subject: Subject) -> Found:
     Repair("values of {} brought to 0..1 or made null", dict.fromkeys(SCORES, mend_scores)),
 )
 def scores(subject: Subject) -> Found:
-    """Null where there is none."""
+    """Null without any."""
     for name in SCORES:
         bad = pl.col(name).is_not_null() & ~pl.col(name).is_between(0, 1)
         yield from where(subject.annotated, bad, partial(_say_value, name))
@@ -234,7 +234,7 @@ def scores(subject: Subject) -> Found:
     ),
 )
 def boxes(subject: Subject) -> Found:
-    """Nulls within a box are no numbers either."""
+    """Nulls within a box are not numbers either."""
     for name, length in BOXES.items():
         bad = pl.col(name).is_not_null() & ~_is_finite(name, length)
         yield from where(subject.annotated, bad, partial(_say_value, name))
@@ -334,7 +334,7 @@ def groups(subject: Subject) -> Found:
 
 @rule("TAB017", "warning", "pixels of semantic masks have a name in labels")
 def named_pixels(subject: Subject) -> Found:
-    """Pixel value i is labels[i], 255 is no class; without `labels` the order is the model's own."""
+    """Pixel value i is labels[i], 255 is not a class; without `labels` the order is the model's own."""
     labels = subject.stated("labels")
     for row in subject.masks() if isinstance(labels, list) else ():
         if all(row[name] is None for name in ("label", "object_id", "box2d")):
@@ -449,7 +449,7 @@ def really_absent(subject: Subject) -> Found:
 def one_sequence(subject: Subject) -> Found:
     """A random one (UUID version 4) is one track, wherever it comes; others are made of names that come again.
 
-    Pictures that are no part of a sequence are left alone.
+    Pictures that are not part of a sequence remain alone.
     """
     rows = subject.annotated.select(*KEY, "object_id").drop_nulls(["object_id", "frame"])
     rows = rows.filter(~pl.col("object_id").str.contains(RANDOM))
@@ -533,7 +533,7 @@ def _say_unknown(name: str, unknown: set[int], row: Mapping[str, Any]) -> str:
 
 
 def _wrong_fields(category: dict[str, Any]) -> list[str]:
-    """The fields of a category with a value of the wrong kind; null stands for none."""
+    """The fields of a category with a value of the wrong kind; null represents none."""
     good = {name: isinstance(category.get(name), str) for name in ("supercategory", "synset", "definition")}
     good["id"] = type(category.get("id")) is int
     synonyms = category.get("synonyms")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads agents of L5Kit as annotations: boxes in space, without any sensor's data.
 
-An agent has no height above the ground, so its box stands on the ground plane of the vehicle. An agent that is turned
+An agent has no height above the ground, so its box is on the ground plane of the vehicle. An agent that is turned
 against the vehicle by more than 10 degrees becomes the hull around it: box3d cannot be turned.
 """
 
@@ -29,7 +29,7 @@ from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, inverse, pose
 
 Row = dict[str, object]
 MOST = {"frames": 1 << 20, "agents": 1 << 16}
-"""Frames of a scene (9 h at 30 Hz) and agents of a frame that are read; more are refused."""
+"""Frames of a scene (9 h at 30 Hz) and agents of a frame that are read; more are rejected."""
 ROW = 1 << 10
 """Bytes that a frame or an agent counts for: twice what it takes while it becomes a row, for the time that takes."""
 

@@ -24,7 +24,7 @@ from edgefirst_ros.export.importing import read_file, read_json
 Records = NDArray[np.void]
 LEVEL = 1
 MAX_CHUNK = 1 << 28
-"""Bytes; larger chunks are refused."""
+"""Bytes; larger chunks are rejected."""
 CODECS = (None, "blosc", "zlib", "gzip")
 """All that is unpacked: L5Kit's and ours. Some of the others call what the chunk names."""
 WINDOW = zlib.MAX_WBITS | 32

@@ -112,7 +112,7 @@ def export(
 ) -> None:
     """Write a dataset into the empty folder `out`: instances.json, with `by_group` one a group, and images/.
 
-    `pictures` is one of MODES; `unlooked`: samples that nobody looked at too, as pictures of nothing. Raises
+    `pictures` is one of MODES; `unlooked`: samples that nobody processed too, as pictures of nothing. Raises
     UsageError, DatasetError, StorageError.
     """
     check_mode(dataset, pictures)
@@ -292,7 +292,7 @@ def _report(report: Report, dataset: Dataset, rows: LabelRows, writer: _Writer, 
 def read_coco(path: Path) -> ForeignLabels:
     """Read one JSON file, or those of a folder: instances.json, else instances_*.json, there or in `annotations`.
 
-    Raises DatasetError where it is no COCO file, too large, or not a regular file.
+    Raises DatasetError where it is not a COCO file, too large, or not a regular file.
     """
     found = ForeignLabels(path)
     files, left = _files(path), LARGEST

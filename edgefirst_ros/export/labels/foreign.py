@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labels of other tools on their way into a dataset: by picture, with what could not be taken counted."""
+"""Labels of other tools on their way into a dataset: by picture, with what could not be used counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefirst_ros.errors import DatasetError
 LARGEST = 1 << 27
 """Bytes of all files of labels together."""
 MOST_KEYS, MOST_SHOWN = 64, 80
-"""Names of keys that are told apart, and characters of a name."""
+"""Names of keys that are distinguished, and characters of a name."""
 SHORTEST = 6
 """Numbers of the shortest ring."""
 

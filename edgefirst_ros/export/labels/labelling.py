@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 READERS = {"coco": ("coco", "read_coco"), "yolo": ("yolo", "read_yolo")}
 """{format: module and function that reads it}."""
 CARRIED = {"coco": {"iscrowd", "ignore"}, "yolo": set[str]()}
-"""Columns that every file of a format states, besides label and box."""
+"""Columns that every file of a format states, in addition to label and box."""
 ALWAYS = {"name", "frame", "timestamp", "label", "label_index", "box2d"}
 BEFORE = ".before-label"
 """Ending of the name under which the table before stays."""
@@ -113,8 +113,8 @@ def label(
 
     Raises:
         UsageError: There are rows already and neither `replace` nor `join` is set, labels are numbered otherwise than
-            in rows that stay, or the form is unknown; nothing is changed.
-        DatasetError: The labels cannot be read, or none of their pictures is a sample; nothing is changed.
+            in rows that stay, or the form is unknown; no file changes.
+        DatasetError: The labels cannot be read, or none of their pictures is a sample; no file changes.
     """
     if form not in READERS:
         raise UsageError(f"unknown form of labels {form!r}; known: {', '.join(READERS)}")

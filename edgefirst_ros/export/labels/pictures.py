@@ -128,7 +128,7 @@ class LabelRows:
         return wanted and (column is None or column.level == "annotation")
 
     def outline(self, row: int) -> list[list[float]]:
-        """Rings of the polygon of a row, else around its mask. Raises DatasetError where that is no picture."""
+        """Rings of the polygon of a row, else around its mask. Raises DatasetError where that is not a picture."""
         rings = self.rings(row)
         data = None if rings else self.mask(row)
         return outline_of_png(data) if data is not None else rings
@@ -178,7 +178,7 @@ def stem_of(key: Key) -> str:
 def pictures_of(dataset: Dataset, rows: LabelRows, report: Report, *, unlooked: bool) -> list[Picture]:
     """Return the pictures that labels go out with, in the order of the samples.
 
-    Those that nobody looked at are left out, unless `unlooked`: without labels they would say that there is nothing.
+    Those that nobody processed are dropped, unless `unlooked`: without labels they would say that there is nothing.
     Looked at is what has a stamp of the model, an annotation, or labels that are verified to be absent.
     Raises DatasetError where a picture cannot be read, or its name would lead elsewhere.
     """
@@ -210,7 +210,7 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: Report, *, unlooked: 
 
 
 def check_mode(dataset: Dataset, mode: str) -> None:
-    """Raise UsageError for a mode that is not known, or links to what are no files."""
+    """Raise UsageError for a mode that is not known, or links to what are not files."""
     if mode not in MODES:
         raise UsageError(f"unknown mode of pictures {mode!r}; known: {', '.join(MODES)}")
     if mode == "link" and dataset.paths.layout == "zip":

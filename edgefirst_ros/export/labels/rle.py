@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST = 1 << 40
-"""No run is as long; numbers beyond are refused while they are read."""
+"""No run is as long; numbers beyond are rejected while they are read."""
 
 
 def runs_of(mask: NDArray[np.bool_]) -> list[int]:

@@ -61,7 +61,7 @@ Ring = Sequence[float]
 MOST_FILES = 1 << 20
 PICTURES = (".jpeg", ".jpg", ".png")
 FURTHEST = 1e6
-"""From the picture that a place can lie, in pictures."""
+"""From the picture that a place can are, in pictures."""
 
 
 def export(
@@ -76,7 +76,7 @@ def export(
 ) -> None:
     """Write a dataset into the empty folder `out`: data.yaml, images/GROUP and labels/GROUP.
 
-    `segment`: outlines in place of boxes; `pictures` is one of MODES; `unlooked`: samples that nobody looked at too,
+    `segment`: outlines instead of boxes; `pictures` is one of MODES; `unlooked`: samples that nobody processed too,
     as pictures of nothing; `single_group`: also without pictures in group train or val, which then are the same.
     Raises UsageError, also without such pictures, DatasetError, StorageError.
     """
@@ -250,7 +250,7 @@ def _report(
 def read_yolo(path: Path) -> ForeignLabels:
     """Read data.yaml, or the folder that holds it, and the labels below it: labels/*.txt, train/labels/*.txt and so on.
 
-    Raises DatasetError where that is not what there is, too much, or a file is no regular one.
+    Raises DatasetError where that is not what there is, too much, or a file is not a regular one.
     """
     file = path / DATA if path.is_dir() else path
     found = ForeignLabels(path)

@@ -40,7 +40,7 @@ HALF = {"binary": 0, "confidence": 0.5, "sigmoid": 0.5, "logits": 0.5}
 MOST_INSTANCES = 65535
 """Of one picture: their numbers are 16 bits, and 0 is none."""
 KEPT = ("label", "label_index", "group", "object_id", "box2d", "box2d_score", "iscrowd", "ignore")
-"""Columns that go into the metadata of a camera frame."""
+"""Columns that are written into the metadata of a camera frame."""
 
 
 def camera_model(info: Mapping[str, Any], size: tuple[int, int]) -> Any:
@@ -167,7 +167,7 @@ def rays(points: NDArray[np.void], names: Mapping[str, str]) -> Rays | None:
 
 
 def cloud(xyz: NDArray[Any], further: Mapping[str, NDArray[Any]]) -> bytes:
-    """A PCD file of points (N, 3) and further values (N,) by name, binary; fields of other lengths are left away."""
+    """A PCD file of points (N, 3) and further values (N,) by name, binary; fields of other lengths are dropped."""
     columns = {axis: xyz[:, n].astype("<f4") for n, axis in enumerate(AXES)}
     for name, values in further.items():
         kind = values.dtype.kind in "iuf" and values.dtype.itemsize in (
@@ -191,7 +191,7 @@ class Marks:
     classes: bytes | None = None
     """An 8-bit PNG: the class of each pixel."""
     misplaced: int = 0
-    """Masks that are no pictures of this size."""
+    """Masks that are not pictures of this size."""
 
 
 class Labels:
@@ -243,7 +243,7 @@ class Labels:
         return marks
 
     def _shape(self, mask: bytes, size: tuple[int, int]) -> NDArray[np.bool_] | None:
-        """(height, width) of an instance; None where its mask is no picture of this size."""
+        """(height, width) of an instance; None where its mask is not a picture of this size."""
         found = decode_gray(mask)
         if found is None or found.shape != size[::-1]:
             return None
@@ -353,7 +353,7 @@ class Cuboids:
 
 
 def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the columns of annotation rows that go into the metadata of a camera frame, as JSON."""
+    """Return the columns of annotation rows that are written into the metadata of a camera frame, as JSON."""
     found = []
     for row in rows:
         kept = {name: row[name] for name in KEPT if row.get(name) is not None}

@@ -36,7 +36,7 @@ PIECE = 1 << 26
 """Bytes of a chunk: a larger cube is stored in several."""
 METADATA = ".zmetadata.cbor.xz"
 BLOCK = 512
-"""Bytes of a block of a tar file: each entry has at least one, and the last one tells where the index is."""
+"""Bytes of a block of a tar file: each entry has at least one, and the last one shows where the index is."""
 HEADER = struct.Struct("<4sIQI")
 """Magic, kind, offset and size of the index."""
 MEMORY = 1 << 28
@@ -272,7 +272,7 @@ OPEN = 8
 def find_sequences(source: Path, report: Report) -> list[list[Path]]:
     """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
 
-    Links to folders on the way are not followed, which is said in the report.
+    Links to folders on the way are not followed, which is stated in the report.
     """
     if _is_store(source):
         base = source.name.partition(".ncore4")[0]
@@ -312,7 +312,7 @@ class Sequences:
         return len(self._found)
 
     def __getitem__(self, number: int) -> Any:
-        """Return the reader of a sequence, which is open until `OPEN` others were asked for. Raises DatasetError."""
+        """Return the reader of a sequence, which is open until `OPEN` others were requested. Raises DatasetError."""
         if number in self._open:
             self._open.move_to_end(number)
             return self._open[number][0]

@@ -109,7 +109,7 @@ def check_covering(what: str, stamps: NDArray[Any], start: int, stop: int) -> No
 
 
 def check_inside(what: str, stamp: int, start: int, stop: int) -> None:
-    """Raise DatasetError unless a stamp lies in the half open interval."""
+    """Raise DatasetError unless a stamp is in the half open interval."""
     if not start <= stamp < stop:
         raise DatasetError(f"{what}: {stamp} µs lies outside the interval {start} to {stop} µs")
 
@@ -157,7 +157,7 @@ class Task:
     """In its drive."""
     sample: Sample
     reached: bool
-    """True if it lies within the time of the sequence."""
+    """True if it is within the time of the sequence."""
     size: tuple[int, int] | None
     """(width, height) of its picture, where that is known already."""
     stamps: Mapping[str, int]

@@ -44,7 +44,7 @@ MOST = 1 << 23
 MEMORY = 1 << 28
 """Bytes that unpacking may take; the highest level of xz takes 65 MiB."""
 SPARSE = 1 << 16
-"""Padding from this many bytes on is left as a hole."""
+"""Padding from this many bytes on remains as a hole."""
 PLAIN = 1 << 16
 """Bytes of an LZMA2 chunk that is not compressed."""
 _MAGIC, _CRC32, _END = b"\xfd7zXZ\0", b"\0\1", b"YZ"
@@ -78,7 +78,7 @@ class RawWriter:
         self._behind = WriteBehind(self._file.fileno())
 
     def append(self, values: ArrayLike) -> None:
-        """Add an entry; what it lacks at its end is zero."""
+        """Add an entry; what it does not have at its end is zero."""
         data = np.ascontiguousarray(values, self._dtype)
         self._file.write(data.view(np.uint8).data if data.size else b"")
         missing = self._size - data.nbytes
@@ -213,7 +213,7 @@ class Reader:
             raise DatasetError(f"{self.folder / name}{INDEX}: cannot be read: {error}") from error
 
     def stamps(self) -> NDArray[np.int64]:
-        """(N,) ns since the epoch. Raises DatasetError where they are no times."""
+        """(N,) ns since the epoch. Raises DatasetError where they are not times."""
         seconds = self.raw(STAMPS)
         if len(seconds) > MOST:
             raise DatasetError(f"{self.folder / STAMPS}: has {len(seconds)} stamps, up to {MOST} are read")
@@ -293,7 +293,7 @@ def has_channels(record: np.dtype[Any]) -> bool:
 
 
 def most_points(container: Container, names: Iterable[str]) -> int:
-    """Return the most points of any of these PCD files, at least 1, from their headers alone."""
+    """Return the most points of any of these PCD files, at least 1, from only their headers."""
     most = 1
     for name in names:
         size = container.size(name)

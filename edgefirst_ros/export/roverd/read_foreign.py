@@ -84,7 +84,7 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
     camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
     lidar.png; lidar/rfl (u1) lidar.jpeg; radar_cube of an export radar.png; _camera/segment a mask of classes: each the
     nearest entry within 100 ms. imu/rot becomes the orientation and gps/lla the position, interpolated. All else has no
-    place: raw I/Q is no range-Doppler cube.
+    place: raw I/Q is not a range-Doppler cube.
 
     Args:
         source: a trace, or a folder that holds traces at any depth.
@@ -330,7 +330,7 @@ def _companion(
     kind: str = "",
     column: str = "",
 ) -> _Companion:
-    """Return a companion; entries that are not in all of its channels, as after a power cut, are left away."""
+    """Return a companion; entries that are not in all of its channels, as after a power cut, are dropped."""
     stamps = reader.stamps()[: min(map(reader.count, channels))]
     if (np.diff(stamps) < 0).any():
         raise DatasetError(f"{reader.folder / STAMPS}: the times do not rise")

@@ -23,7 +23,7 @@ from edgefirst_ros.sensors.calibration import IDENTITY
 from edgefirst_ros.sensors.transforms import frames_from
 
 INPUTS = {"camera": "camera", "lidar.points": "lidar", "radar.targets": "radar", "radar.cube": "radar.cube"}
-"""Sensor -> the input of a sample; clusters lie where targets do."""
+"""Sensor -> the input of a sample; clusters are where targets do."""
 LARGEST_TENSOR = 1 << 24
 
 
@@ -45,7 +45,7 @@ class Logger:
     recording: Any
     subject: Subject
     sensors: Collection[str]
-    """Keys of the sensors that are wanted, and `model`."""
+    """Keys of the sensors that are needed, and `model`."""
     packets: Iterable[Packet] | None = None
     """The video of a recording, which goes as it is; None: pictures are members."""
     repeats: bool = False

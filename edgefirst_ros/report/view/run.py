@@ -63,9 +63,9 @@ def view(
 ) -> Viewed:
     """Show a dataset or recording; returns when the viewer ends, or at once with `save`.
 
-    `frame`: that sample of each sequence alone; `web`: in a browser, served to this machine alone; `only`: names of
+    `frame`: that sample of each sequence alone; `web`: in a browser, served to only this machine; `only`: names of
     `SENSORS`; `join`: all are files of one recording; `settings`: how a recording becomes samples, as of a conversion,
-    and the limits of a dataset. Raises DatasetError, RecordingError or UsageError; then nothing was written.
+    and the limits of a dataset. Raises DatasetError, RecordingError or UsageError; then no file was written.
     """
     if sys.version_info < (3, 11):
         raise EdgeFirstError(f"view needs rerun-sdk, which needs Python 3.11 or later, not {sys.version.split()[0]}")
@@ -154,7 +154,7 @@ def _needed(packets: Iterator[Packet], first: int, last: int) -> Iterator[Packet
 
 
 def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
-    """Return the one thing that paths name. Raises UsageError where there are several."""
+    """Return the one thing that paths name. Raises UsageError if there are several."""
     wanted, _ = wanted_of(paths, join=join)
     if len(wanted) != 1:
         listed = ", ".join(str(one.path) for one in wanted[:MOST_LISTED])
@@ -165,7 +165,7 @@ def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
 
 @contextmanager
 def _opened(one: Wanted, settings: Settings, progress: Progress) -> Iterator[tuple[Subject, Iterator[Packet] | None]]:
-    """Open what is wanted, with the video of a recording where it goes as it is."""
+    """Open what is needed, with the video of a recording where it goes as it is."""
     if one.recording is None:
         yield Subject(one.name, one.path, Dataset(one.path, limits=settings.limits)), None
         return

@@ -80,7 +80,7 @@ def show(recording: Path, *, web: bool, say: Callable[[str], None]) -> None:
 
 
 def program() -> Path:
-    """Return the viewer's binary; its launcher in Python would leave it behind when it is ended."""
+    """Return the viewer's binary; its launcher in Python would leave it after when it is ended."""
     import rerun_cli
 
     name = "rerun.exe" if sys.platform == "win32" else "rerun"

@@ -24,7 +24,7 @@ HEADER_BYTES = 96
 PARAMETER_BYTES = 4096
 """Bytes of a sequence parameter set or SEI message that are read."""
 LARGEST_SETS = 1 << 16
-"""Bytes of parameter sets kept, wherever they are kept: those of a camera are some hundred."""
+"""Bytes of parameter sets kept, wherever they stay: those of a camera are some hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class SliceHeader:
     entry: bool
     """Decoding can start here."""
     closed: bool
-    """Besides, nothing that is shown behind it refers to anything before it."""
+    """Besides, nothing that is shown after it refers to anything before it."""
     reference: bool
     """Other pictures may depend on it."""
     leaves_traces: bool
@@ -62,7 +62,7 @@ class UnitHeaders(NamedTuple):
 
     @property
     def closed(self) -> bool:
-        """True if decoding can start with it, and nothing behind it refers to anything before it."""
+        """True if decoding can start with it, and nothing after it refers to anything before it."""
         return self.picture is not None and self.picture.closed
 
 
@@ -75,14 +75,14 @@ class Bits:
         self._left = len(data) * 8
 
     def read(self, count: int) -> int:
-        """Return an unsigned number of so many bits; raises ValueError behind the end."""
+        """Return an unsigned number of so many bits; raises ValueError after the end."""
         if count > self._left:
             raise ValueError("the header ends early")
         self._left -= count
         return self._value >> self._left & (1 << count) - 1
 
     def golomb(self) -> int:
-        """Return an unsigned Exp-Golomb code; raises ValueError where there is none."""
+        """Return an unsigned Exp-Golomb code; raises ValueError without any."""
         zeros = 0
         while not self.read(1):
             zeros += 1
@@ -91,7 +91,7 @@ class Bits:
         return (1 << zeros) - 1 + self.read(zeros)
 
     def signed(self) -> int:
-        """Return a signed Exp-Golomb code; raises ValueError where there is none."""
+        """Return a signed Exp-Golomb code; raises ValueError without any."""
         code = self.golomb()
         return (code + 1) // 2 if code & 1 else -(code // 2)
 
@@ -104,7 +104,7 @@ def nal_head(data: Buffer, begin: int, longest: int) -> bytes:
 
 
 def nal_units(data: Buffer) -> Iterator[int]:
-    """Yield where the NAL units of an Annex-B access unit begin, behind their start codes."""
+    """Yield where the NAL units of an Annex-B access unit begin, after their start codes."""
     for match in _START.finditer(data):
         begin = match.end()
         if begin < len(data) and data[begin : begin + len(START_CODE)] != START_CODE:
@@ -112,7 +112,7 @@ def nal_units(data: Buffer) -> Iterator[int]:
 
 
 def with_sets(known: bytes, newer: bytes) -> bytes:
-    """Return parameter sets with newer ones behind them, equal ones once; of all the last `LARGEST_SETS` bytes."""
+    """Return parameter sets with newer ones after them, equal ones once; of all the last `LARGEST_SETS` bytes."""
     return (known.replace(newer, b"") + newer)[-LARGEST_SETS:] if newer else known
 
 
@@ -211,13 +211,13 @@ class AccessUnit:
     """True if the units before it are lost, or not fed."""
     state: State = State.WAITING
     outcome: Any = None
-    """Once DONE, until it is taken: an av.VideoFrame, a Picture, or why there is none, as a str or a MessageError."""
+    """Once DONE, until it is used: an av.VideoFrame, a Picture, or why there is none, as a str or a MessageError."""
     gop: Any = None
     """The GOP it belongs to, where several are decoded side by side."""
     given: bool = False
     """True once `outcome` may be taken from its GOP."""
     finished: bool = False
-    """True once its picture was taken or skipped."""
+    """True once its picture was used or skipped."""
 
     @property
     def entry(self) -> bool:
@@ -226,7 +226,7 @@ class AccessUnit:
 
     @property
     def closed(self) -> bool:
-        """True if decoding can start with it, and nothing behind it refers to anything before it."""
+        """True if decoding can start with it, and nothing after it refers to anything before it."""
         return self.picture is not None and self.picture.closed
 
     def leave_out(self) -> None:

@@ -33,7 +33,7 @@ Of a slice of H.265 that breaks off, where the rest is what another picture left
 the picture, which cameras fill as they like.  Of blocks of H.264 that are missing, which it makes up: it marks the
 picture too, but pictures that refer to it may come out before it does."""
 BEYOND = b"\xff" * 1024
-"""What stands behind each unit of H.265: a slice that was cut goes on in it, mostly as coefficients that cannot be.
+"""What is after each unit of H.265: a slice that was cut continues in it, mostly as coefficients that cannot be.
 libavcodec does not look where a slice ends, and decodes zeros for the rest of the picture without a word."""
 
 
@@ -61,14 +61,14 @@ class Decoder:
         self._context = self._open()
 
     def learn(self, sets: bytes) -> None:
-        """Keep parameter sets for a decoder opened anew, whether those decoded now read them or not."""
+        """Keep parameter sets for a decoder opened again, whether those decoded now read them or not."""
         self._sets = with_sets(self._sets, sets)
 
     def decode(self, data: Buffer, number: int | None) -> tuple[list[Any], bool]:
         """Decode a unit with its number as pts; (pictures that come out, whether it went in without complaint).
 
         Pictures are av.VideoFrame. Parameter sets by themselves have no number: they may be damaged though the unit
-        behind them is not.
+        after them is not.
         """
         import av
 
@@ -100,7 +100,7 @@ class Decoder:
         return frames
 
     def restart(self) -> None:
-        """Forget all pictures: it can go on with an entry only."""
+        """Forget all pictures: it can continue with an entry only."""
         if self._hurt:  # flushing does not clear all: coefficients left of a broken block go into the next one
             self._context = self._open()
             if self._sets:
@@ -110,7 +110,7 @@ class Decoder:
         self._hurt = False
 
     def _test(self, data: Buffer) -> None:
-        """Try the hardware with a keyframe; go on in software where it fails."""
+        """Try the hardware with a keyframe; continue in software where it fails."""
         fault = self_test(self.codec, b"".join((self._sets, data)), self._limits)
         self._tested = fault is not None
         if fault:
@@ -172,7 +172,7 @@ def open_hardware(codec: str) -> Any:
 
 
 def self_test(codec: str, keyframe: bytes, limits: Limits) -> str | None:
-    """Decode a keyframe in hardware and in software; return what is wrong with that of the hardware, "" for nothing.
+    """Decode a keyframe in hardware and in software; return the fault with that of the hardware, "" for nothing.
 
     None where nothing can be said, because software cannot decode it either.
     """

@@ -29,7 +29,7 @@ class H265Slice(SliceHeader):
     kind: int
     """NAL unit type."""
     ends_sequence: bool
-    """An end of sequence or bitstream stands behind the picture."""
+    """An end of sequence or bitstream is after the picture."""
 
 
 class H265Headers(HeaderReader):

@@ -4,8 +4,8 @@
 A picture is given only when it and everything it refers to came whole and was decoded without complaint. Pictures are
 never paired by counting: each unit enters the decoder with its number as pts, and the number is read back.
 
-Where all pictures or all keyframes are wanted, GOPs (groups of pictures) are decoded side by side. A GOP begins with a
-unit behind which nothing refers to earlier ones, so each has a `VideoReader` of its own, and the pictures are those
+Where all pictures or all keyframes are needed, GOPs (groups of pictures) are decoded side by side. A GOP begins with a
+unit after which nothing refers to earlier ones, so each has a `VideoReader` of its own, and the pictures are those
 that one reader would give for the whole stream. Only where parameter sets are damaged the one may withhold a picture
 that the other gives. A picture is encoded by the thread that decoded it, while it is in the cache of its core.
 """
@@ -34,13 +34,13 @@ UNIT_BYTES = 500
 MOST_THREADS = 16
 """Most threads: each has a decoder, and about a second of messages waits for the pictures it is ahead by."""
 AHEAD_BYTES = 48 << 20
-"""Of pictures a thread, that are held while others are asked for: 16 of 1920 x 1080 where they are not encoded."""
+"""Of pictures a thread, that are held while others are requested: 16 of 1920 x 1080 where they are not encoded."""
 AHEAD_UNITS = 32
 """Units a thread that are taken in before their pictures are waited for: what belongs to them is held for so long."""
 SHORTEST = 8
 """Units a GOP has at least, so that a stream of keyframes does not become as many decoders."""
 SHORTEST_KEYFRAMES_ONLY = 2
-"""The same where only keyframes are decoded: seconds may lie between them."""
+"""The same where only keyframes are decoded: seconds may are between them."""
 
 
 # ---- one decoder -------------------------------------------------------------------------------
@@ -57,9 +57,9 @@ class _References(Enum):
 class VideoReader:
     """Pictures of one video stream, on demand.
 
-    Push every message in decode order; then ask for the pictures that are wanted, in the order in which they are
-    shown, and `skip` the others. Groups of pictures (GOPs) of which no picture is wanted are never decoded.
-    `keyframes_only`: no other picture is wanted, so each comes out without the units behind it. `decoder`, `limits`:
+    Push every message in decode order; then ask for the pictures that are needed, in the order in which they are
+    shown, and `skip` the others. Groups of pictures (GOPs) of which no picture is needed are never decoded.
+    `keyframes_only`: no other picture is needed, so each comes out without the units after it. `decoder`, `limits`:
     as for `Decoder`. `sets`: parameter sets of the units before.
 
     Owns: one thread uses it, with its decoder, and changes the units that were pushed.
@@ -121,7 +121,7 @@ class VideoReader:
         """Take the picture of a unit.
 
         Returns an av.VideoFrame, a str that says why there is none, or None where more units must be pushed first;
-        never None when `last` says that no more will come. Raises ValueError if it was taken or skipped before.
+        never None when `last` says that no more will come. Raises ValueError if it was used or skipped before.
         """
         self._drop_unwanted(unit.number)
         while unit.number in self._units:
@@ -154,7 +154,7 @@ class VideoReader:
         return (unit for unit in self._units.values() if unit.state is State.WAITING)
 
     def _drop_unwanted(self, number: int) -> None:
-        """Drop the units that wait before the entry that a picture needs, if none of their pictures is wanted."""
+        """Drop the units that wait before the entry that a picture needs, if none of their pictures is needed."""
         unit = self._units.get(number)
         if unit is None or unit.state is not State.WAITING:
             return
@@ -204,7 +204,7 @@ class VideoReader:
         self._collect(frames)
 
     def _drain(self) -> None:
-        """Bring out all that is inside the decoder; it can go on with an entry only."""
+        """Bring out all that is inside the decoder; it can continue with an entry only."""
         inside = [unit for unit in self._units.values() if unit.state is State.DECODING]
         if inside:
             self._collect(self._decoder.drain())
@@ -280,7 +280,7 @@ class GopReader:
     """As `VideoReader`, by `threads` decoders in software (at most 16); `close` ends them.
 
     `picture` gives None also where more units may be pushed while the picture is in the making. `keyframes_only`: only
-    these are asked for. With `encode` pictures are what that function makes of an av.VideoFrame.
+    these are requested. With `encode` pictures are what that function makes of an av.VideoFrame.
 
     Owns: one thread pushes, asks and skips, and alone changes `_last`, `_sets` and `_waiting`; any thread may close.
     What the threads of the GOPs share with it is changed under the lock of `_given`, `_pushed` and `_taken`: also
