@@ -130,11 +130,25 @@ class Dataset(Sequence[Sample]):
         return iter(Samples(self, self._order))
 
     def sample_of(self, key: Any) -> Sample:
-        """Return the sample of one of its own keys."""
+        """Return the sample of a key.
+
+        Args:
+            key: One of the keys of this dataset.
+
+        Returns:
+            The sample.
+        """
         return Sample(self, key)
 
     def iter_samples(self, keys: Sequence[Any]) -> Iterator[Sample]:
-        """Yield the samples of keys; of a bucket the members that a loop reads are fetched some samples ahead."""
+        """Yield samples; from a bucket, members that a loop reads are fetched some samples ahead.
+
+        Args:
+            keys: Keys of this dataset.
+
+        Returns:
+            An iterator of samples.
+        """
         self.container.expect(None)
         for place, key in enumerate(keys):
             self.container.expect(partial(self._upcoming, keys, place))
@@ -146,7 +160,18 @@ class Dataset(Sequence[Sample]):
         return (self._members[keys[n]] for n in range(place, len(keys)))
 
     def keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:
-        """Return the keys for which an expression is true, as `Samples.where`."""
+        """Return the keys for which an expression is true.
+
+        Args:
+            keys: Keys of this dataset.
+            expression: Condition as in `Samples.where`.
+
+        Returns:
+            The matching keys.
+
+        Raises:
+            UsageError: A column is unknown, or the result is not Boolean.
+        """
         return where(self, keys, expression)
 
     @property
@@ -310,15 +335,39 @@ class Dataset(Sequence[Sample]):
         return Samples(self, chosen)
 
     def where(self, expression: pl.Expr | Callable[[Sample], object]) -> Samples:
-        """Return the samples for which an expression or a function is true, as `Samples.where`."""
+        """Return the samples for which an expression or a function is true.
+
+        Args:
+            expression: Condition as in `Samples.where`.
+
+        Returns:
+            The matching samples.
+
+        Raises:
+            UsageError: A column is unknown, or the result is not Boolean.
+        """
         return self.samples().where(expression)
 
     def shuffle(self, seed: int = 0) -> Samples:
-        """Return all samples in a random order, as `Samples.shuffle`."""
+        """Return all samples in a random order.
+
+        Args:
+            seed: Seed of the order.
+
+        Returns:
+            The samples in another order.
+        """
         return self.samples().shuffle(seed)
 
     def show(self, number: int = 3) -> Cards:
-        """Return some samples, spread evenly, that a notebook draws as cards."""
+        """Return some samples, spread evenly, that a notebook draws as cards.
+
+        Args:
+            number: Number of samples.
+
+        Returns:
+            The cards.
+        """
         return self.samples().show(number)
 
     @property
@@ -339,7 +388,11 @@ class Dataset(Sequence[Sample]):
         return dict(sorted(found.items()))
 
     def to_polars(self) -> pl.DataFrame:
-        """Return one table: the annotations, each with the columns of its frame."""
+        """Return one table: the annotations, each with the columns of its frame.
+
+        Returns:
+            A polars DataFrame.
+        """
         return with_frames(self.annotations, self.frames, self.paths)
 
     def sample(self, sequence: str, frame: int | None) -> Sample:
