@@ -37,7 +37,7 @@ BAD = [
     ("prefer", "radar", "radar"),
     ("prefer", "model", "set rate too"),
     ("require", "[radar.cubes]", "radar.cubes"),
-    ("sensors", "[lidra]", "unknown sensor 'lidra'; known: lidar.depth, lidar.points, lidar.reflect, camera,"),
+    ("sensors", "[lidra]", "unknown sensor 'lidra'; known: camera, lidar.depth, lidar.points, lidar.reflect,"),
     ("sensors", "camera", "expected a list of texts, got 'camera'"),
     ("streams", "{model: {}}", "unknown sensor 'model'"),
     ("require", "radar.cube", "expected a list of texts, got 'radar.cube'"),

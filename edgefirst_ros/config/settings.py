@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -48,17 +47,15 @@ MODEL = "model"
 """Name of a model result, with or without boxes, in `require` and `prefer`."""
 
 
-Names = TypeVar("Names", bound=Iterable[str])
-
-
-def _known(names: Names, known: Sequence[str]) -> Names:
+def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys of sensors that are named by any of their names."""
+    found = []
     for name in names:
-        if name not in known:
-            near = sorted(known, key=lambda other: -SequenceMatcher(None, name, other).ratio())
-            meant = streams.meant(name)
-            hint = f"; did you mean {meant}?" if meant in known else ""
-            raise ValueError(f"unknown sensor {name!r}{hint}; known: {', '.join(near)}")
-    return names
+        key = name if name in known else streams.meant(name)
+        if key is None or key not in known:
+            raise ValueError(f"unknown sensor {name!r}; known: {', '.join(sorted(known))}")
+        found.append(key)
+    return tuple(dict.fromkeys(found))
 
 
 class StreamSettings(Model):
@@ -237,7 +234,7 @@ class Settings(Model):
     @field_validator("streams")
     @classmethod
     def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
-        return _known(value, SENSORS)
+        return dict(zip(_known(value, SENSORS), value.values(), strict=True))
 
     @field_validator("split", "group")
     @classmethod

@@ -15,7 +15,6 @@ from edgefirst_ros import CallableModule
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.output import Report
 from edgefirst_ros.progress import Progress, quiet
-from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
@@ -164,6 +163,8 @@ def export(
 
 def _report_placeholders(dataset: Dataset, report: Report) -> None:
     """Report the sequences whose exported calibration is only a placeholder."""
+    from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
+
     words = {name: part.calibration(name).calibration for part in dataset.parts for name in part.sequences}
     for word, meaning in ((IDENTITY, "a placeholder: its transforms turn nothing"), (MISSING, "missing or incomplete")):
         names = [name for name, found in words.items() if found == word]

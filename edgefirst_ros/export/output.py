@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from edgefirst_ros.dataset.names import check_path
 from edgefirst_ros.dataset.storage.atomic import sync_disk, sync_folder
 from edgefirst_ros.dataset.storage.lock import claim_folder, reporting
 from edgefirst_ros.errors import DatasetError, UsageError
@@ -39,6 +38,8 @@ def staged(out: Path) -> Iterator[Path]:
     StorageError where a file cannot be read or written. What a killed export left is replaced: no other program gives
     its folders that name.
     """
+    from edgefirst_ros.dataset.names import check_path
+
     check_path(out)
     if os.path.lexists(out):
         raise DatasetError(f"{out}: exists already; it must be a new folder, name another one")

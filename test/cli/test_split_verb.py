@@ -52,7 +52,7 @@ def test_datasets_are_split_as_one_set(run, datasets):
         (["--split", "a=0.4"], "expected shares that add up to 1, got 0.4"),
         (["--group", "night*"], "expected GROUP=GLOB such as test=night*, got 'night*'"),
         (["--split", "a=1", "--split-block", "3"], "--set split_block=..."),
-        (["--split", "a=1", "--set", "rate=3"], "expected one of split, group, stable, split_block, split_gap"),
+        (["--split", "a=1", "--set", "rate=3"], "expected one of split, split_block, split_gap, stable, group"),
         (["--split", "a=1", "--rate", "3"], "No such option: --rate"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,

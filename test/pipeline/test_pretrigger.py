@@ -2,7 +2,7 @@
 """What is held for a dataset that begins earlier than it is started."""
 
 import pytest
-from edgefirst.schemas import builtin_interfaces, foxglove_msgs
+from edgefirst.schemas import builtin_interfaces, foxglove_msgs, sensor_msgs, std_msgs
 from streams import stream
 
 from edgefirst_ros.config import SECOND, Settings
@@ -24,8 +24,17 @@ def load(recent, seconds, size):
     for n in range(seconds * 20):
         now = SECOND + n * SPACING
         for topic, schema in ((RADAR, CUBE), (CAMERA, COMPRESSED_IMAGE)):
-            recent.add(Arrival(Message(topic, schema, now, now, n, bytes(size)), now))
+            data = picture(size) if topic == CAMERA else bytes(size)
+            recent.add(Arrival(Message(topic, schema, now, now, n, data), now))
     return now
+
+
+def picture(size):
+    return bytes(
+        sensor_msgs.CompressedImage(
+            std_msgs.Header(builtin_interfaces.Time(1, 0), "camera"), "jpeg", bytes(size)
+        ).to_bytes()
+    )
 
 
 def video(data, form):

@@ -43,7 +43,7 @@ def test_without_frames_samples_are_those_with_members(tmp_path, unframed):
     assert [(name, one["samples"], one["calibration"]) for name, one in facts["sequences"].items()] == [
         (made.SEQUENCE, 3, "missing")
     ]
-    assert facts["sensors"] == {"camera": 3, "lidar.pcd": 3, "radar.cube": 2, "radar.pcd": 1}
+    assert facts["sensors"] == {"camera": 3, "lidar.points": 3, "radar.cube": 2, "radar.targets": 1}
     assert (facts["track"], facts["skew"]) == ({"positions": 0}, {})
     assert facts["verdict"]["level"] == "amber"  # the calibration is gone with the table
     assert [one for one in facts["verdict"]["checks"] if one["check"] == "samples"] == []

@@ -79,7 +79,7 @@ def test_settings_of_recordings_are_those_of_a_conversion(parts, tmp_path, run):
     assert facts["pictures"]["shown"] == 12
     for wrong, said in (
         (("out/whole.zip", "-o", "y.html", "--rate", "5"), "rate is for recordings; out/whole.zip is a dataset"),
-        ((whole, "-o", "y.html", "--set", "split=train=0.8"), "--set split: says how a dataset is written"),
+        ((whole, "-o", "y.html", "--set", "split=train=0.8"), "--set split: report does not use this setting"),
         ((whole, "-o", "y.html", "--set", "streams.lidar.tolerance=1"), "streams.lidar.points"),
         (
             (whole, "-o", "y.html", "--reference-topic", "/camera/jpeg", "--reference-topic", "/lidar/points"),
