@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
-import pyarrow as pa
-
 from edgefirst_ros.dataset.storage.lock import claim_file, give_back, reporting
 from edgefirst_ros.errors import DatasetError
 
@@ -84,6 +82,8 @@ class Replacement:
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
         """Give the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
+        import pyarrow as pa
+
         with reporting(self._path, self._action), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
             try:
                 yield file
