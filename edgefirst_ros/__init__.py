@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.report.projection import project
     from edgefirst_ros.sensors.cube import Cube
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 _HOMES = {
     "Cube": "sensors.cube",
     "Dataset": "dataset.reader",

@@ -256,7 +256,14 @@ class Samples(Sequence["Sample"]):
         return Samples(self.dataset, self.dataset.keys_where(self._keys, expression))
 
     def show(self, number: int = 3) -> Cards:
-        """Return some samples, spread evenly, that a notebook draws as cards."""
+        """Return some samples, spread evenly, that a notebook draws as cards.
+
+        Args:
+            number: Number of samples.
+
+        Returns:
+            The cards.
+        """
         places = np.unique(np.linspace(0, len(self) - 1, min(number, len(self))).round().astype(int)) if self else ()
         return Cards(self.dataset, [self._keys[place] for place in places])
 

@@ -212,21 +212,28 @@ class Sample:
         return found
 
     def project(self, sensor: str = "lidar.points", *, assume_forward: bool = False) -> Any:
-        """Return the pixels of a sensor's points in the picture, (N, 2), and a mask of those that it shows, (N,).
+        """Project a sensor's points into the picture.
 
         Args:
             sensor: Any name of a sensor with points.
-            assume_forward: True to assume, where transforms are placeholders, a camera that looks along x.
+            assume_forward: Accept a placeholder calibration, with the camera along the x axis of the sensor.
+
+        Returns:
+            Pixels (N, 2), and a mask (N,) of the points in the picture.
 
         Raises:
-            DatasetError: It has no such points, or the calibration does not allow it.
+            DatasetError: The sample has no such points, or the calibration does not allow it.
         """
         points = self.decode(sensor)
         looking = import_module("edgefirst_ros.report.projection")  # what is built on top of this part
         return looking.project(points, sensor, self.calibration, assume_forward=assume_forward)
 
     def show(self) -> Any:
-        """Return a picture of it (of PIL), with boxes, masks and projected points, and its points from above."""
+        """Return a picture with boxes, masks and projected points, and the points from above.
+
+        Returns:
+            A picture of PIL.
+        """
         return import_module("edgefirst_ros.report.sheet").draw_card(self)
 
     def _repr_html_(self) -> str:

@@ -74,7 +74,7 @@ def export_together(
 ) -> int:
     """Export all datasets as one set to OUT, and return the exit code; a bucket gets the set file by file.
 
-    Raises UsageError, DatasetError, ObjectStoreError, StorageError; nothing is left in a local OUT then.
+    Raises UsageError, DatasetError, ObjectStoreError, StorageError; nothing remains in a local OUT then.
     """
     from edgefirst_ros.export import export
 
