@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the tests notice faults: one-line faults, put into the package at random, one at a time.
 
-    python benchmark/mutation.py [--faults 100] [--seed 1] [--processes 2] [--list] [--only FILE:LINE]
+    python benchmark/mutation.py [--faults 100] [--seed 1] [--processes 2] [--files 12] [--list]
+                                 [--only FILE:LINE]
                                  [--packages sources sync sensors pipeline dataset export]
 
 Each fault is put into a copy of the project: a comparison the other way round, a condition or a `not` dropped, a number
@@ -153,27 +154,44 @@ def choose(packages: list[str], number: int, seed: int) -> list[Fault]:
     return list(chosen.values())
 
 
-def select_tests(file: Path) -> list[str]:
-    """Choose the test files for a module: its own, the mirrored folder, the matrix, those that import it."""
+def select_tests(file: Path, most: int | None = None) -> list[str]:
+    """Choose the test files for a module: its own, those that import it or name its folder, the mirrored folder."""
     folder, inside = ".".join(file.parent.parts), Path(*file.parts[1:-1])
     imports = re.compile(rf"{re.escape(folder)}\.{file.stem}\b|from {re.escape(folder)} import [^\n]*\b{file.stem}\b")
+    fronted = re.compile(rf"from {re.escape(folder)} import ")
+    while not (ROOT / "test" / inside).exists():
+        inside = inside.parent
     ranks = {}
     for path in sorted((ROOT / "test").rglob("test_*.py")):
-        place = path.relative_to(ROOT / "test")
+        place, text = path.relative_to(ROOT / "test"), path.read_text()
+        if len(place.parts) == 1:
+            continue  # rules of the sources and the documentation
         mirrored, named = place.parent == inside, file.stem in path.stem
-        if mirrored or "matrix" in place.parts or imports.search(path.read_text()):
-            ranks[str(Path("test") / place)] = (not (named and mirrored), not named, not mirrored)
-    always = [name for name in ALWAYS if name not in ranks and (ROOT / name).exists()]
-    return [*sorted(ranks, key=lambda name: (ranks[name], name)), *always]
+        beside = file.parent.name in path.stem or (len(inside.parts) > 1 and fronted.search(text) is not None)
+        importing, matrix = imports.search(text) is not None, place.parts[0] == "matrix"
+        name = str(Path("test") / place)
+        if mirrored or importing or beside or matrix or name in ALWAYS:
+            order = named and mirrored, importing, beside and mirrored, name in ALWAYS, mirrored, beside
+            ranks[name] = tuple(not fits for fits in order)
+    return sorted(ranks, key=lambda name: (ranks[name], name))[:most]
 
 
-def survives(fault: Fault, copy: Path) -> bool:
+def survives(fault: Fault, copy: Path, most: int) -> bool:
     """Whether the tests pass with the fault; a hang counts as noticed."""
     original = (copy / fault.file).read_bytes()
     (copy / fault.file).write_bytes(fault.apply(original))
     try:
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *select_tests(fault.file)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *select_tests(fault.file, most),
+        ]
         run = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=900, check=False)
     except subprocess.TimeoutExpired:
         return False
@@ -196,6 +214,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="+", default=PACKAGES)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--files", type=int, default=12, help="at most so many test files for a fault")
     parser.add_argument("--list", action="store_true", help="print the faults and stop")
     parser.add_argument("--only", help="the faults of one line: FILE:LINE")
     given = parser.parse_args()
@@ -214,7 +233,7 @@ def main() -> int:
         def judge(fault: Fault) -> tuple[Fault, bool]:
             copy = copies.get()
             try:
-                return fault, survives(fault, copy)
+                return fault, survives(fault, copy, given.files)
             finally:
                 copies.put(copy)
 
