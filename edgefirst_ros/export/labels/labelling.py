@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -149,6 +150,7 @@ def label(
     if not found.federated:
         absent = sorted(of["id"] for name, of in categories.items() if name in found.categories)
         rows += [{**_named(key), "neg_label_indices": absent} for key in sorted(empty - there, key=_order)]
+    _correct_absent(before, rows, replace=replace)
     table = _table(rows)
     done.annotations = annotating(table).height
     table = _filled(before, gone, table, form, done)
@@ -337,6 +339,20 @@ def _named(key: Key) -> Row:
 
 def _order(key: Key) -> tuple[str, int]:
     return key.name, key.frame or 0
+
+
+def _correct_absent(before: LabelRows, rows: list[Row], *, replace: bool) -> None:
+    """Give samples with new labels the labels that are still known to be absent: none of those it has now."""
+    absent = before.column("neg_label_indices") if "neg_label_indices" in before.columns else []
+    older = {key: absent[place] for key, place in before.first.items() if absent and absent[place] is not None}
+    present: defaultdict[Key, set[int]] = defaultdict(set)
+    for row in rows:
+        if row.get("label") is not None:
+            present[Key(row["name"], row["frame"])].add(row["label_index"])
+    for row in rows:
+        key = Key(row["name"], row["frame"])
+        if key in present and key in older and row.get("neg_label_indices") is None:
+            row["neg_label_indices"] = [] if replace else [n for n in older[key] if n not in present[key]]
 
 
 def _table(rows: list[Row]) -> pl.DataFrame:

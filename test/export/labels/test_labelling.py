@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import handmade_dataset as made
+import polars as pl
 import pytest
 from labelled_dataset import OTHER, boxes, write
 
@@ -340,3 +341,22 @@ def test_a_file_of_labels_that_the_disk_does_not_give_is_named(tmp_path, dataset
     (folder / "labels" / f"{OTHER}_003.txt").symlink_to(tmp_path / "none.txt")
     with pytest.raises(DatasetError, match=rf"{OTHER}_003\.txt"):
         label(dataset, "yolo", folder, replace=True)
+
+
+@pytest.mark.parametrize(("way", "absent"), [({"replace": True}, []), ({"join": True}, [1])])
+def test_a_sample_that_gets_a_label_does_not_lack_it_any_more(tmp_path, way, absent):
+    """It came in as empty first: both classes were known to be absent."""
+    container = write(tmp_path, boxes(4)).container.path
+
+    def bring(annotations, **options):
+        names = [{"id": 0, "name": "car"}, {"id": 1, "name": "person"}]
+        image = {"id": 1, "file_name": f"{made.SEQUENCE}_{made.FRAMES[0]:03d}.jpeg", "width": 32, "height": 24}
+        path = tmp_path / "labels.json"
+        path.write_text(json.dumps({"images": [image], "categories": names, "annotations": annotations}))
+        label(Dataset(container), "coco", path, **options)
+        rows = Dataset(container).annotations.filter(pl.col("name") == made.SEQUENCE, pl.col("frame") == made.FRAMES[0])
+        return rows["label"].to_list(), [list(one) for one in rows["neg_label_indices"].to_list()]
+
+    assert bring([], replace=True) == ([None], [[0, 1]])
+    box = {"id": 1, "image_id": 1, "category_id": 0, "bbox": [1, 1, 5, 5], "area": 25, "iscrowd": 0}
+    assert bring([box], **way) == (["car"], [absent])
