@@ -214,10 +214,10 @@ class Samples(Sequence["Sample"]):
         """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
         if isinstance(index, slice):
             return Samples(self.dataset, self._keys[index])
-        return self.dataset.sample_of(self._keys[operator.index(index)])
+        return self.dataset._sample_of(self._keys[operator.index(index)])
 
     def __iter__(self) -> Iterator[Sample]:
-        return self.dataset.iter_samples(self._keys)
+        return self.dataset._iter_samples(self._keys)
 
     def __add__(self, other: Samples | Dataset) -> Samples:
         """Return these samples and then those of another dataset or selection."""
@@ -252,8 +252,8 @@ class Samples(Sequence["Sample"]):
             UsageError: A column is unknown, or the result is not one Boolean for each row.
         """
         if callable(expression):
-            return Samples(self.dataset, [key for key in self._keys if expression(self.dataset.sample_of(key))])
-        return Samples(self.dataset, self.dataset.keys_where(self._keys, expression))
+            return Samples(self.dataset, [key for key in self._keys if expression(self.dataset._sample_of(key))])
+        return Samples(self.dataset, self.dataset._keys_where(self._keys, expression))
 
     def show(self, number: int = 3) -> Cards:
         """Return some samples, spread evenly, that a notebook draws as cards.

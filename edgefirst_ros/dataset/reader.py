@@ -129,26 +129,12 @@ class Dataset(Sequence[Sample]):
     def __iter__(self) -> Iterator[Sample]:
         return iter(Samples(self, self._order))
 
-    def sample_of(self, key: Any) -> Sample:
-        """Return the sample of a key.
-
-        Args:
-            key: One of the keys of this dataset.
-
-        Returns:
-            The sample.
-        """
+    def _sample_of(self, key: Any) -> Sample:
+        """Return the sample of one of its own keys."""
         return Sample(self, key)
 
-    def iter_samples(self, keys: Sequence[Any]) -> Iterator[Sample]:
-        """Yield samples; from a bucket, members that a loop reads are fetched some samples ahead.
-
-        Args:
-            keys: Keys of this dataset.
-
-        Returns:
-            An iterator of samples.
-        """
+    def _iter_samples(self, keys: Sequence[Any]) -> Iterator[Sample]:
+        """Yield the samples of keys; of a bucket the members that a loop reads are fetched some samples ahead."""
         self.container.expect(None)
         for place, key in enumerate(keys):
             self.container.expect(partial(self._upcoming, keys, place))
@@ -159,19 +145,8 @@ class Dataset(Sequence[Sample]):
         """Yield {kind: member name} of the samples from a place of `keys` on."""
         return (self._members[keys[n]] for n in range(place, len(keys)))
 
-    def keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:
-        """Return the keys for which an expression is true.
-
-        Args:
-            keys: Keys of this dataset.
-            expression: Condition as in `Samples.where`.
-
-        Returns:
-            The matching keys.
-
-        Raises:
-            UsageError: A column is unknown, or the result is not Boolean.
-        """
+    def _keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:
+        """Return the keys for which an expression is true, as `Samples.where`."""
         return where(self, keys, expression)
 
     @property

@@ -221,6 +221,9 @@ class Sample:
         Returns:
             Pixels (N, 2), and a mask (N,) of the points in the picture.
 
+        Returns:
+            `pixels` and `mask`.
+
         Raises:
             DatasetError: The sample has no such points, or the calibration does not allow it.
         """

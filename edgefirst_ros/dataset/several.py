@@ -115,21 +115,21 @@ class Datasets(Dataset):
     def _order(self) -> list[PartKey]:  # type: ignore[override]
         return [(number, key) for number, part in enumerate(self.parts) for key in part._order]
 
-    def sample_of(self, key: PartKey) -> Sample:
+    def _sample_of(self, key: PartKey) -> Sample:
         """Return the sample of a dataset's number and key."""
-        return self.part(key[0]).sample_of(key[1])
+        return self.part(key[0])._sample_of(key[1])
 
-    def iter_samples(self, keys: Sequence[PartKey]) -> Iterator[Sample]:
+    def _iter_samples(self, keys: Sequence[PartKey]) -> Iterator[Sample]:
         """Yield the samples of keys."""
         for number, run in groupby(keys, lambda key: key[0]):
-            yield from self.part(number).iter_samples([key for _, key in run])
+            yield from self.part(number)._iter_samples([key for _, key in run])
 
-    def keys_where(self, keys: Sequence[PartKey], expression: pl.Expr) -> list[PartKey]:
+    def _keys_where(self, keys: Sequence[PartKey], expression: pl.Expr) -> list[PartKey]:
         """Return the keys for which an expression is true, as `Samples.where`."""
         own: dict[int, list[Key]] = {}
         for number, key in keys:
             own.setdefault(number, []).append(key)
-        kept = {number: set(self.part(number).keys_where(its, expression)) for number, its in own.items()}
+        kept = {number: set(self.part(number)._keys_where(its, expression)) for number, its in own.items()}
         return [one for one in keys if one[1] in kept[one[0]]]
 
     @property

@@ -133,3 +133,165 @@ def test_a_sample_answers_about_itself(parts):
     assert sample.show().size[0] > 640  # the picture, and the points from above
     assert sample._repr_html_().count("<img") == 2
     assert parts[0].show(3)._repr_html_().count("<figure>") == 3
+
+
+GUESSES = {
+    # expressions that users try -> what they mean, by the tables and other ways in
+    "len(d)": "frames.height",
+    "d[0].frame": "frames['frame'][0]",
+    "d[-1].frame": "frames['frame'][-1]",
+    "[s.frame for s in d[2:4]]": "frames['frame'][2:4].to_list()",
+    "[s.frame for s in d[:3]]": "frames['frame'][:3].to_list()",
+    "sum(1 for _ in d)": "frames.height",
+    "next(iter(d)).frame": "frames['frame'][0]",
+    "list(reversed(d))[0].frame": "frames['frame'][-1]",
+    "bool(d)": "True",
+    "d.sequences": "frames['name'].cast(str).unique(maintain_order=True).to_list()",
+    "d.groups": "{'train': frames.height}",
+    "list(d.groups)": "['train']",
+    "d.labels": "counts",
+    "sorted(d.labels)": "sorted(counts)",
+    "'car' in d.labels": "'car' in counts",
+    "d.annotations.height": "rows.height",
+    "d.frames.height": "frames.height",
+    "d.frames['timestamp'].to_list()": "frames['timestamp'].to_list()",
+    "d.to_polars().height": "rows.height",
+    "d.to_polars()['latitude'].null_count() < rows.height": "True",
+    "d.metadata['schema_version']": "'2026.04'",
+    "len(d.samples())": "frames.height",
+    "len(d.samples('camera'))": "frames.height",
+    "len(d.samples(['camera', 'lidar']))": "frames['lidar_points_skew'].count()",
+    "len(d.samples('lidar.points'))": "frames['lidar_points_skew'].count()",
+    "len(d.samples('lidar'))": "frames['lidar_points_skew'].count()",
+    "len(d.samples('lidar.pcd'))": "frames['lidar_points_skew'].count()",
+    "len(d.samples('lidar_points'))": "frames['lidar_points_skew'].count()",
+    "len(d.samples('/lidar/points'))": "frames['lidar_points_skew'].count()",
+    "len(d.samples('radar'))": "frames['radar_targets_skew'].count()",
+    "len(d.samples('radar.pcd'))": "frames['radar_targets_skew'].count()",
+    "len(d.samples('radar.targets'))": "frames['radar_targets_skew'].count()",
+    "len(d.samples('radar.cube'))": "frames['radar_cube_skew'].count()",
+    "len(d.samples('radar_cube'))": "frames['radar_cube_skew'].count()",
+    "len(d.samples({'camera', 'radar'}))": "frames['radar_targets_skew'].count()",
+    "len(d.samples(group='train'))": "frames.height",
+    "len(d.samples(sequence=d.sequences[0]))": "frames.height",
+    "len(d.samples(sequence=d.sequences))": "frames.height",
+    "len(d.samples(label='car'))": "frames_of('car')",
+    "len(d.samples(label=['car']))": "frames_of('car')",
+    "len(d.samples(model=True))": "frames['model_timestamp'].count()",
+    "len(d.samples(model=False))": "frames['model_timestamp'].null_count()",
+    "len(d.samples(annotated=True)) + len(d.samples(annotated=False))": "frames.height",
+    "len(d.where(pl.col('label') == 'car'))": "frames_of('car')",
+    "len(d.where(lambda s: 'car' in s.labels))": "frames_of('car')",
+    "len(d.where(pl.col('frame') > 5))": "frames.filter(pl.col('frame') > 5).height",
+    "len(d.samples('camera').where(pl.col('frame') > 5))": "frames.filter(pl.col('frame') > 5).height",
+    "len(d.where(pl.col('group') == 'train'))": "frames.height",
+    "sorted(s.frame for s in d.shuffle())": "frames['frame'].sort().to_list()",
+    "[s.frame for s in d.shuffle(1)] == [s.frame for s in d.shuffle(seed=1)]": "True",
+    "[s.frame for s in d.shuffle(1)] != [s.frame for s in d.shuffle(2)]": "True",
+    "len(d.shuffle(seed=4)[:5])": "5",
+    "len(d + e)": "len(d) + len(e)",
+    "(d + e)[len(d)].frame": "e[0].frame",
+    "(d + e).sequences": "d.sequences + e.sequences",
+    "(d + e).groups": "{**d.groups, **e.groups}",
+    "len((d + e).samples(group='val'))": "len(e)",
+    "len((d + e) + d)": "len(d) + len(e)",  # a dataset is in it once
+    "len(d.samples('camera') + e.samples('camera'))": "len(d) + len(e)",
+    "len(Dataset([d, e]))": "len(d) + len(e)",
+    "len(Dataset([path, other]))": "len(d) + len(e)",
+    "len(Dataset((path, other)))": "len(d) + len(e)",
+    "len(Dataset(str(path)))": "len(d)",
+    "len(Dataset(path.parent))": "len(d) + len(e)",
+    "len(Dataset(f'{path.parent}/*.zip'))": "len(d) + len(e)",
+    "len(Dataset(path.with_suffix('')))": "len(d)",
+    "len(Dataset(path.with_suffix('.arrow')))": "len(d)",
+    "len(edgefirst_ros.Dataset(path))": "len(d)",
+    "len(pickle.loads(pickle.dumps(d)))": "len(d)",
+    "len(pickle.loads(pickle.dumps(d.samples('camera'))))": "len(d)",
+    "'monday.zip' in repr(d)": "True",
+    "'2 datasets' in repr(d + e)": "True",
+    "len(d.show(3))": "3",
+    "d.show(2)._repr_html_().count('<figure>')": "2",
+    "d.samples('lidar').show(1)._repr_html_().count('<figure>')": "1",
+    "d.calibration(d.sequences[0]).calibration": "'given'",
+    "d.sample(d.sequences[0], 3).frame": "3",
+    "s.frame": "number",
+    "s.name": "d.sequences[0]",
+    "s.sequence": "d.sequences[0]",
+    "s.group": "'train'",
+    "s.timestamp": "row['timestamp']",
+    "s.row['timestamp']": "row['timestamp']",
+    "s.position.latitude": "row['latitude']",
+    "s.position.longitude": "row['longitude']",
+    "s.position[2]": "row['altitude']",
+    "s.image().shape": "(96, 160, 3)",
+    "s.image().dtype": "np.dtype('uint8')",
+    "s.decode('camera').shape": "(96, 160, 3)",
+    "s.read('camera')[:3]": "bytes.fromhex('ffd8ff')",
+    "s.read('camera.jpeg')[:3]": "bytes.fromhex('ffd8ff')",
+    "s.read('radar.cube')[:4]": "bytes.fromhex('89504e47')",
+    "s.read('lidar.points') == s.read('lidar.pcd')": "True",
+    "s.member('camera').endswith('.camera.jpeg')": "True",
+    "s.lidar()['x'].ndim": "1",
+    "s.decode('lidar').shape": "s.lidar().shape",
+    "s.decode('lidar.points').shape": "s.lidar().shape",
+    "s.decode('radar.targets').shape": "s.radar().shape",
+    "s.cube().shape": "(1, 2, 8, 8)",
+    "s.cube().complex().shape": "(1, 2, 8, 8)",
+    "s.cube().complex().dtype": "np.dtype('complex64')",
+    "s.decode('radar.cube').shape": "(1, 2, 8, 8)",
+    "'1 x 2 x 8 x 8 (sequence, rx, range, doppler)' in repr(s.cube())": "True",
+    "s.cube().raw().shape": "s.cube().message_shape",
+    "sorted(s.inputs)": "sorted(SENSORS)",
+    "'lidar' in s.inputs": "True",
+    "'lidar.pcd' in s.inputs": "True",
+    "'lidar.depth' in s.inputs": "False",
+    "'camera' in s.inputs": "True",
+    "s.skew['lidar.points']": "row['lidar_points_skew']",
+    "s.skew['lidar_points']": "row['lidar_points_skew']",
+    "s.skew['lidar']": "row['lidar_points_skew']",
+    "s.skew['radar.cube']": "row['radar_cube_skew']",
+    "s.skew.get('depth')": "None",
+    "s.skew.get('radar')": "row['radar_targets_skew']",
+    "s.annotations.height": "own.height",
+    "s.annotations['label'].cast(str).to_list()": "own['label'].cast(str).to_list()",
+    "s.labels": "own['label'].cast(str).unique(maintain_order=True).to_list()",
+    "s.boxes.tolist()": "own['box2d'].cast(pl.Array(pl.Float64, 4)).to_list()",
+    "len(s.boxes)": "own.height",
+    "s.mask.shape": "(96, 160)",
+    "s.calibration.camera_info['width']": "160",
+    "s.calibration.calibration": "'given'",
+    "s.project('lidar').pixels.shape[1]": "2",
+    "s.project('lidar.points').mask.sum() > 0": "True",
+    "len(s.project('radar').pixels)": "s.radar().size",
+    "s.project().pixels.shape": "s.project('lidar').pixels.shape",
+    "s.show().mode": "'RGB'",
+    "s._repr_html_().startswith('<figure>')": "True",
+    "f'frame {number}' in repr(s)": "True",
+    "s.dataset is d": "True",
+    "s == d.sample(s.name, s.frame)": "True",
+}
+
+
+def test_what_users_guess_does_what_they_mean(parts):
+    d, e = parts
+    path, other = d.paths.container, e.paths.container
+    frames, rows = pl.read_ipc(d.paths.frames), pl.read_ipc(d.paths.arrow)
+    labelled = rows.with_columns(rows["label"].cast(str)).drop_nulls("label")
+    counts = dict(labelled["label"].value_counts().iter_rows()) | {n: 0 for n in d.labels if not d.labels[n]}
+    s = d.samples(SENSORS, annotated=True).where(pl.col("latitude").is_not_null())[0]
+    own, number = labelled.filter(pl.col("frame") == s.frame), s.frame
+    row = frames.row(by_predicate=pl.col("frame") == number, named=True)
+    known = {**globals(), **locals()}
+    known["frames_of"] = lambda label: labelled.filter(pl.col("label") == label)["frame"].n_unique()
+    wrong = {}
+    for guess, meaning in GUESSES.items():
+        try:
+            got, meant = eval(guess, known), eval(meaning, known)
+        except Exception as error:  # noqa: BLE001  a guess that is refused
+            wrong[guess] = repr(error)
+            continue
+        if not np.array_equal(got, meant) and got != pytest.approx(meant):
+            wrong[guess] = f"{got!r} is not {meant!r}"
+    print(f"{len(GUESSES) - len(wrong)} of {len(GUESSES)} guesses do what is meant")
+    assert wrong == {}
+    assert len(GUESSES) >= 130
