@@ -26,6 +26,8 @@ CUBE = "edgefirst_msgs/msg/RadarCube"
 FIX = "sensor_msgs/msg/NavSatFix"
 IMU = "sensor_msgs/msg/Imu"
 POSE_STAMPED = "geometry_msgs/msg/PoseStamped"
+ODOMETRY = "nav_msgs/msg/Odometry"
+POSE_COVARIANCE = "geometry_msgs/msg/PoseWithCovarianceStamped"
 DETECT = "edgefirst_msgs/msg/Detect"
 MASK = "edgefirst_msgs/msg/Mask"
 MODEL = "edgefirst_msgs/msg/Model"
@@ -121,6 +123,17 @@ SENSORS: tuple[Sensor, ...] = (
 _BY_KEY = {sensor.key: sensor for sensor in SENSORS}
 _BY_COLUMN = {sensor.column: sensor for sensor in SENSORS if sensor.column is not None}
 _BY_KIND = {kind: sensor for sensor in reversed(SENSORS) for kind in sensor.kinds}
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "gps": (FIX,),
+    "imu": (IMU,),
+    "pose": (ODOMETRY, POSE_STAMPED, POSE_COVARIANCE),
+    "model": (MODEL, DETECT),
+    "boxes3d": (DETECT, CUBES),
+}
+"""Roles of topics without members, and the types they may have."""
+RIG_KEYS = (*(sensor.key for sensor in SENSORS if sensor.topics), *ROLES)
+"""Keys of a rig."""
 
 OTHERS: tuple[Topic, ...] = (
     Topic("camera/info", (CAMERA_INFO,), static=True),

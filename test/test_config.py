@@ -15,6 +15,21 @@ BAD = [
     ("reference_topic", "[1, 2]", "[1, 2]"),
     ("gps_topic", "{a: b}", "{'a': 'b'}"),
     ("imu_topic", "3", "expected text, got 3"),
+    ("lidar_topic", "3", "expected text, got 3"),
+    ("radar_topic", "[a]", "['a']"),
+    ("cube_topic", "3", "expected text, got 3"),
+    ("pose_topic", "3", "expected text, got 3"),
+    ("strict_topics", "2", "2"),
+    ("rig", "{lidar: /x}", "unknown sensor 'lidar'; did you mean lidar.points?"),
+    ("rig", "{camera.left: /x}", "camera.left: a sample has one camera: name its topic under camera, other topics"),
+    ("rig", "{camera: {topik: /x}}", "unknown setting 'rig.camera.topik'"),
+    ("rig", "{lidar.points: {offset: 61}}", "rig.lidar.points.offset: expected less than or equal to 60, got 61"),
+    ("rig", "{lidar.points: {info: /x}}", "lidar.points: info is not for this sensor"),
+    ("rig", "{pose: {topic: /odom, tf: [map, base_link]}}", "pose: topic and tf exclude each other"),
+    ("rig", "{camera: 3}", "got 3"),
+    ("rig", "{unused: 3}", "got 3"),
+    ("rig", "none.yaml", "none.yaml: cannot be read"),
+    ("rig", "'{a'", "rig: cannot be read as YAML"),
     ("time_base", "clock", "clock"),
     ("start", "-1", "at least 0, got -1"),
     ("start", "soon", "a UTC time such as 2026-01-15T12:00:05Z, got 'soon'"),
@@ -187,6 +202,7 @@ def test_rate_replaces_keyframes_and_a_note_says_so():
     ("options", "words"),
     [
         ({"require": ["radar.clusters"]}, "radar_points to clusters"),
+        ({"rig": {"radar.clusters": "/x"}}, "radar_points to clusters"),
         ({"require": ["radar.targets"], "radar_points": "clusters"}, "radar_points to targets"),
     ],
 )
@@ -420,6 +436,43 @@ model_topic: "model/boxes2d"
     streams = {"radar.cube": {"offset": -0.02, "tolerance": 0.05}, "radar.targets": {"reuse": False}}
     expected = {"streams": streams, "limits": {"cloud_points": 99}, "rate": 2.5, "model_topic": "model/boxes2d"}
     assert settings == Settings(**expected, label_map={"car": "vehicle", "tree": ""}, require=("radar.cube",))
+
+
+# ---- rigs --------------------------------------------------------------------------------------
+RIG = """
+camera: /front/image
+lidar.points: {topic: /rear/points, tolerance: 0.06, offset: -0.012}
+base_frame: base_link
+unused: /debug/*
+"""
+
+
+@pytest.mark.parametrize("form", ["map", "nested", "file", "text", "ros"])
+def test_a_rig_is_a_map_a_file_or_text(tmp_path, form):
+    rig = written(tmp_path, RIG, "rig.yaml")
+    nested = RIG.replace("lidar.points: {", "lidar: {points: {").replace("-0.012}", "-0.012}}")
+    forms = {
+        "map": "rig:\n" + indented(RIG, 2),
+        "nested": "rig:\n" + indented(nested, 2),
+        "file": f"rig: {rig}\n",
+        "text": "rig: '{camera: /front/image, base_frame: base_link, unused: [/debug/*],"
+        " lidar.points: {topic: /rear/points, tolerance: 0.06, offset: -0.012}}'\n",
+        "ros": "/**:\n  ros__parameters:\n    rig:\n" + indented(nested, 6),
+    }
+    settings = load(written(tmp_path, forms[form]))
+    assert settings.sensor("camera").topic == "/front/image"
+    assert settings.stream("lidar.points") == (60_000_000, -12_000_000, True)
+    assert [settings.is_left_alone(topic) for topic in ("/debug/a", "/front/debug")] == [True, False]
+    assert load(None, rig=settings.model_dump(mode="json")["rig"]) == settings
+
+
+def test_a_topic_is_given_by_the_rig_or_its_short_form():
+    assert load(None, lidar_topic="/a").sensor("lidar.points").topic == "/a"
+    for short, key in [("gps_topic", "gps"), ("radar_topic", "radar.targets"), ("reference_topic", "camera")]:
+        with pytest.raises(UsageError, match=f"{short} and {key} of the rig exclude each other"):
+            load(None, **{short: "/a"}, rig={key: "/b"})
+    with pytest.raises(UsageError, match=r"streams\.lidar\.points and lidar\.points of the rig exclude"):
+        load(None, streams={"lidar.points": {}}, rig={"lidar.points": {"offset": 1}})
 
 
 # ---- settings as text --------------------------------------------------------------------------

@@ -250,6 +250,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
             ),
             "labels": found.calibration.labels,
             "notes": [*found.roles.notes, *found.calibration.notes],
+            "unused_topics": found.plain_unused,
         }
     return facts
 
@@ -294,6 +295,8 @@ def print_recording(facts: dict[str, Any]) -> None:
             say(f"note: {topic}: {what}")
         for note in facts["notes"]:
             say(f"note: {note}")
+        for of in facts["unused_topics"]:
+            say(f"note: {of['topic']} is not used ({counted(of['count'], 'message')}); to use it: {of['use']}")
     else:
         say(f"it cannot be converted as it is: {facts['convertible']}")
     for topic in facts["topics"]:

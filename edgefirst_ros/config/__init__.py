@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """All settings as one model: YAML files, ROS parameters and command line flags all become this."""
 
-from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, ReplaySettings, Settings, StreamSettings
+from edgefirst_ros.config.rig import Rig, RigSensor, StreamSettings
+from edgefirst_ros.config.settings import MODEL, PARTS, SENSORS, LiveSettings, ReplaySettings, Settings
 from edgefirst_ros.config.values import SECOND, Model, nanoseconds, utc_nanoseconds
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "LiveSettings",
     "Model",
     "ReplaySettings",
+    "Rig",
+    "RigSensor",
     "Settings",
     "StreamSettings",
     "nanoseconds",

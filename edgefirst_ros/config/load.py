@@ -241,6 +241,7 @@ def explain(
     lines, faults = [], error.errors()
     for fault in faults[:MOST_FAULTS]:
         path = tuple(map(str, fault["loc"]))
+        path = (path[0], *path[2:]) if path[:2] == ("rig", "sensors") else path
         key, place = ".".join(path) or "settings", "options" if path and path[0] in options else source
         if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
             known = {field.path[-1 if path[1:] else 0] for field in fields.values() if not path[1:] or field.path[1:]}

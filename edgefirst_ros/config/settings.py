@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from edgefirst_ros import streams
+from edgefirst_ros.config.rig import RigSensor, RigText, StreamSettings
 from edgefirst_ros.config.values import (
     CAPTURE,
     CONVERT,
@@ -58,22 +60,21 @@ def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-class StreamSettings(Model):
-    """How the messages of one companion sensor join the frames."""
-
-    tolerance: Seconds | None = setting(
-        None, "Largest skew of a message against its frame, s; the common tolerance if unset"
-    )
-    offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
-    reuse: bool = setting(True, "Whether one message may serve several frames; if not, the frame nearest to it gets it")
-
-
 UNSET_STREAM = StreamSettings()
+
+
+UNSET_SENSOR = RigSensor()
 
 
 class Settings(Model):
     """Every setting of a conversion or capture, with its default."""
 
+    rig: RigText = setting(
+        None,
+        "Topics of the sensors of another vehicle: a map, or a YAML file with it",
+        examples=["{camera: /image_raw}"],
+        option="FILE",
+    )
     reference_topic: Topics | None = setting(
         None,
         "Topic whose messages are the samples; the camera if unset; of several each makes a sequence",
@@ -83,6 +84,17 @@ class Settings(Model):
     gps_topic: str | None = setting(None, "Topic of the position; needed only where several could be meant")
     imu_topic: str | None = setting(None, "Topic of the attitude; needed only where several could be meant")
     model_topic: str | None = setting(None, "Topic of the model's results; model/output if unset, else model/boxes2d")
+    lidar_topic: str | None = setting(None, "Topic of lidar.points; the only cloud that is not a radar's if unset")
+    radar_topic: str | None = setting(None, "Topic of radar.targets; the only cloud of a radar if unset")
+    cube_topic: str | None = setting(None, "Topic of radar.cube; the only one of its type if unset")
+    pose_topic: str | None = setting(None, "Topic of the vehicle's pose; the only one of its types if unset")
+    strict_topics: bool = setting(
+        False,
+        "Refuse a recording with usable topics that are neither used nor in the rig's list `unused`",
+        verbs=(CONVERT, FLEET),
+        option="",
+        exclude=True,  # the dataset is the same
+    )
     time_base: Literal["auto", "publish", "header", "log"] = setting("auto", "Which stamps count", option="")
 
     start: Moment | None = setting(
@@ -270,13 +282,55 @@ class Settings(Model):
             raise ValueError(f"start is {first} and end {self.end}: no sample lies between them")
         if self.keyframes_only and not self.takes_pictures:
             raise ValueError("keyframes are pictures: put camera among the sensors")
-        for key in (*self.require, *self.sensors):
-            name, value = streams.of_key(key).setting or ("", None) if key != MODEL else ("", None)
+        for key in (*self.require, *self.sensors, *(self.rig.sensors if self.rig is not None else ())):
+            if key in streams.ROLES:
+                continue
+            name, value = streams.of_key(key).setting or ("", None)
             if name and getattr(self, name) != value:
                 raise ValueError(f"{key} is requested but {name} is {getattr(self, name)}: set {name} to {value}")
-            if self.sensors and key not in (*self.sensors, MODEL):
+            if self.sensors and key in self.require and key not in self.sensors:
                 raise ValueError(f"{key} is required and not among the sensors: {', '.join(self.sensors)}")
+        self._check_rig()
         return self
+
+    def _check_rig(self) -> None:
+        """Raise ValueError where the rig and another setting say different things of a sensor."""
+        if self.rig is None:
+            return
+        own = {key: sensor for key, sensor in self.rig.sensors.items() if sensor.topic is not None or sensor.tf}
+        for name, key in {"reference_topic": streams.CAMERA.key, **self._short_forms}.items():
+            if getattr(self, name) is not None and key in own:
+                raise ValueError(f"{name} and {key} of the rig exclude each other: give one of them")
+        twice = sorted(self.streams.keys() & self.rig.sensors.keys())
+        if twice:
+            raise ValueError(f"streams.{twice[0]} and {twice[0]} of the rig exclude each other: give one of them")
+
+    @property
+    def _short_forms(self) -> dict[str, str]:
+        """{setting that names a topic: key of a rig for which it is the short form}."""
+        radar = f"radar.{self.radar_points}"
+        own = {f"{role}_topic": role for role in ("gps", "imu", "model", "pose")}
+        return {"lidar_topic": "lidar.points", "radar_topic": radar, "cube_topic": "radar.cube", **own}
+
+    def sensor(self, key: str) -> RigSensor:
+        """Return what the rig, or a short form of it, says of a key."""
+        own = self.rig.sensors.get(key, UNSET_SENSOR) if self.rig is not None else UNSET_SENSOR
+        short = next((name for name, of in self._short_forms.items() if of == key), None)
+        topic = getattr(self, short) if short is not None else None
+        return own if not isinstance(topic, str) else own.model_copy(update={"topic": topic})
+
+    @property
+    def given_topics(self) -> tuple[str, ...]:
+        """Names and globs of topics that the rig or a short form of it gives."""
+        keys = {*self._short_forms.values(), *(self.rig.sensors if self.rig is not None else ())}
+        sensors = [self.sensor(key) for key in sorted(keys)]
+        return tuple(name for of in sensors for name in (of.topic, of.info, of.masks) if name is not None)
+
+    def is_left_alone(self, topic: str) -> bool:
+        """True if the rig lists a topic under `unused`."""
+        names = topic, topic.removeprefix("/")
+        globs = self.rig.unused if self.rig is not None else ()
+        return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
     def span_of(self, first: int) -> tuple[int, int]:
         """Return begin (inclusive) and end (exclusive) of the samples, ns; `first`: first reference stamp, ns."""
@@ -296,6 +350,8 @@ class Settings(Model):
     def doubts(self) -> list[str]:
         """Warnings about values that are allowed but probably not meant."""
         own = {f"streams.{key}.tolerance": value.tolerance for key, value in self.streams.items()}
+        rig = self.rig.sensors if self.rig is not None else {}
+        own |= {f"rig.{key}.tolerance": value.tolerance for key, value in rig.items()}
         replaced = [f"rate is {self.rate:g}: it replaces keyframes"] if self.keyframes and self.rate else []
         return replaced + [
             f"{name} is {value:g} s: companions that far from a frame join it; {value:g} ms would be {value / 1000:g}"
@@ -326,7 +382,9 @@ class Settings(Model):
 
     def stream(self, sensor: str) -> tuple[int, int, bool]:
         """Return (tolerance in ns, offset in ns, reuse) of a companion sensor."""
-        own = self.streams.get(sensor, UNSET_STREAM)
+        own: StreamSettings = self.streams.get(sensor, UNSET_STREAM)
+        if self.rig is not None and sensor in self.rig.sensors:
+            own = self.rig.sensors[sensor]
         tolerance = self.tolerance if own.tolerance is None else own.tolerance
         return nanoseconds(tolerance), nanoseconds(own.offset), own.reuse and not self.no_reuse
 

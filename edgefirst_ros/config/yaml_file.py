@@ -29,10 +29,15 @@ def read_yaml(path: Path, longest: int = LONGEST_CONFIGURATION) -> Any:
         raise UsageError(f"{path}: cannot be read: {error}") from None
     if len(data) > longest:
         raise UsageError(f"{path}: over {longest} bytes is not a configuration file")
+    return read_text(data, str(path))
+
+
+def read_text(data: bytes | str, place: str) -> Any:
+    """Return the value in text of YAML; `place` says in messages where it is from. Raises UsageError."""
     try:
-        return yaml.load(data.decode(), _Loader)  # noqa: S506  it is a safe one
+        return yaml.load(data.decode() if isinstance(data, bytes) else data, _Loader)  # noqa: S506  it is a safe one
     except Exception as error:  # noqa: BLE001  on a value that does not fit its tag the library raises anything
-        raise UsageError(f"{path}: cannot be read as YAML: {error}") from None
+        raise UsageError(f"{place}: cannot be read as YAML: {error}") from None
 
 
 def open_regular(path: Path) -> BinaryIO:

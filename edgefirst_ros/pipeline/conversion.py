@@ -6,14 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from edgefirst_ros.config import SECOND, Settings, StreamSettings
+from edgefirst_ros.config import SECOND, Rig, Settings, StreamSettings
 from edgefirst_ros.config.load import load
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.grouping import GroupRule
@@ -42,10 +42,16 @@ if TYPE_CHECKING:
 class Options(TypedDict, total=False):
     """The fields of `Settings` by keyword; what each is for is stated there."""
 
+    rig: Rig | Mapping[str, object] | None
     reference_topic: Sequence[str] | str | None
     gps_topic: str | None
     imu_topic: str | None
     model_topic: str | None
+    lidar_topic: str | None
+    radar_topic: str | None
+    cube_topic: str | None
+    pose_topic: str | None
+    strict_topics: bool
     time_base: Literal["auto", "publish", "header", "log"]
     start: float | str | None
     end: float | str | None
@@ -260,6 +266,19 @@ def convert(
         return run.finish()
 
 
+def unused_in(found: Iterable[FirstPass]) -> dict[str, str]:
+    """Return the usable topics that no camera of a recording uses, with the setting that uses each."""
+    first, *others = (each.unused for each in found)
+    return {topic: use for topic, use in first.items() if all(topic in other for other in others)}
+
+
+def refuse_unused(label: str, unused: Mapping[str, str]) -> None:
+    """Raise UsageError if there are topics that could be used, for --strict-topics."""
+    if unused:
+        uses = "; ".join(f"{topic} ({use})" for topic, use in unused.items())
+        raise UsageError(f"{label}: --strict-topics: not used: {uses}; list what stays unused under `unused` of a rig")
+
+
 class _Run:
     """One conversion, recording by recording, with what is collected over all of them."""
 
@@ -319,6 +338,8 @@ class _Run:
                     for sequence, topic in zip(planned.sequences, self._references, strict=True)
                 }
                 self._check_labels(given.label, [each.calibration.labels for each in found.values()])
+                if self._settings.strict_topics:
+                    refuse_unused(given.label, unused_in(found.values()))
         except (RecordingError, UsageError) as error:
             if self._alone:
                 raise
@@ -326,6 +347,8 @@ class _Run:
             self._notes.append(str(error))
             self._facts.leave_out(planned.left_out(error))
             return
+        unused = unused_in(found.values())
+        self._notes += [f"{given.label}: {topic} is not used; to use it: {use}" for topic, use in unused.items()]
         for conclusions in found.values():
             if conclusions.unknown_labels and self._alone and not self._one_of_many:
                 raise UsageError(f"{given.label}: {conclusions.unknown_labels}")
@@ -388,6 +411,7 @@ class _Run:
         roles, counts, sources = found.roles, Counts(), [file.plain for file in found.recording.files]
         found.count(counts)
         facts = SequenceFacts(sequence, roles, found.base, found.calibration, counts, sources, self._sources)
+        facts.unused.extend(found.plain_unused)
         self._facts.begin(facts)
         writer, wanted = self._open(found), found.wanted
         check_sources(self._paths, self._earlier, self._sources, sources)

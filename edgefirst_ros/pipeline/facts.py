@@ -22,6 +22,8 @@ from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 
 SOFTWARE = "edgefirst_ros"
+SILENT = ("rig", "lidar_topic", "radar_topic", "cube_topic", "pose_topic")
+"""Settings that the metadata has only where they are given."""
 
 
 class Scaling:
@@ -59,6 +61,8 @@ class SequenceFacts:
     """{"file", "size", "sha256"} of the recording files; empty in a capture."""
     first_source: int = 0
     """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
+    unused: list[dict[str, Any]] = field(default_factory=list)
+    """Topics that could be used and are not: {"topic", "type", "count", "use"}."""
     scaling: Scaling = field(default_factory=Scaling)
     box_frames: BoxFrames = field(default_factory=BoxFrames)
     video: set[str] = field(default_factory=set)
@@ -92,12 +96,17 @@ class SequenceFacts:
             "time_base": self.time_base,
             "topics": self.topics,
             "counts": self.counts.plain(),
+            **({"unused_topics": self.unused} if self.unused else {}),
+            **({"missing": list(self.roles.missing)} if self.roles.missing else {}),
         }
 
 
 def making(settings: Settings) -> dict[str, Any]:
     """Return the metadata of how a dataset was made: the same ones and the same recordings give the same bytes."""
     configuration = settings.model_dump(mode="json")
+    for name in SILENT:
+        if configuration[name] is None:
+            del configuration[name]
     if settings.picture_hook is not None:
         configuration["picture_hook_version"] = load_hook(settings.picture_hook).version
     return {
@@ -187,6 +196,8 @@ class DatasetFacts:
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of NAME.frames.arrow."""
         sources, sequences = self._all()
+        unused = {of["topic"]: of for known in sequences.values() for of in known.get("unused_topics", ())}
+        missing = sorted({key for known in sequences.values() for key in known.get("missing", ())})
         counts = Counts()
         for known in sequences.values():
             counts.add(Counts.of(known["counts"]))
@@ -203,6 +214,8 @@ class DatasetFacts:
             **combined(sequences)[0],
             "counts": counts.plain(),
             "sequences": sequences,
+            **({"unused_topics": list(unused.values())} if unused else {}),
+            **({"missing": missing} if missing else {}),
             **({LEFT_OUT: self.left_out} if self.left_out else {}),
         }
 

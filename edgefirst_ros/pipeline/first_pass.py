@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.messages import Message, decode, header_stamp, known_name
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name
 from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
@@ -26,8 +28,8 @@ from edgefirst_ros.sources.bags import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
-from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CUBES, FIX, IMU
+from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, unused_topics
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
 
 MOST_TRIED = 1000
@@ -78,6 +80,10 @@ class CameraFacts:
         return {"topic": self.topic, "codec": self.codec or None, "width": width, "height": height}
 
 
+STATIC_TYPES = (CAMERA_INFO, *KNOWN_TOPICS["model/info"])
+"""Types of calibration and labels, whatever their topic."""
+RADAR = {"speed", "doppler", "rcs"}
+"""Fields of clouds that only radars have."""
 ALIGNED = frozenset(topic.name for topic in streams.topics() if topic.aligned)
 """The device's names of topics that are aligned with the frames by time."""
 TOLD_EVERY = 32
@@ -150,8 +156,18 @@ class FirstPass:
     """Undecodable messages of topics that are read in the first pass alone."""
     cut: Cut | None
     """Begin and end of the samples; None: the whole recording."""
+    unused: dict[str, str]
+    """{topic that could be used and is not: the setting that uses it}."""
     unknown_labels: str
     """Labels of the label map that the model does not have, in words."""
+
+    @property
+    def plain_unused(self) -> list[dict[str, Any]]:
+        """Topics that could be used and are not: [{"topic", "type", "count", "use"}]."""
+        seen = Counter[str]()
+        for channel in self.recording.channels.values():
+            seen[channel.topic] += channel.seen
+        return [{"topic": t, "type": self.topics[t], "count": seen[t], "use": use} for t, use in self.unused.items()]
 
     @property
     def wanted(self) -> int:
@@ -186,6 +202,9 @@ class _Walk:
         self.unreadable: dict[str, int] = {}
         self._ignored: set[str] = set()
         self._types: dict[str, str] = {}
+        self.radars: set[str] = set()
+        """Topics of clouds with a field that only radars have."""
+        self._given = settings.given_topics
         self.first: int | None = None
         self.last = 0
 
@@ -200,6 +219,8 @@ class _Walk:
         usable = True
         try:
             content = decode(message)
+            if message.schema == CLOUD and not self.times[topic].publish.distances:
+                self.radars |= {topic} if RADAR & {field.name for field in content.fields} else set()
             self.times[topic].add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)
@@ -216,11 +237,16 @@ class _Walk:
         topic, schema = message.topic, message.schema
         name = known_name(topic, schema)
         asked = topic.endswith(self._asked) if self._asked else False
-        if name in STATICS or schema == CAMERA_INFO:
+        if name in STATICS or schema in STATIC_TYPES:
             self.calibrations[topic] = Calibration()
         if schema in CAMERA_TYPES or asked:
             self.sequences[topic] = _Sequence()
-        elif name not in (*STATICS, *ALIGNED) and schema not in (FIX, IMU, CAMERA_INFO, CUBES):
+        elif (
+            name not in (*STATICS, *ALIGNED)
+            and schema not in (FIX, IMU, CUBES, *STATIC_TYPES)
+            and not (name is None and schema in (CLOUD, CUBE, DETECT))
+            and not any(fnmatchcase(topic, f"*{given.removeprefix('/')}") for given in self._given)
+        ):
             self._ignored.add(topic)
             return False
         self.times[topic] = TopicTimes(topic, log_times=array("q") if topic in self.sequences else None)
@@ -248,7 +274,7 @@ class Walked:
             what = f"messages in CDR in it, only {', '.join(others[:5])}" if others else "messages in it"
             raise RecordingError(f"{path}: {cause}there are no {what}")
         try:
-            roles = choose_topics(self.topics, settings)
+            roles = choose_topics(self.topics, settings, radars=walk.radars)
         except (RecordingError, UsageError) as error:
             raise type(error)(f"{path}: {cause}{error}") from None
         turned = (f"{c.topic}: {note}" for c in recording.channels.values() for note in c.notes)
@@ -287,6 +313,7 @@ class Walked:
             sum(last - first for first, last in segments.spans),
             walk.unreadable,
             cut,
+            unused_topics(self.topics, roles, settings, walk.radars),
             unknown,
         )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import Settings
+from edgefirst_ros.config import RigSensor, Settings
 from edgefirst_ros.errors import RecordingError, UsageError, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CUBES, DETECT, FIX, IMU, MASK, MODEL, TILED
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL, TILED
 
 STATICS = tuple(topic.name for topic in streams.topics() if topic.static)
 """Topics with static content, such as camera/info and tf_static."""
@@ -20,6 +21,7 @@ FEW = 5
 CAMERA_NAMES = tuple(topic.name for topic in streams.CAMERA.topics)
 """The device's names for its cameras, the preferred one first."""
 INFO = "camera/info"
+CAMERA = streams.CAMERA.key
 RESULTS = ("model/output", "model/boxes2d", "model/mask", "model/mask_compressed", "model/info")
 """Topics of the model that processes the pictures of a camera."""
 
@@ -110,6 +112,8 @@ class Roles:
     notes: tuple[str, ...] = ()
     guessed: bool = False
     """True if a role was assigned by type alone, or is open as several topics could be meant."""
+    missing: tuple[str, ...] = ()
+    """Keys of the rig without a topic in the recording."""
 
     @property
     def camera(self) -> bool:
@@ -140,11 +144,69 @@ class _Finder:
     prefix: str | None = None
     cameras: Cameras | None = None
     """None where the reference is not a camera."""
+    given: set[str] = field(default_factory=set)
+    """Topics that the rig gives to a sensor, or leaves alone: no other role takes them."""
+    missing: list[str] = field(default_factory=list)
+    """Keys of the rig without a topic."""
+
+    def named(self, key: str, types: Collection[str], settings: Settings, part: str = "topic") -> str | None:
+        """Return the topic that the rig, or a short form of it, gives to a key; None without one.
+
+        Raises UsageError if a glob does not match one topic, or the topic has another type.
+        """
+        name = getattr(settings.sensor(key), part)
+        if name is None:
+            return None
+        where = key if part == "topic" else f"{key}.{part}"
+        if any(letter in name for letter in "*?["):
+            found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
+            if len(found) != 1 and not (self.live and not found):
+                what = f"matches {', '.join(found[:FEW])}" if found else "matches no topic"
+                raise UsageError(
+                    f"rig: {where}: {name!r} {what}; expected exactly one; there are {nearest_first(name, self.topics)}"
+                )
+            topic = found[0] if found else None
+        else:
+            topic = _named(name, self.topics)
+        if topic is None:
+            if not self.live:
+                self.notes.append(f"{where}: the rig gives it {name}, which the recording has not")
+                self.missing += [key] if part == "topic" else []
+            return None
+        if self.topics[topic] not in types:
+            fitting = sorted(t for t, schema in self.topics.items() if schema in types)
+            raise UsageError(
+                f"rig: {where}: {topic} is {self.topics[topic]}, expected {' or '.join(types)}; "
+                f"there are {nearest_first(name, fitting) if fitting else 'no such topics'}"
+            )
+        self.given.add(topic)
+        return topic
+
+    def only_companions(self, found: dict[str, str], settings: Settings, radars: Container[str]) -> None:
+        """Give the only cloud and the only cube whose names say nothing to the sensors that have no topic."""
+        named = {_named(name, self.topics) for name in settings.given_topics}
+        wanted = {sensor.key for sensor in settings.companions if settings.sensor(sensor.key).topic is None}
+        for schema in (CLOUD, CUBE):
+            alike = [topic for topic in self.unknown(schema) if topic not in found.values()]
+            alike = [topic for topic in alike if topic.removeprefix("/") not in KNOWN_TOPICS and topic not in named]
+            keys = {topic: guess_key(topic, schema, settings, radars) for topic in alike}
+            open_keys = wanted & set(keys.values()) - found.keys()
+            if len(alike) > 1 and open_keys:
+                lines = " or ".join(f"{keys[topic]}: {{topic: {topic}}}" for topic in alike)
+                self.notes.append(
+                    f"{schema}: several topics could be meant, none is used: {', '.join(alike)}; "
+                    f"name one in a rig: {lines}"
+                )
+            elif alike and keys[alike[0]] in open_keys:
+                self.notes.append(f"{alike[0]} is used as {keys[alike[0]]}: it is the only {schema} topic")
+                found[keys[alike[0]]] = alike[0]
 
     def known(self, name: str, among: Collection[str] | None = None) -> list[str]:
         """Return the topics with a known name; one with the camera's host, or without host, goes before others."""
         found = sorted(
-            t for t in self.topics if known_name(t, self.topics[t]) == name and (among is None or t in among)
+            t
+            for t in self.topics
+            if known_name(t, self.topics[t]) == name and (among is None or t in among) and t not in self.given
         )
         bare = [t for t in found if t.removeprefix("/").removeprefix("rt/").removeprefix("/") == name]
         own = [t for t in found if self.prefix is not None and t.removesuffix(name) == self.prefix]
@@ -160,7 +222,8 @@ class _Finder:
 
     def unknown(self, schema: str) -> list[str]:
         """Topics of a type whose name says nothing; what is known by its name is never taken for another part."""
-        return [topic for topic in self.of_type(schema) if known_name(topic, schema) is None]
+        found = (topic for topic in self.of_type(schema) if topic not in self.given)
+        return [topic for topic in found if known_name(topic, schema) is None]
 
     def note_absent(self, sensors: Collection[str], found: Mapping[str, str], own: str | None) -> None:
         """Note the sensors that were requested and are not there, and the camera that was not."""
@@ -184,7 +247,8 @@ class _Finder:
         """
         if self.cameras is None:
             return self.one(name)
-        found = {t: namespace_of(t, s) for t, s in sorted(self.topics.items()) if known_name(t, s) == name}
+        free = ((t, s) for t, s in sorted(self.topics.items()) if t not in self.given)
+        found = {t: namespace_of(t, s) for t, s in free if known_name(t, s) == name}
         beside_space = None if beside is None else namespace_of(beside, self.topics[beside])
         mine = [t for t, space in found.items() if space == beside_space]
         mine = mine or [t for t, space in found.items() if self.cameras.is_own(space)]
@@ -204,7 +268,8 @@ class _Finder:
         if self.cameras is None:
             topic = self.one(name)
             return None, [topic] if topic is not None else []
-        spaces = {t: namespace_of(t, s) for t, s in sorted(self.topics.items()) if s == CAMERA_INFO}
+        free = ((t, s) for t, s in sorted(self.topics.items()) if t not in self.given)
+        spaces = {t: namespace_of(t, s) for t, s in free if s == CAMERA_INFO}
         own = [t for t, space in spaces.items() if space == self.cameras.own and known_name(t, CAMERA_INFO) == name]
         if own:
             return own[0], own[:1]
@@ -243,7 +308,12 @@ class _Finder:
     def model(self, chosen: str | None) -> str | None:
         """Return the topic of the model's results: the chosen one, else the newer form's, else the older one's."""
         if chosen is None:
-            return self.of_camera("model/output") or self.of_camera("model/boxes2d")
+            found = self.of_camera("model/output") or self.of_camera("model/boxes2d")
+            alike = [topic for schema in (MODEL, DETECT) for topic in self.unknown(schema)]
+            if found is None and len(alike) == 1 and not (self.cameras is not None and self.cameras.several):
+                self.notes.append(f"{alike[0]} is used as model: it is the only {self.topics[alike[0]]} topic")
+                return alike[0]
+            return found
         topic = _named(chosen, self.topics)
         if topic is not None and self.topics[topic] in (MODEL, DETECT):
             return topic
@@ -284,16 +354,35 @@ class _Finder:
         )
 
 
-def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool = False) -> Roles:
+def choose_topics(
+    topics: Mapping[str, str], settings: Settings, *, live: bool = False, radars: Container[str] = ()
+) -> Roles:
     """Assign a topic to each role; `topics` are the CDR topics with their types.
+
+    `radars`: those of the clouds that a radar gives, by their fields.
 
     Raises UsageError where several topics could be meant or the named one is not there, RecordingError without a
     camera. `live`: a named topic in addition to the reference may still come, and is not an error.
     """
-    finder = _Finder(topics, live)
+    finder = _Finder(topics, live, given={topic for topic in topics if settings.is_left_alone(topic)})
+    in_rig = settings.rig.sensors if settings.rig is not None else {}
+    if settings.sensor("pose") != RigSensor():
+        finder.notes.append("pose: topics of poses are not read; positions and attitudes are those of GPS and IMU")
+
+    def in_rig_topic(key: str) -> bool:
+        return key in in_rig and in_rig[key].topic is not None
+
     if isinstance(settings.reference_topic, tuple):
         raise UsageError(f"one camera at a time: {', '.join(settings.reference_topic)}; capture each for itself")
-    if settings.reference_topic is None:
+    if in_rig_topic(CAMERA) and settings.reference_topic is None:
+        named = finder.named(CAMERA, CAMERA_TYPES, settings)
+        if named is None:
+            raise UsageError(
+                f"rig: {CAMERA}: {in_rig[CAMERA].topic} is not {'published' if live else 'in the recording'}; "
+                f"there are {nearest_first(str(in_rig[CAMERA].topic), topics)}"
+            )
+        reference = named
+    elif settings.reference_topic is None:
         reference = finder.camera()
     else:
         named = _named(settings.reference_topic, topics)
@@ -311,25 +400,37 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
         finder.prefix = reference.removesuffix(name)
     if topics[reference] in CAMERA_TYPES and name in (None, *CAMERA_NAMES):
         finder.cameras = Cameras(topics, reference)
-    offered = ((sensor.key, finder.one(sensor.topic.name)) for sensor in settings.companions)
+    given = {sensor.key: finder.named(sensor.key, sensor.topic.types, settings) for sensor in settings.companions}
+    for key in in_rig.keys() & streams.ROLES.keys():
+        given[key] = finder.named(key, streams.ROLES[key], settings)
+    info = finder.named(CAMERA, (CAMERA_INFO,), settings, "info")
+    model_info = finder.named("model", KNOWN_TOPICS["model/info"], settings, "info")
+    given_masks = finder.named("model", (MASK,), settings, "masks")
+    offered = (
+        (s.key, given[s.key] if settings.sensor(s.key).topic is not None else finder.one(s.topic.name))
+        for s in settings.companions
+    )
     companions = {key: topic for key, topic in offered if topic is not None}
+    finder.only_companions(companions, settings, radars)
     pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
     finder.note_absent(settings.sensors, companions, own)
-    model = finder.model(settings.model_topic)
+    model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
-    own_info, infos = finder.infos()
-    statics = [*infos, finder.of_camera("model/info", beside), finder.one("tf_static")]
-    masks = finder.masks(model, beside) if settings.masks or settings.polygons else None
-    boxes3d = finder.one("fusion/boxes3d") or finder.cubes()
+    own_info, infos = (info, [info]) if info is not None else finder.infos()
+    statics = [*infos, model_info or finder.of_camera("model/info", beside), finder.one("tf_static")]
+    masks = None
+    if settings.masks or settings.polygons:
+        masks = given_masks or finder.masks(model, beside)
+    boxes3d = given["boxes3d"] if in_rig_topic("boxes3d") else finder.one("fusion/boxes3d") or finder.cubes()
     return Roles(
         reference,
         topics[reference],
         own,
         companions,
-        finder.only("gps", FIX, settings.gps_topic, "gps_topic"),
-        finder.only("imu", IMU, settings.imu_topic, "imu_topic"),
+        given["gps"] if in_rig_topic("gps") else finder.only("gps", FIX, settings.gps_topic, "gps_topic"),
+        given["imu"] if in_rig_topic("imu") else finder.only("imu", IMU, settings.imu_topic, "imu_topic"),
         model,
         masks,
         boxes3d if boxes3d not in (reference, model) else None,
@@ -337,7 +438,44 @@ def choose_topics(topics: Mapping[str, str], settings: Settings, *, live: bool =
         own_info=own_info,
         notes=(*finder.notes, *finder.preferred),
         guessed=bool(finder.notes),
+        missing=tuple(finder.missing),
     )
+
+
+def guess_key(topic: str, schema: str, settings: Settings, radars: Container[str]) -> str:
+    """Return the sensor that a cloud or a cube is probably of; `radars`: clouds whose fields are those of a radar."""
+    if schema == CUBE:
+        return "radar.cube"
+    return f"radar.{settings.radar_points}" if topic in radars else "lidar.points"
+
+
+USABLE = frozenset({*CAMERA_TYPES, CLOUD, CUBE, *(schema for types in streams.ROLES.values() for schema in types)})
+"""Types of topics that a dataset could use."""
+SHORT = {FIX: "gps_topic", IMU: "imu_topic", MODEL: "model_topic", DETECT: "model_topic"}
+"""Type -> setting that names its topic."""
+
+
+def unused_topics(
+    topics: Mapping[str, str], roles: Roles, settings: Settings, radars: Container[str]
+) -> dict[str, str]:
+    """Return {topic of a usable type without a role: the setting that uses it}, but those the rig leaves alone."""
+    used = {*roles.streamed, *roles.statics}
+    left = {t: s for t, s in sorted(topics.items()) if s in USABLE and t not in used and not settings.is_left_alone(t)}
+    guessed = {t: guess_key(t, s, settings, radars) for t, s in left.items() if s in (CLOUD, CUBE)}
+    known = {sensor.topic.name: sensor for sensor in streams.companions()}
+    found = {}
+    for topic, schema in left.items():
+        sensor = known.get(known_name(topic, schema) or "")
+        name, value = (sensor.setting if sensor is not None else None) or ("", None)
+        if name and getattr(settings, name) != value:
+            found[topic] = f"{name}: {str(value).lower()}"
+        elif sensor is not None and settings.sensors and sensor.key not in settings.sensors:
+            found[topic] = f"sensors: [{', '.join((*settings.sensors, sensor.key))}]"
+        elif schema in SHORT:
+            found[topic] = f"{SHORT[schema]}: {topic}"
+        elif topic not in guessed:
+            found[topic] = f"{'pose_topic' if schema not in CAMERA_TYPES else 'reference_topic'}: {topic}"
+    return {topic: found.get(topic) or f"rig: {guessed[topic]}: {{topic: {topic}}}" for topic in left}
 
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:

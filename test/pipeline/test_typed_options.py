@@ -43,7 +43,7 @@ def written(kind):
 def rendered():
     lines = [
         "class Options(TypedDict, total=False):",
-        '    """The fields of `Settings` by keyword; what each is for is said there."""',
+        '    """The fields of `Settings` by keyword; what each is for is stated there."""',
         "",
     ]
     lines += [f"    {name}: {written(field.annotation)}" for name, field in Settings.model_fields.items()]

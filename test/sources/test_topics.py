@@ -5,11 +5,12 @@ import pytest
 
 from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError
-from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts
+from edgefirst_ros.sources.topics import choose_topics, expect_topics, expected_types, late_parts, unused_topics
 
 VIDEO, JPEG, RAW = "foxglove_msgs/msg/CompressedVideo", "sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/Image"
 CLOUD, CUBE = "sensor_msgs/msg/PointCloud2", "edgefirst_msgs/msg/RadarCube"
 FIX, IMU = "sensor_msgs/msg/NavSatFix", "sensor_msgs/msg/Imu"
+DETECT, MODEL, MASK = (f"edgefirst_msgs/msg/{name}" for name in ("Detect", "Model", "Mask"))
 CAMERA = {"/camera/h264": VIDEO}
 
 
@@ -63,7 +64,8 @@ def test_a_known_name_with_another_type_is_no_known_topic():
 
 
 def test_two_segments_before_a_name_are_no_host():
-    assert chosen({**CAMERA, "/a/b/radar/cube": CUBE}).companions == {}
+    cubes = {"/a/b/radar/cube": CUBE, "/c/d/radar/cube": CUBE}
+    assert chosen({**CAMERA, **cubes}).companions == {}
 
 
 def test_a_known_name_wins_over_others_of_its_type():
@@ -197,10 +199,80 @@ def test_position_and_attitude(part, kind):
 
 
 # ---- companions --------------------------------------------------------------------------
-def test_clouds_and_cubes_go_by_name_alone():
-    roles = chosen({**CAMERA, "/cloud": CLOUD, "/cube": CUBE})
+def test_the_only_cloud_and_cube_take_their_roles_and_this_is_said():
+    topics = {**CAMERA, "/ouster/points": CLOUD, "/cube": CUBE}
+    roles = chosen(topics)
+    assert roles.companions == {"lidar.points": "/ouster/points", "radar.cube": "/cube"}
+    assert [note.partition(" is used as ")[0] for note in roles.notes] == ["/ouster/points", "/cube"]
+    radar = choose_topics(topics, Settings(), radars={"/ouster/points"})
+    assert radar.companions == {"radar.targets": "/ouster/points", "radar.cube": "/cube"}
+
+
+def test_of_several_clouds_none_is_used_and_the_lines_of_a_rig_are_named():
+    roles = chosen({**CAMERA, "/left/points": CLOUD, "/right/points": CLOUD})
     assert roles.companions == {}
-    assert roles.notes == ()
+    lines = "name one in a rig: lidar.points: {topic: /left/points} or lidar.points: {topic: /right/points}"
+    assert roles.notes[0].endswith(lines)
+
+
+RIG = {
+    "camera": {"topic": "/front/image*", "info": "/front/intrinsics"},
+    "lidar.points": "/lidar/clusters",
+    "gps": "/fix",
+    "model": {"topic": "/results", "info": "/labels", "masks": "/masks"},
+    "unused": ["/debug/*"],
+}
+RIGGED = {
+    "/front/image_raw": RAW,
+    "/camera/h264": VIDEO,
+    "/front/intrinsics": "sensor_msgs/msg/CameraInfo",
+    "/lidar/clusters": CLOUD,
+    "/lidar/points": CLOUD,
+    "/debug/points": CLOUD,
+    "/fix": FIX,
+    "/gps": FIX,
+    "/results": DETECT,
+    "/labels": "edgefirst_msgs/msg/ModelInfo",
+    "/masks": "edgefirst_msgs/msg/Mask",
+}
+
+
+def test_a_rig_gives_topics_to_sensors():
+    roles = chosen(RIGGED, rig=RIG)
+    assert (roles.reference, roles.own_info) == ("/front/image_raw", "/front/intrinsics")
+    assert roles.companions == {"lidar.points": "/lidar/clusters"}
+    assert (roles.gps, roles.model, roles.masks) == ("/fix", "/results", "/masks")
+    assert roles.statics == {"/front/intrinsics", "/labels"}
+    unused = unused_topics(RIGGED, roles, Settings(rig=RIG), ())
+    lidar = "rig: lidar.points: {topic: /lidar/points}"
+    assert unused == {
+        "/camera/h264": "reference_topic: /camera/h264",
+        "/gps": "gps_topic: /gps",
+        "/lidar/points": lidar,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rig", "says"),
+    [
+        ({"camera": "/*/*"}, r"rig: camera: '/\*/\*' matches .*; expected exactly one"),
+        ({"lidar.points": "/nothing*"}, "rig: lidar.points: '/nothing\\*' matches no topic"),
+        (
+            {"lidar.points": "/gps"},
+            "rig: lidar.points: /gps is sensor_msgs/msg/NavSatFix, expected sensor_msgs/msg/Poi",
+        ),
+        ({"camera": "/nothing"}, "rig: camera: /nothing is not in the recording; there are "),
+    ],
+)
+def test_a_rig_that_does_not_fit_is_refused_with_what_there_is(rig, says):
+    with pytest.raises(UsageError, match=says):
+        chosen(RIGGED, rig=rig)
+
+
+def test_a_key_of_the_rig_without_a_topic_is_missing():
+    roles = chosen({**CAMERA, "/lidar/points": CLOUD}, rig={"lidar.points": "/mine", "imu": "/imu/data"})
+    assert (roles.companions, roles.imu, set(roles.missing)) == ({}, None, {"lidar.points", "imu"})
+    assert any(note.startswith("lidar.points: the rig gives it /mine") for note in roles.notes)
 
 
 def test_radar_points_are_targets_unless_configured():
@@ -241,7 +313,6 @@ def test_results_and_what_is_said_once():
 
 
 # ---- model results -----------------------------------------------------------------------
-DETECT, MODEL, MASK = (f"edgefirst_msgs/msg/{name}" for name in ("Detect", "Model", "Mask"))
 OLDER = {**CAMERA, "/model/boxes2d": DETECT, "/model/mask": MASK, "/model/mask_compressed": MASK}
 
 

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rig of a vehicle: which topic each sensor has, for vehicles whose topics are not named like the device's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_serializer, model_validator
+
+from edgefirst_ros import streams
+from edgefirst_ros.config.values import Model, Seconds, setting
+
+INLINE = "{"
+"""First character of a rig that is given as text; any other text is the path of a YAML file."""
+
+
+class StreamSettings(Model):
+    """How the messages of one companion sensor join the frames."""
+
+    tolerance: Seconds | None = setting(
+        None, "Largest skew of a message against its frame, s; the common tolerance if unset"
+    )
+    offset: float = setting(0.0, "Added to the sensor's stamps, s", ge=-60.0, le=60.0, allow_inf_nan=False)
+    reuse: bool = setting(True, "Whether one message may serve several frames; if not, the frame nearest to it gets it")
+
+
+class RigSensor(StreamSettings):
+    """A sensor of a rig: its topics, and how its messages join the frames."""
+
+    topic: str | None = setting(None, "Its topic, or a glob that matches exactly one", min_length=1)
+    info: str | None = setting(None, "Topic of CameraInfo of a camera, or of ModelInfo of a model", min_length=1)
+    masks: str | None = setting(None, "Topic of masks without a header, of a model", min_length=1)
+    tf: tuple[str, str] | None = setting(None, "Two frames of /tf, fixed and moving, in place of a topic of poses")
+
+
+def _flatten(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (key, its settings): `lidar: {points: {topic: x}}` is written `lidar.points: {topic: x}` or `: x` too."""
+    own = {name: value for name, value in content.items() if above and name in RigSensor.model_fields}
+    for name, value in content.items():
+        if name in own:
+            continue
+        key = f"{above}{name}"
+        nested = isinstance(value, Mapping) and (
+            key not in streams.RIG_KEYS or any(isinstance(part, Mapping) for part in value.values())
+        )
+        if nested:
+            yield from _flatten(value, f"{key}.")
+        else:
+            yield key, {"topic": value} if isinstance(value, str) else value
+    if own:
+        yield above.rstrip("."), own
+
+
+class Rig(Model):
+    """The sensors of a vehicle by their keys, and topics that are left out."""
+
+    sensors: dict[str, RigSensor] = Field(default_factory=dict)
+    base_frame: str | None = setting(None, "Frame of the vehicle, such as base_link")
+    unused: tuple[str, ...] = setting((), "Globs of topics that are left out without a word")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping) or set(value) == {"sensors"}:
+            return value
+        plain = {name: value[name] for name in ("base_frame", "unused") if value.get(name) is not None}
+        if isinstance(plain.get("unused"), str):
+            plain["unused"] = [plain["unused"]]
+        rest = {str(name): part for name, part in value.items() if name not in ("base_frame", "unused")}
+        return {**plain, "sensors": dict(_flatten(rest))}
+
+    @model_serializer
+    def _plain(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            key: {name: value for name, value in sensor if value != RigSensor.model_fields[name].default}
+            for key, sensor in self.sensors.items()
+        }
+        found |= {"base_frame": self.base_frame} if self.base_frame is not None else {}
+        return found | ({"unused": list(self.unused)} if self.unused else {})
+
+    @field_validator("sensors")
+    @classmethod
+    def _known_keys(cls, value: dict[str, RigSensor]) -> dict[str, RigSensor]:
+        for key, sensor in value.items():
+            check_key(key)
+            wrong = [
+                name
+                for name, allowed in (
+                    ("info", key in (streams.CAMERA.key, "model")),
+                    ("masks", key == "model"),
+                    ("tf", key == "pose"),
+                )
+                if getattr(sensor, name) is not None and not allowed
+            ]
+            if wrong:
+                raise ValueError(f"{key}: {wrong[0]} is not for this sensor")
+            if sensor.tf is not None and sensor.topic is not None:
+                raise ValueError(f"{key}: topic and tf exclude each other: give one of them")
+        return value
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError if a key of a rig is not a sensor; a sample has one of each."""
+    if key in streams.RIG_KEYS:
+        return
+    first = next((known for known in streams.RIG_KEYS if key.startswith(f"{known}.")), None)
+    if first is not None:
+        raise ValueError(f"{key}: a sample has one {first}: name its topic under {first}, other topics under unused")
+    near = streams.meant(key)
+    hint = f"; did you mean {near}?" if near is not None else ""
+    raise ValueError(f"unknown sensor {key!r}{hint}; known: {', '.join(streams.RIG_KEYS)}")
+
+
+def rig_of_text(value: Any) -> Any:
+    """Return the content of a rig given as the path of a YAML file, or as text `{camera: /front/image_raw}`."""
+    if not isinstance(value, str):
+        return value
+    from edgefirst_ros.config.yaml_file import read_text, read_yaml  # PyYAML takes long to load
+    from edgefirst_ros.errors import UsageError
+
+    try:
+        content = read_text(value, "rig") if value.lstrip().startswith(INLINE) else read_yaml(Path(value).expanduser())
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    if isinstance(content, dict) and isinstance(content.get("rig"), dict):
+        content = content["rig"]
+    if not isinstance(content, dict):
+        raise ValueError(f"{value[:80]}: expected `key: value` lines of a rig")
+    return content
+
+
+OPTIONAL_TEXT = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+RigText = Annotated[Rig | None, BeforeValidator(rig_of_text), WithJsonSchema(OPTIONAL_TEXT)]
+"""A rig; on the command line and in ROS parameters it is text."""
