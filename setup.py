@@ -67,7 +67,8 @@ setup(
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{package_name}"]),
         (f"share/{package_name}", ["package.xml", "README.md", "LICENSE", "CHANGELOG.rst"]),
-        (f"share/{package_name}/config", glob("config/*")),
+        (f"share/{package_name}/config", glob("config/*.*")),
+        (f"share/{package_name}/config/rigs", glob("config/rigs/*")),
         (f"share/{package_name}/launch", glob("launch/*")),
     ],
     zip_safe=False,
