@@ -84,7 +84,7 @@ def parts(file):
     """Parts of the package that a file imports."""
     for name in imports(file):
         head, _, rest = name.partition(".")
-        if head == "edgefirst_ros" and rest and not rest.startswith("__"):
+        if head == "edgefirst_ros" and rest and not rest.startswith("__") and rest != "CallableModule":  # of the face
             yield rest.partition(".")[0]
 
 

@@ -39,7 +39,7 @@ PARTS = (
 def shared_files():
     """What lies in share/edgefirst_ros of an installation."""
     return {"package.xml", "README.md", "LICENSE", "CHANGELOG.rst"} | {
-        f"{part}/{path.name}" for part in ("config", "launch") for path in (ROOT / part).glob("*")
+        os.fspath(path.relative_to(ROOT)) for part in ("config", "launch") for path in (ROOT / part).rglob("*.*")
     }
 
 

@@ -61,8 +61,8 @@ class Options(TypedDict, total=False):
     require: Sequence[str]
     sensors: Sequence[str]
     tolerance: float
-    streams: Mapping[str, StreamSettings | Mapping[str, object]]
     no_reuse: bool
+    streams: Mapping[str, StreamSettings | Mapping[str, object]]
     lookahead: float
     max_gap: float
     heading_from_imu: bool

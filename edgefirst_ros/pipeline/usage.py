@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.config import SECOND, Settings, nanoseconds
-from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, Counts
+from edgefirst_ros.counts import LATE, NO_SAMPLE, NOT_NEAREST, OUTSIDE, PART_REASONS, Counts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.sources.topics import Roles
 
@@ -176,7 +176,11 @@ class Usage:
                 self._counts.drop(result, NO_SAMPLE, max(0, unused))
 
     def count_unused(self) -> None:
-        """Count companion messages that were nearest to no sample; called once all are seen."""
+        """Count the other messages of companions and of the model, which no sample has; called once all are seen."""
         for topic in set(self._roles.companions.values()) & set(self._counts.topics) - {self._roles.reference}:
             count = self._counts[topic]
             self._counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))
+        for topic in {self._roles.model, self._roles.masks, self._roles.boxes3d} & set(self._counts.topics):
+            count = self._counts[topic]
+            dropped = sum(number for reason, number in count.dropped.items() if reason not in PART_REASONS)
+            self._counts.drop(topic, NO_SAMPLE, max(0, count.seen - count.written - dropped))

@@ -43,7 +43,7 @@ def test_a_dry_run_says_what_would_be_kept_and_changes_nothing(call, unfinished)
     before = sorted(os.listdir(unfinished.out))
     done = call("recover", unfinished.out / "drive", "--dry-run")
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"{unfinished.container} (dry run: nothing is changed)\n")
+    assert done.stdout.startswith("out/drive.zip (dry run: nothing is changed)\n")
     found = numbers(done.stdout)
     assert (found.pop("samples kept"), found.pop("members kept")) == (4, 12)
     assert set(found.values()) == {0}
@@ -56,7 +56,7 @@ def test_what_is_recovered_is_told_as_json_and_the_second_time_it_is_complete(ca
     assert (told["dry_run"], told["complete"], told["lost"], told["exit_code"]) == (False, False, [], 0)
     assert len(Dataset(unfinished.container)) == 4
     again = call("recover", unfinished.out / "drive")
-    assert (again.exit_code, again.stdout) == (0, f"{unfinished.container} is complete\n")
+    assert (again.exit_code, again.stdout) == (0, "out/drive.zip is complete\n")
 
 
 def test_what_is_lost_is_named_by_its_place(call, damaged):
@@ -93,4 +93,4 @@ def test_of_a_finished_folder_it_is_said_that_nothing_was_compared(call, tmp_pat
     paths = finish(tmp_path / "out", SAMPLES, layout="directory")
     done = call("recover", paths.container, "--verify")
     note = "note: it is a folder, of which nothing was compared: edgefirst-ros validate looks at it\n"
-    assert (done.exit_code, done.stdout) == (0, f"{paths.container} is complete\n{note}")
+    assert (done.exit_code, done.stdout) == (0, f"out/drive is complete\n{note}")

@@ -49,7 +49,9 @@ def test_the_arguments_of_workers_and_schedulers_are_those_that_dask_takes():
     assert most * int(cores) <= int(memory.removesuffix("Gi")) << 30
     (container,) = cluster["spec"]["scheduler"]["spec"]["containers"]
     assert container["args"] == ["dask", "scheduler"]
-    told = re.findall(r"`dask (worker|scheduler)([^`]*)`", (DEPLOY.parents[1] / "docs" / "fleet.md").read_text())
+    told = re.findall(
+        r"`dask (worker|scheduler)([^`]*)`", (DEPLOY.parents[1] / "docs" / "how-to" / "fleet.md").read_text()
+    )
     assert [verb for verb, _ in told] == ["scheduler", "worker"]
     for verb, options in told:
         verbs[verb].make_context(verb, options.split())

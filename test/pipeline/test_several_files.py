@@ -106,7 +106,10 @@ def test_an_interrupted_one_goes_on_and_is_known_when_finished(uncut, tmp_path, 
     ("text", "what"),
     [
         ("nothing: 1", "names no files; expected rosbag2_bagfile_information with relative_file_paths"),
-        ("rosbag2_bagfile_information: {relative_file_paths: [a.db3], storage_identifier: sqlite3}", "'sqlite3'"),
+        (
+            "rosbag2_bagfile_information: {relative_file_paths: [a.db3], storage_identifier: sqlite3}",
+            "a.db3: does not exist",
+        ),
         ("rosbag2_bagfile_information: {relative_file_paths: [../../x.mcap]}", "names '../../x.mcap'; expected a file"),
         ("rosbag2_bagfile_information: {relative_file_paths: [/etc/passwd]}", "names '/etc/passwd'"),
         ("rosbag2_bagfile_information: {relative_file_paths: [a.mcap, a.mcap]}", "names a file twice"),
@@ -141,7 +144,9 @@ def test_a_folder_is_all_recordings_in_it(recording, tmp_path):
 
 
 def test_an_empty_folder_is_an_error(tmp_path):
-    with pytest.raises(RecordingError, match=r"is a directory without recordings; expected \*.mcap or rosbag2"):
+    with pytest.raises(
+        RecordingError, match=r"is a directory without recordings; expected \*.mcap, \*.db3, \*.bag or rosbag2"
+    ):
         convert(tmp_path, tmp_path / "out")
 
 
