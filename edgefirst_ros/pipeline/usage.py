@@ -180,7 +180,9 @@ class Usage:
         for topic in set(self._roles.companions.values()) & set(self._counts.topics) - {self._roles.reference}:
             count = self._counts[topic]
             self._counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))
-        for topic in {self._roles.model, self._roles.masks, self._roles.boxes3d} & set(self._counts.topics):
-            count = self._counts[topic]
-            dropped = sum(number for reason, number in count.dropped.items() if reason not in PART_REASONS)
-            self._counts.drop(topic, NO_SAMPLE, max(0, count.seen - count.written - dropped))
+        results = {self._roles.model, self._roles.masks, self._roles.boxes3d} - {self._roles.reference}
+        for topic in self._counts.topics:
+            if topic in results:
+                count = self._counts[topic]
+                dropped = sum(number for reason, number in count.dropped.items() if reason not in PART_REASONS)
+                self._counts.drop(topic, NO_SAMPLE, max(0, count.seen - count.written - dropped))
