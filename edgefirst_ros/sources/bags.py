@@ -114,15 +114,6 @@ class BagRecording(Recording):
         return dict(enumerate(found.values()))
 
     @property
-    def topics(self) -> dict[str, str]:
-        """Topics with CDR messages -> type; a topic with several types has that of its first channel."""
-        found: dict[str, str] = {}
-        for channel in self.channels.values():
-            if channel.readable and channel.seen:
-                found.setdefault(channel.topic, channel.schema)
-        return found
-
-    @property
     def repeated(self) -> Counter[str]:
         """{topic: messages that an earlier file has too}; they count once."""
         return sum((bag.repeated for bag in self._bags), Counter())

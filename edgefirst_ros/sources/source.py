@@ -165,6 +165,15 @@ class Recording(Source, Protocol):
         """Channels by id, as `walk()` found them; other encodings too."""
 
     @property
+    def topics(self) -> Mapping[str, str]:
+        """Topics with CDR messages -> type; a topic with several types has that of its first channel."""
+        found: dict[str, str] = {}
+        for channel in self.channels.values():
+            if channel.readable and channel.seen:
+                found.setdefault(channel.topic, channel.schema)
+        return found
+
+    @property
     def damage(self) -> Sequence[Damage]:
         """What `walk()` could not read, in all files."""
 
