@@ -307,7 +307,6 @@ class FrameBuilder:
             facts.counts.drop(topic, NO_FIX)
         if topic == roles.imu and not self._navigation.add_attitude(content, stamp, now, epoch):
             facts.counts.drop(topic, NO_ATTITUDE)
-        self._usage.take(topic)
         if topic == roles.model:
             self._push_result(message, content, stamp, now)
         if topic == roles.masks:

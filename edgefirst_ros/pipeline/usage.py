@@ -120,21 +120,16 @@ def _sorted(stamps: array[int]) -> NDArray[np.int64]:
 class Usage:
     """Follows the messages of companions and of the model until their outcome is known.
 
-    Owns: `take` and `mark_late` belong to the thread that pushes messages, `use` to the one that chooses frames; each
-    counter is changed by one of them. `settle` and `count_unused` come once both are through.
+    Owns: `mark_late` belongs to the thread that pushes messages, `use` to the one that chooses frames; each counter is
+    changed by one of them. `settle` and `count_unused` come once both are through.
     """
 
     def __init__(self, counts: Counts, roles: Roles, outside: OutsideTolerance) -> None:
         self._counts = counts
         self._roles = roles
         self._outside = outside
-        self._given: Counter[str] = Counter()
         self._late: Counter[str] = Counter()
         self._late_used: Counter[str] = Counter()
-
-    def take(self, topic: str) -> None:
-        """Note a message that was given to the alignment."""
-        self._given[topic] += 1
 
     def mark_late(self, topic: str) -> None:
         """Note a message that came after the frames it belongs to were handed on."""
@@ -163,26 +158,21 @@ class Usage:
         message.used = True
 
     def settle(self) -> None:
-        """Count late messages that no sample uses, and model results whose frames are not samples."""
+        """Count late messages that no sample uses, and those of companions outside the tolerance."""
         self._late.subtract(self._late_used)
         for topic, number in self._late.items():
             self._counts.drop(topic, LATE, number)
         for sensor, topic in self._roles.companions.items():
             if topic != self._roles.reference:
                 self._counts.drop(topic, OUTSIDE, self._outside.count(sensor))
-        for result in (self._roles.model, self._roles.masks, self._roles.boxes3d):
-            if result is not None and result != self._roles.reference:
-                unused = self._given[result] - self._counts[result].written - self._late[result]
-                self._counts.drop(result, NO_SAMPLE, max(0, unused))
 
     def count_unused(self) -> None:
         """Count the other messages of companions and of the model, which no sample has; called once all are seen."""
         for topic in set(self._roles.companions.values()) & set(self._counts.topics) - {self._roles.reference}:
             count = self._counts[topic]
             self._counts.drop(topic, NOT_NEAREST, count.seen - count.written - sum(count.dropped.values()))
-        results = {self._roles.model, self._roles.masks, self._roles.boxes3d} - {self._roles.reference}
-        for topic in self._counts.topics:
-            if topic in results:
-                count = self._counts[topic]
+        for result in (self._roles.model, self._roles.masks, self._roles.boxes3d):
+            if result is not None and result != self._roles.reference:
+                count = self._counts[result]
                 dropped = sum(number for reason, number in count.dropped.items() if reason not in PART_REASONS)
-                self._counts.drop(topic, NO_SAMPLE, max(0, count.seen - count.written - dropped))
+                self._counts.drop(result, NO_SAMPLE, max(0, count.seen - count.written - dropped))
