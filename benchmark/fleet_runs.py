@@ -38,8 +38,8 @@ from edgefirst_ros.dataset.objects.location import Location
 from edgefirst_ros.fleet import catalogue
 from edgefirst_ros.fleet.converting import Conversion, make_plan
 from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.sources import Source
-from edgefirst_ros.fleet.state import MemberFile, State
+from edgefirst_ros.fleet.sources import ListedRecording
+from edgefirst_ros.fleet.state import MemberFile, RecordingState
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +56,7 @@ def catalogues(options, folder):
     members = tuple(MemberFile(key=f"s/d/d.{end}", bytes=10_000_000, etag="e" * 32) for end in ("arrow", "zip"))
     for n in range(options.recordings):
         source = f"s3://drives/2026/{n % 365}/drive{n}.mcap"
-        state = State(
+        state = RecordingState(
             source=source,
             size=n,
             etag=f"{n:032x}",
@@ -101,7 +101,9 @@ def catalogues(options, folder):
             f"SELECT name, container FROM c WHERE {where}", eager=True
         ),
     )
-    sources = [Source(f"s3://drives/2026/{n % 365}/drive{n}.mcap", n, f"{n:032x}") for n in range(options.recordings)]
+    sources = [
+        ListedRecording(f"s3://drives/2026/{n % 365}/drive{n}.mcap", n, f"{n:032x}") for n in range(options.recordings)
+    ]
     timed("what is to be done, told", lambda: make_plan(sources, same.rows, layout, "s", retry_failed=False))
     many = Layout(Location.of(folder / "many"))
     many.root.path.mkdir()

@@ -137,7 +137,7 @@ class FfmpegPacket(NamedTuple):
         return cls(frame_id, encoding, memoryview(data)[at + 4 : at + 4 + size])
 
 
-class Cube(NamedTuple):
+class SpaceBox(NamedTuple):
     """A box in space."""
 
     frame_id: str
@@ -156,12 +156,12 @@ class Cube(NamedTuple):
 class Cubes(NamedTuple):
     """A message of type CUBES."""
 
-    boxes: list[Cube]
+    boxes: list[SpaceBox]
 
     @classmethod
     def from_cdr(cls, data: bytes) -> Cubes:
         """Read a message as `to_cdr` makes it."""
-        return cls([Cube(*one) for one in json.loads(data[_HEAD + 8 :])])
+        return cls([SpaceBox(*one) for one in json.loads(data[_HEAD + 8 :])])
 
     def to_cdr(self, seconds: int, nanoseconds: int) -> bytes:
         """Return the message with a stamp at its head, where those of ROS have it."""

@@ -156,7 +156,7 @@ MOST_LABELS = 80
 
 
 @dataclass(slots=True)
-class _Rate:
+class _TopicRate:
     """Times at which the messages of a topic were recorded."""
 
     count: int = 0
@@ -186,7 +186,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
     from edgefirst_ros.sources.inputs import recordings_of
     from edgefirst_ros.streams import CAMERA, CAMERA_TYPES
 
-    rates: defaultdict[str, _Rate] = defaultdict(_Rate)
+    rates: defaultdict[str, _TopicRate] = defaultdict(_TopicRate)
     cameras: dict[str, CameraFacts] = {}
     settings = Settings()
     names = (None, *(topic.name for topic in CAMERA.topics))
@@ -204,7 +204,7 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
         walked = walk(first, settings, lambda done, of: report(f"reading {path.name}", done, of), observe, more=more)
     topics = []
     for channel in walked.recording.channels.values():
-        rate = rates.get(channel.topic, _Rate())
+        rate = rates.get(channel.topic, _TopicRate())
         times = walked.walk.times.get(channel.topic)
         clocks = {}
         for kind in ("header", "publish"):

@@ -15,7 +15,7 @@ from edgefirst_ros.cli.output import explained, instead, say
 from edgefirst_ros.errors import printable
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.validate.fix import Fix
+    from edgefirst_ros.dataset.validate.fix import Repairs
 
 
 def validate(
@@ -63,7 +63,7 @@ def validate(
     raise typer.Exit(0 if good else 1)
 
 
-def _with_fix(report: str, done: Fix | None) -> str:
+def _with_fix(report: str, done: Repairs | None) -> str:
     """Return the JSON report with the changes that `--fix` made."""
     if done is None:
         return report
@@ -72,7 +72,7 @@ def _with_fix(report: str, done: Fix | None) -> str:
     return json.dumps(json.loads(report) | {"fix": said}, indent=2)
 
 
-def _print(done: Fix | None) -> None:
+def _print(done: Repairs | None) -> None:
     if done is None:
         return
     for (rule, what), number in _listed(done):
@@ -80,5 +80,5 @@ def _print(done: Fix | None) -> None:
     say(f"the table as it was: {done.kept}" if done.kept else "nothing to fix")
 
 
-def _listed(done: Fix) -> list[tuple[tuple[str, str], Any]]:
+def _listed(done: Repairs) -> list[tuple[tuple[str, str], Any]]:
     return sorted(done.changed.items())

@@ -19,7 +19,7 @@ class _Form(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, defer_build=True)
 
 
-class Source(_Form):
+class SourceForm(_Form):
     """One recording."""
 
     file: str | None = None
@@ -36,17 +36,17 @@ class LeftOut(_Form):
     why: str
 
 
-class TimeBase(_Form):
+class TimeBaseForm(_Form):
     """Which stamps are used as time, and for which topics others."""
 
     base: str | None = None
     topics: dict[str, Any] | None = None
 
 
-class TimeBases(TimeBase):
+class TimeBases(TimeBaseForm):
     """Time base of the first sequence, and of all by sequence."""
 
-    sequences: dict[str, TimeBase | None] | None = None
+    sequences: dict[str, TimeBaseForm | None] | None = None
 
 
 class CameraInfo(_Form):
@@ -62,7 +62,7 @@ class CameraInfo(_Form):
     p: Annotated[Numbers, Field(min_length=12, max_length=12)] | None = None
 
 
-class Transform(_Form):
+class TransformForm(_Form):
     """Rigid transform: translation in m, rotation as quaternion x, y, z, w."""
 
     parent: str
@@ -71,7 +71,7 @@ class Transform(_Form):
     rotation: Annotated[Numbers, Field(min_length=4, max_length=4)]
 
 
-Transforms = Annotated[list[Transform], Field(max_length=4096)]
+Transforms = Annotated[list[TransformForm], Field(max_length=4096)]
 
 
 class TopicCounts(_Form):
@@ -89,14 +89,14 @@ class OfSequence(_Form):
     camera_info: CameraInfo | None = None
     static_transforms: Transforms | None = None
     calibration: str | None = None
-    time_base: TimeBase | None = None
+    time_base: TimeBaseForm | None = None
     counts: dict[str, TopicCounts] | None = None
 
 
 class FramesMetadata(_Form):
     """All metadata of a frames table; None for absent keys."""
 
-    sources: list[Source] | None = None
+    sources: list[SourceForm] | None = None
     configuration: dict[str, Any] | list[Any] | None = None
     software: dict[str, Any] | None = None
     time_base: TimeBases | None = None

@@ -18,7 +18,7 @@ import polars as pl
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
-from edgefirst_ros.dataset.merge_labels import Part, merge_metadata, separate_ids, unite_labels
+from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels
 from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Key, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
@@ -94,7 +94,9 @@ def merge(
         raise UsageError("no dataset is given")
     name = check_name(name) if name is not None else safe_name(Path(os.path.abspath(out)).name)
     opened = [Dataset(path, limits=limits) for path in datasets]
-    parts = [Part(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)]
+    parts = [
+        MergeInput(dataset, names) for dataset, names in zip(opened, _sequences(opened, rename=rename), strict=True)
+    ]
     if group_rule is not None:
         group_rule.check([new for part in parts for new in part.sequences.values()])
     notes: list[str] = []
@@ -182,11 +184,11 @@ def _keys(dataset: Dataset) -> Iterator[Key]:
         yield sample.key
 
 
-def _has(part: Part, base: str) -> bool:
+def _has(part: MergeInput, base: str) -> bool:
     return part.frames is not None and f"{base}_timestamp" in part.frames.columns
 
 
-def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
+def _frames_row(part: MergeInput, key: Key, companions: Sequence[str]) -> dict[str, Any] | None:
     """Return the frames row of a sample; None if there is none with a stamp."""
     known = schema.frames_columns(companions)
     number = part.dataset.frame_rows.get(key)
@@ -204,7 +206,7 @@ def _frames_row(part: Part, key: Key, companions: Sequence[str]) -> dict[str, An
     return row
 
 
-def _sample(part: Part, key: Key, row: dict[str, Any], layout: str) -> Sample:
+def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sample:
     dataset, sequence = part.dataset, part.sequences[key.name]
     packed = dataset.container if layout == "zip" and isinstance(dataset.container, Archive) else None
     members: list[tuple[str, Sequence[Any]]] = []
@@ -255,7 +257,7 @@ def _with_sequence(data: bytes, kind: str, sequence: str) -> Sequence[Any]:
     return insert(data, tiff)
 
 
-def _left_over(part: Part, notes: list[str]) -> int:
+def _left_over(part: MergeInput, notes: list[str]) -> int:
     """Note the rows of both tables that belong to no existing sample."""
     dataset, companions = part.dataset, list[str]()
     kept = [key for key in _keys(dataset) if _frames_row(part, key, companions) is not None]

@@ -48,7 +48,7 @@ RANDOM = 4
 
 
 @dataclass
-class Part:
+class MergeInput:
     """One of the datasets that are merged."""
 
     dataset: Dataset
@@ -156,7 +156,7 @@ def _column(table: pa.Table, name: str) -> pl.Series:
     return pl.Series(name, pl.from_arrow(table[name]))
 
 
-def unite_labels(parts: Sequence[Part], *, renumber: bool) -> tuple[list[str] | None, dict[str, Any] | None]:
+def unite_labels(parts: Sequence[MergeInput], *, renumber: bool) -> tuple[list[str] | None, dict[str, Any] | None]:
     """Return `labels` and category metadata for all parts, and set in each part what is renumbered.
 
     Raises UsageError where one index has two names or one name two indices, unless `renumber`: then a label has the
@@ -180,7 +180,7 @@ def unite_labels(parts: Sequence[Part], *, renumber: bool) -> tuple[list[str] | 
     return labels, _unite_categories(parts, numbers)
 
 
-def _unite_classes(parts: Sequence[Part]) -> tuple[list[str] | None, list[str]]:
+def _unite_classes(parts: Sequence[MergeInput]) -> tuple[list[str] | None, list[str]]:
     """Return one list of names by pixel value, and which values of masks have two names in words.
 
     Set in each part with masks of classes how its values change, where it has another list. A list that names no
@@ -210,7 +210,7 @@ def _unite_classes(parts: Sequence[Part]) -> tuple[list[str] | None, list[str]]:
     return united, clashes
 
 
-def _unite_categories(parts: Sequence[Part], numbers: Mapping[str, int]) -> dict[str, Any] | None:
+def _unite_categories(parts: Sequence[MergeInput], numbers: Mapping[str, int]) -> dict[str, Any] | None:
     """Return the category metadata of all parts; where two differ in more than the id, the first."""
     united: dict[str, dict[str, Any]] = {}
     for part in parts:
@@ -229,7 +229,7 @@ def _unite_categories(parts: Sequence[Part], numbers: Mapping[str, int]) -> dict
     return united or None
 
 
-def separate_ids(parts: Sequence[Part]) -> None:
+def separate_ids(parts: Sequence[MergeInput]) -> None:
     """Set in each part new object ids for those that another object of an earlier part has.
 
     An id that a device made at random is the same track in both; any other is made of names and numbers, which come
@@ -303,7 +303,7 @@ class AnnotationRows:
         self._spans: dict[tuple[str, int | None], tuple[int, int]] = {}
         self._pixels = max(FREE_PIXELS, PIXELS_PER_BYTE * found.path.stat().st_size, limits.unpacked_bytes)
 
-    def prepare(self, part: Part) -> None:
+    def prepare(self, part: MergeInput) -> None:
         """Make the rows of all samples those of the merged dataset, but for their stamps. Raises DatasetError."""
         samples = pl.DataFrame([sample.key for sample in part.dataset.samples()], KEYS.schema, orient="row")
         order = self._order.with_row_index().join(samples, on=KEYS.columns, how="semi", nulls_equal=True)
@@ -394,7 +394,7 @@ def find_class_masks(columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> NDArr
     return found
 
 
-def _renumber(found: dict[str, pa.Array], part: Part) -> None:
+def _renumber(found: dict[str, pa.Array], part: MergeInput) -> None:
     """Give labels their new numbers: by name if it exists, else by the old number."""
     if "label_index" in found:
         old = found["label_index"]
@@ -426,7 +426,7 @@ ONCE = ("configuration", "software")
 """Keys with one value for a whole dataset."""
 
 
-def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
+def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, Any]:
     """Return the metadata of the frames: sources in one list, counts added up, the rest by sequence and dataset.
 
     Adds to `notes` what differs. Raises DatasetError where a dataset has no table of frames, or metadata that are not
@@ -468,7 +468,7 @@ def merge_metadata(parts: Sequence[Part], notes: list[str]) -> dict[str, Any]:
     return merged | ({"recovered": recovered} if recovered else {}) | ({LEFT_OUT: left} if left else {})
 
 
-def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:
+def _sequences(part: MergeInput, known: Mapping[str, Any], offset: int, taken: set[str]) -> dict[str, dict[str, Any]]:
     """Return the metadata of a dataset's sequences by new name; their source indices start at `offset`.
 
     Of sequences without samples too, unless another one has their name.
@@ -484,7 +484,7 @@ def _sequences(part: Part, known: Mapping[str, Any], offset: int, taken: set[str
     return found
 
 
-def _stored(part: Part) -> dict[str, Any]:
+def _stored(part: MergeInput) -> dict[str, Any]:
     path = part.dataset.paths.frames
     if part.frames is None:
         raise DatasetError(
@@ -493,7 +493,7 @@ def _stored(part: Part) -> dict[str, Any]:
     return part.frames_metadata
 
 
-def _time_base(parts: Sequence[Part], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _time_base(parts: Sequence[MergeInput], found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the time base as a conversion of several recordings has it: of the first, and by sequence."""
     bases: dict[str, Any] = {}
     for part, known in zip(parts, found, strict=True):

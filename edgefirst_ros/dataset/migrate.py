@@ -46,14 +46,14 @@ OF_VERSION = (
 
 
 @dataclass(frozen=True)
-class Boxes:
+class BoxForm:
     """Layout and unit of `box2d`."""
 
     layout: str
     normalised: bool
 
 
-FIXED = {".json": Boxes("ltwh", True), ".arrow": Boxes("cxcywh", True), ".parquet": Boxes("cxcywh", True)}
+FIXED = {".json": BoxForm("ltwh", True), ".arrow": BoxForm("cxcywh", True), ".parquet": BoxForm("cxcywh", True)}
 """Box layout of formats without metadata."""
 
 
@@ -166,7 +166,7 @@ def _frame_of_boxes(path: Path, limits: Limits) -> dict[str, str]:
     return {"box3d_frame": known.pop()} if len(known) == 1 else {}
 
 
-def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None) -> Boxes:
+def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, normalised: bool | None) -> BoxForm:
     """Return the box layout of the target: as asked for, else as in the source, unless the target cannot state it."""
     if not schema.has_metadata(to):
         fixed = FIXED[form]
@@ -178,7 +178,7 @@ def _boxes(annotations: Annotations, form: str, to: str, layout: str | None, nor
     if layout is None:
         said = "box2d_format" in annotations.metadata or form == JSON_SUFFIX
         layout = annotations.layout if said else FIXED[form].layout
-    return Boxes(layout, annotations.normalised if normalised is None else normalised)
+    return BoxForm(layout, annotations.normalised if normalised is None else normalised)
 
 
 def _columns(change: Change, form: str, to: str) -> dict[str, Column]:
@@ -291,12 +291,12 @@ Rows = NDArray[np.bool_]
 class Change:
     """Rows of a file as another version and layout has them, in working types, with their `columns`, `boxes`."""
 
-    def __init__(self, source: Annotations, to: str, boxes: Boxes, *, nested: bool, optical: bool = False) -> None:
+    def __init__(self, source: Annotations, to: str, boxes: BoxForm, *, nested: bool, optical: bool = False) -> None:
         """`optical`: `box3d` of the source is in optical axes (right, down, forward)."""
         self._source = source
         self._tally = source.tally
         self._to = to
-        self._found = Boxes(source.layout, source.normalised)
+        self._found = BoxForm(source.layout, source.normalised)
         self.boxes = boxes
         self._interpretation = source.metadata.get("mask_interpretation", "binary")
         self._steps: list[Callable[[dict[str, pa.Array]], None]] = []
@@ -421,5 +421,5 @@ class Change:
         return rings
 
 
-def _words(boxes: Boxes) -> str:
+def _words(boxes: BoxForm) -> str:
     return f"{boxes.layout} {'normalised' if boxes.normalised else 'in pixels'}"

@@ -51,7 +51,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Companion:
+class CompanionStamps:
     """Stamps of one sensor by sample; where `has` is False the other values are undefined."""
 
     has: NDArray[np.bool_]
@@ -96,7 +96,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Regularity:
     """Regularity of messages."""
 
     messages: int
@@ -219,7 +219,7 @@ class Timeline:
         """Seconds of drive of the samples, by block."""
         return [self.seconds[block.start : block.stop] for block in self.blocks]
 
-    def pace(self, times: list[Floats], widest: tuple[float, float], edges: Collection[str]) -> Pace:
+    def pace(self, times: list[Floats], widest: tuple[float, float], edges: Collection[str]) -> Regularity:
         """Return how regularly messages came, given by block as s of drive.
 
         `widest`: periods and s; an interval is a gap that is as long as either. `edges`: sequences in which what is
@@ -238,7 +238,7 @@ class Timeline:
         begin = np.concatenate(begins) if begins else np.zeros(0)
         length = np.concatenate(lengths) if lengths else np.zeros(0)
         if not len(length):
-            return Pace(number, period, Interval(self.names[0] if self.names else "", 0.0, 0.0, 0.0), ())
+            return Regularity(number, period, Interval(self.names[0] if self.names else "", 0.0, 0.0, 0.0), ())
         starts = self.starts
         blocks = np.repeat(np.arange(len(self.blocks)), list(map(len, lengths)))
 
@@ -248,7 +248,7 @@ class Timeline:
 
         least = max(widest[0] * (period or 0.0), widest[1])
         wide = np.flatnonzero(length >= least * (1 - 1e-9))
-        return Pace(number, period, interval(int(length.argmax())), tuple(map(interval, wide.tolist())))
+        return Regularity(number, period, interval(int(length.argmax())), tuple(map(interval, wide.tolist())))
 
     def _run(self) -> tuple[Floats, list[int], list[float]]:
         """Seconds of drive of each sample, and of each block its first stamp and where it begins."""
@@ -265,12 +265,12 @@ class Timeline:
             offset = float(seconds[block.stop - 1]) + (float(np.median(steps)) / 1e9 if len(steps) else 0.0)
         return seconds, firsts, offsets
 
-    def _found(self) -> Iterator[tuple[str, Companion]]:
+    def _found(self) -> Iterator[tuple[str, CompanionStamps]]:
         for key, column in _sensor_columns():
             values = self._columns.integers.get(column)
             if values and values[1][self.rows].any():
                 stamps = values[0][self.rows]
-                yield key, Companion(values[1][self.rows], stamps, stamps - self.stamps)
+                yield key, CompanionStamps(values[1][self.rows], stamps, stamps - self.stamps)
 
 
 def _sensor_columns() -> list[tuple[str, str]]:
@@ -452,7 +452,7 @@ def gaps(timeline: Timeline) -> Iterator[Check]:
         yield Check("gaps", level, found, name)
 
 
-def paces(timeline: Timeline) -> dict[str, Pace]:
+def paces(timeline: Timeline) -> dict[str, Regularity]:
     """Return how regularly samples, sensors and the model came, by name.
 
     A sequence that does not have one altogether has no gap of it: `coverage` shows that.

@@ -80,7 +80,7 @@ class CommitPace:
 Describe = Callable[[], Mapping[str, object]]
 
 
-class State(enum.Enum):
+class WriterState(enum.Enum):
     """State of a writer."""
 
     OPEN = "open"
@@ -189,7 +189,7 @@ class DatasetWriter:
             raise UsageError(f"{os.fspath(out)!r} is not a valid path")
         check_path(out)
         self.paths = DatasetPaths(Path(os.path.abspath(out)), check_name(name), layout)
-        self.state = State.OPEN
+        self.state = WriterState.OPEN
         self.samples = 0
         self.committed = 0
         """Samples that survive the end of the process, and with `fsync` a power cut."""
@@ -253,7 +253,7 @@ class DatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.state not in (State.OPEN, State.COMPLETING):
+        if self.state not in (WriterState.OPEN, WriterState.COMPLETING):
             return
         if self.samples or self.committed:
             self._suspend()
@@ -269,7 +269,7 @@ class DatasetWriter:
         Raises DatasetError for a row that breaks the format; nothing of the sample stays then. Raises StorageError
         when the disk refuses; `samples` shows whether the sample is among those that can still be completed.
         """
-        self._check(State.OPEN)
+        self._check(WriterState.OPEN)
         identity = {"name": sample.sequence, "frame": sample.frame, "timestamp": sample.timestamp}
         frame = {**identity, **sample.frame_row}
         if self._earlier is not None and self.samples < self._earlier.samples:
@@ -332,14 +332,14 @@ class DatasetWriter:
         `box3d_frame`: the frame whose x forward, y left, z up all boxes in space are in; None if it is not known.
         Raises StorageError when the disk refuses; everything stays as `edgefirst-ros recover` needs it.
         """
-        self._check(State.OPEN, State.COMPLETING)
+        self._check(WriterState.OPEN, WriterState.COMPLETING)
         paths = self.paths
         if self.samples < self.committed:
             raise DatasetError(
                 f"{paths.members_partial}: has {self.committed} samples, now there are {self.samples}: it was made "
                 "from another recording or with other settings; use --overwrite to start over"
             )
-        self.state = State.COMPLETING
+        self.state = WriterState.COMPLETING
         try:
             self._members.flush(sync=False)  # is it still there?
             self._reserve.release()
@@ -352,7 +352,7 @@ class DatasetWriter:
             raise StorageError(
                 f"{error}; once that is fixed, `edgefirst-ros recover {paths.container}` completes the dataset"
             ) from error
-        self._release(State.FINISHED)
+        self._release(WriterState.FINISHED)
         return paths
 
     def _seal(
@@ -373,28 +373,28 @@ class DatasetWriter:
 
     def abort(self) -> None:
         """Remove everything that was written, unless the writer has ended. Raises StorageError."""
-        if self.state not in (State.OPEN, State.COMPLETING):
+        if self.state not in (WriterState.OPEN, WriterState.COMPLETING):
             return
         try:
             self._log.close()
             remove_unfinished(self.paths)
         finally:
-            self._release(State.ABORTED)
+            self._release(WriterState.ABORTED)
 
     def _suspend(self) -> None:
         """Close, keeping the partial files as they are."""
         self._reserve.release()
         self._log.close()
-        self._release(State.SUSPENDED)
+        self._release(WriterState.SUSPENDED)
 
-    def _release(self, state: State) -> None:
-        if self.state in (State.OPEN, State.COMPLETING):
+    def _release(self, state: WriterState) -> None:
+        if self.state in (WriterState.OPEN, WriterState.COMPLETING):
             self.state = state
             self._reserve.release()
             self._log.close()
             self._members.abandon()
             give_back(self._lock)
 
-    def _check(self, *states: State) -> None:
+    def _check(self, *states: WriterState) -> None:
         if self.state not in states:
             raise DatasetError(f"{self.paths.container}: its writer is {self.state.value}, expected it to be open")

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edgefirst_ros import CallableModule
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.limits import Limits
 
-__all__ = ["SYSTEMS", "Exported", "Report", "System", "export", "restore"]
+__all__ = ["SYSTEMS", "Exported", "LossReport", "System", "export", "restore"]
 
 T = TypeVar("T")
 REPORT = "export-report.json"
@@ -98,7 +98,7 @@ class Exported:
 
     system: str
     out: Path
-    report: Report
+    report: LossReport
     exit_code: int = 0
 
 
@@ -140,7 +140,7 @@ def export(
             hint = f"it is one of {owners}" if owners else f"known: {', '.join(system.options) or 'none'}"
             raise UsageError(f"unknown option {name!r} for {to}; {hint}")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    place, report = Path(os.path.abspath(out)), Report(to)
+    place, report = Path(os.path.abspath(out)), LossReport(to)
     parts = opened.parts
     if len(parts) > 1 and not system.joins:
         names = ", ".join(other.name for other in SYSTEMS.values() if other.joins)
@@ -161,7 +161,7 @@ def export(
     return Exported(to, place, report)
 
 
-def _report_placeholders(dataset: Dataset, report: Report) -> None:
+def _report_placeholders(dataset: Dataset, report: LossReport) -> None:
     """Report the sequences whose exported calibration is only a placeholder."""
     from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
 
@@ -208,7 +208,7 @@ def restore(
             f"{system} holds only labels: edgefirst-ros label DATASET --from {system} {source} imports them"
         )
     read = _system(system, known)
-    given, place, report = Path(source), Path(os.path.abspath(out)), Report(system)
+    given, place, report = Path(source), Path(os.path.abspath(out)), LossReport(system)
     if not given.exists():
         raise DatasetError(f"{given}: does not exist")
     refuse_inside(place, given)

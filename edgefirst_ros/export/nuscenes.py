@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export.drive import Drive, drives, measured
-from edgefirst_ros.export.output import NO_HOME, Report, ahead
+from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
@@ -63,7 +63,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class Channel:
+class SensorChannel:
     """A sensor of nuScenes: its name, kind of member and how its file is made."""
 
     name: str
@@ -74,16 +74,16 @@ class Channel:
 
 
 CHANNELS = {
-    "camera.jpeg": Channel("CAM_FRONT", "camera", "camera", ".jpg"),
-    "camera.png": Channel("CAM_FRONT", "camera", "camera", ".png"),
-    "lidar.pcd": Channel("LIDAR_TOP", "lidar", "lidar", ".pcd.bin"),
-    "radar.pcd": Channel("RADAR_FRONT", "radar", "radar", ".pcd"),
+    "camera.jpeg": SensorChannel("CAM_FRONT", "camera", "camera", ".jpg"),
+    "camera.png": SensorChannel("CAM_FRONT", "camera", "camera", ".png"),
+    "lidar.pcd": SensorChannel("LIDAR_TOP", "lidar", "lidar", ".pcd.bin"),
+    "radar.pcd": SensorChannel("RADAR_FRONT", "radar", "radar", ".pcd"),
 }
 """Channels by kind of member."""
 
 
 @dataclass(frozen=True)
-class Message:
+class SceneMessage:
     """One message of a sensor, which several samples may hold."""
 
     stamp: int
@@ -96,7 +96,7 @@ class Message:
 
 
 @dataclass
-class Counts:
+class SceneCounts:
     """Counts collected over all sequences."""
 
     written: Counter[str] = field(default_factory=Counter)
@@ -107,7 +107,7 @@ class Counts:
     """Labels that kept their own name."""
 
 
-class Tables:
+class RecordTables:
     """The tables of nuScenes, written record by record: a drive of hours needs no more memory than one of seconds."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -132,7 +132,7 @@ class Tables:
 def export(
     dataset: Dataset,
     out: Path,
-    report: Report,
+    report: LossReport,
     progress: Progress,
     keyframe_rate: float | None = None,
     scene_seconds: float | None = None,
@@ -160,16 +160,16 @@ def export(
         if value is not None and not 0 < value < 1e9:
             raise UsageError(f"{flag} {value:g}: must be above 0")
     names = {**USUAL, **{label.casefold(): name for label, name in (labels or {}).items()}}
-    found, counts = [drive for part in dataset.parts for drive in drives(part)], Counts()
+    found, counts = [drive for part in dataset.parts for drive in drives(part)], SceneCounts()
     twice = [name for name, number in Counter(drive.name for drive in found).items() if number > 1]
     if twice:
         raise DatasetError(f"{dataset.title}: several datasets have a sequence {twice[0]!r}; export only one of them")
-    writers = [_Sequence(drive, rate, scene_seconds, names, counts) for drive in found]
+    writers = [_SequenceWriter(drive, rate, scene_seconds, names, counts) for drive in found]
     for writer in writers:
         writer.check()
     splits: dict[str, list[str]] = {}
     with ExitStack() as stack:
-        tables = Tables(out / VERSION, stack)
+        tables = RecordTables(out / VERSION, stack)
         for name in ("visibility", "attribute"):
             key = "level" if name == "visibility" else "name"
             tables.add(name, {"token": UNKNOWN, key: UNKNOWN, "description": "the dataset does not say"})
@@ -194,11 +194,11 @@ def export(
     _report(report, dataset, counts, len(found))
 
 
-class _Sequence:
+class _SequenceWriter:
     """Writes one sequence: its log, scenes, samples, messages and boxes."""
 
     def __init__(
-        self, drive: Drive, rate: float, scene_seconds: float | None, names: Mapping[str, str], counts: Counts
+        self, drive: Drive, rate: float, scene_seconds: float | None, names: Mapping[str, str], counts: SceneCounts
     ) -> None:
         self.drive, self._rate, self._length = drive, rate, scene_seconds
         self._names, self._counts = names, counts
@@ -236,10 +236,10 @@ class _Sequence:
         return [int(n) for n in self._kept[np.unique(np.where(nearer, after - 1, after))]]
 
     @cached_property
-    def _channels(self) -> dict[str, list[Message]]:
+    def _channels(self) -> dict[str, list[SceneMessage]]:
         """Messages of each channel, by stamp. Each message is there once, with its keyframe if it has one."""
         keys = {sample: number for number, sample in enumerate(self._keyframes)}
-        found: dict[str, dict[int, Message]] = {}
+        found: dict[str, dict[int, SceneMessage]] = {}
         for sample in self._kept.tolist():
             for kind in self.drive.dataset.members(self.drive.samples[sample].key):
                 channel = CHANNELS.get(kind)
@@ -249,13 +249,13 @@ class _Sequence:
                 known = found.setdefault(channel.name, {}).get(stamp)
                 number = keys.get(sample)
                 if known is None or (known.keyframe is None and number is not None):
-                    found[channel.name][stamp] = Message(stamp, sample, kind, number)
+                    found[channel.name][stamp] = SceneMessage(stamp, sample, kind, number)
                 elif number is not None:
                     self._counts.lost[f"{channel.name} of a keyframe: the message belongs to the keyframe before"] += 1
         return {name: [messages[stamp] for stamp in sorted(messages)] for name, messages in sorted(found.items())}
 
     @cached_property
-    def _of_keyframes(self) -> dict[tuple[str, int], Message]:
+    def _of_keyframes(self) -> dict[tuple[str, int], SceneMessage]:
         """Return the message of each channel and keyframe (its sample)."""
         return {
             (name, self._keyframes[message.keyframe]): message
@@ -282,7 +282,7 @@ class _Sequence:
             self.drive.place(_channel(name).frame)
 
     # ---- writing -------------------------------------------------------------------------
-    def write(self, tables: Tables, out: Path, progress: Callable[[int], None]) -> None:
+    def write(self, tables: RecordTables, out: Path, progress: Callable[[int], None]) -> None:
         """Write the sequence into the tables and the folders of `out`."""
         drive = self.drive
         start = datetime.fromtimestamp(int(drive.stamps[0]) / 1e9, timezone.utc)
@@ -303,7 +303,7 @@ class _Sequence:
     def _sample_token(self, number: int) -> str:
         return self._token("sample", self.drive.samples[self._keyframes[number]].frame)
 
-    def _write_samples(self, tables: Tables) -> None:
+    def _write_samples(self, tables: RecordTables) -> None:
         for piece, numbers in enumerate(self._scenes):
             scene, tokens = self._token("scene", piece), [self._sample_token(n) for n in numbers]
             name = self.drive.name if self._length is None else f"{self.drive.name}-{piece:04}"
@@ -329,7 +329,7 @@ class _Sequence:
         group = table["group"][0] if "group" in table.columns and table.height else None
         return None if group is None else str(group)
 
-    def _calibrated(self, channel: Channel) -> dict[str, Any]:
+    def _calibrated(self, channel: SensorChannel) -> dict[str, Any]:
         place = self.drive.place(channel.frame)
         intrinsic = np.array(self.drive.camera["k"], float).reshape(3, 3).tolist() if channel.frame == "camera" else []
         return {
@@ -338,7 +338,12 @@ class _Sequence:
         }  # fmt: skip
 
     def _write_messages(
-        self, tables: Tables, out: Path, channel: Channel, messages: list[Message], progress: Callable[[int], None]
+        self,
+        tables: RecordTables,
+        out: Path,
+        channel: SensorChannel,
+        messages: list[SceneMessage],
+        progress: Callable[[int], None],
     ) -> None:
         """Write the files of a channel, and their records with prev and next in each scene."""
         for folder in ("samples", "sweeps"):
@@ -379,8 +384,8 @@ class _Sequence:
             tables.add("sample_data", _without(waiting, "scene"))
 
     def _prepare(
-        self, messages: list[Message], make: Callable[[tuple[Message, Floats]], bytes | None], poses: Floats
-    ) -> Iterator[tuple[Message, bytes | None]]:
+        self, messages: list[SceneMessage], make: Callable[[tuple[SceneMessage, Floats]], bytes | None], poses: Floats
+    ) -> Iterator[tuple[SceneMessage, bytes | None]]:
         for (message, _), data in ahead(zip(messages, poses, strict=True), make):
             yield message, data
 
@@ -396,7 +401,7 @@ class _Sequence:
         )
         return placed
 
-    def _make(self, channel: Channel, given: tuple[Message, Floats]) -> bytes | None:
+    def _make(self, channel: SensorChannel, given: tuple[SceneMessage, Floats]) -> bytes | None:
         """Return the bytes of a message's file; None for a cloud without points."""
         message, _ = given
         sample = self.drive.samples[message.sample]
@@ -414,7 +419,7 @@ class _Sequence:
             return pack_lidar(points)
         return pack_radar(points, self._velocity(channel, message.stamp))
 
-    def _velocity(self, channel: Channel, stamp: int) -> Floats:
+    def _velocity(self, channel: SensorChannel, stamp: int) -> Floats:
         """Return the velocity of a sensor over ground in its own axes, (3,) m/s."""
         place = self.drive.place(channel.frame)
         before, now, after = self._pose_at(np.array([stamp - STEP, stamp, stamp + STEP], np.int64)) @ place
@@ -422,7 +427,7 @@ class _Sequence:
         return moved
 
     # ---- boxes ---------------------------------------------------------------------------
-    def _write_boxes(self, tables: Tables) -> None:
+    def _write_boxes(self, tables: RecordTables) -> None:
         """Write the boxes of the keyframes, at the keyframes' stamps, as annotations of instances."""
         drive, kept, counts = self.drive, self._keyframes, self._counts
         every = drive.read_boxes(self._kept.tolist())
@@ -562,7 +567,7 @@ def _group(keys: Mapping[int, Any]) -> dict[Any, list[int]]:
     return found
 
 
-def _channel(name: str) -> Channel:
+def _channel(name: str) -> SensorChannel:
     return next(channel for channel in CHANNELS.values() if channel.name == name)
 
 
@@ -617,7 +622,7 @@ def _write_map(path: Path) -> None:
     Image.new("L", (1, 1)).save(path)
 
 
-def _report(report: Report, dataset: Dataset, counts: Counts, sequences: int) -> None:
+def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, sequences: int) -> None:
     """Fill the loss report."""
     written = counts.written
     report.add("sequences", "log, scene", "", sequences)

@@ -103,7 +103,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Report:
+class LossReport:
     """The loss report of an export or import: `lines` in the order in which they were added."""
 
     system: str

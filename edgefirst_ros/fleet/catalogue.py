@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.objects.location import StoredObject
 from edgefirst_ros.dataset.objects.store import Store, open_store
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError
 from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.state import LARGEST, State
+from edgefirst_ros.fleet.state import LARGEST, RecordingState
 
 AT_ONCE = 32
 """States that are read in parallel."""
@@ -120,7 +120,7 @@ def write_catalogue(layout: Layout, catalogue: Catalogue) -> None:
         store.write(layout.catalogue.key, _packed(catalogue.rows))
 
 
-def row_of(state: State, place: str, etag: str) -> dict[str, Any]:
+def row_of(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
     """Return a state as a row."""
     import json
 
@@ -175,7 +175,7 @@ def _read(layout: Layout, store: Store, changed: Sequence[StoredObject], note: C
         try:
             if found.size > LARGEST:
                 raise DatasetError(f"{place}: has {found.size} bytes, no state has more than {LARGEST}")
-            return row_of(State.of_json(store.read(found.key), place), place, found.etag)
+            return row_of(RecordingState.of_json(store.read(found.key), place), place, found.etag)
         except ObjectStoreError:
             raise
         except DatasetError as error:

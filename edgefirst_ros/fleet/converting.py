@@ -23,7 +23,7 @@ from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError
 from edgefirst_ros.fleet.catalogue import BATCH, Catalogue, current, write_catalogue
 from edgefirst_ros.fleet.engine import Driver, Engine, Result, Task
 from edgefirst_ros.fleet.layout import Layout, digest, fleet_settings, settings_hash
-from edgefirst_ros.fleet.sources import Source, find_sources
+from edgefirst_ros.fleet.sources import ListedRecording, find_sources
 from edgefirst_ros.fleet.state import KEPT, USABLE
 from edgefirst_ros.fleet.work import Job, work, write_state
 
@@ -39,7 +39,7 @@ LISTED = 20
 class Plan:
     """The given recordings: those to do and those done."""
 
-    todo: Sequence[Source]
+    todo: Sequence[ListedRecording]
     names: Mapping[str, str]
     """{source URI: name}."""
     done: Mapping[str, str]
@@ -47,7 +47,7 @@ class Plan:
 
 
 def make_plan(
-    sources: Sequence[Source], states: pl.LazyFrame, layout: Layout, settings: str, *, retry_failed: bool
+    sources: Sequence[ListedRecording], states: pl.LazyFrame, layout: Layout, settings: str, *, retry_failed: bool
 ) -> Plan:
     """Sort out which sources are done: by URI, size and ETag, settings, software, and members that are all there.
 
@@ -262,6 +262,6 @@ class Conversion:
             self._list(source, verdict, loss or error or "")
 
 
-def memory_of(source: Source) -> int:
+def memory_of(source: ListedRecording) -> int:
     """Return the bytes of memory that the conversion of a recording may take."""
     return BASE_MEMORY + int(MEMORY_SHARE * source.size)

@@ -23,7 +23,7 @@ LISTED, DIGITS = 5, 32
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ListedRecording:
     """A listed recording: a file, or a rosbag2 folder."""
 
     uri: str
@@ -35,7 +35,7 @@ class Source:
     """The metadata and the recordings of a rosbag2 folder."""
 
     @classmethod
-    def of_folder(cls, place: Location, parts: Sequence[StoredObject]) -> Source:
+    def of_folder(cls, place: Location, parts: Sequence[StoredObject]) -> ListedRecording:
         """Return a rosbag2 folder from its listed files."""
         listed = "\n".join(f"{part.size} {part.etag} {part.key}" for part in parts)
         digest = hashlib.sha256(listed.encode("utf-8", "surrogateescape")).hexdigest()
@@ -48,12 +48,12 @@ class Source:
         return path.name if self.parts else path.stem
 
 
-def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[Source]:
+def find_sources(given: Sequence[str], note: Callable[[str], None]) -> list[ListedRecording]:
     """Return the recordings meant, each once, in order of their URIs.
 
     Raises UsageError where one of `given` is nothing, or has no recording; ObjectStoreError.
     """
-    found: dict[str, Source] = {}
+    found: dict[str, ListedRecording] = {}
     for text in given:
         for one in read_list(text) if _is_list(text) else [text]:
             for source in _sources(one, note):
@@ -72,12 +72,12 @@ def _is_list(text: str) -> bool:
         return file.read(len(MAGIC)) != MAGIC
 
 
-def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
+def _sources(text: str, note: Callable[[str], None]) -> Iterator[ListedRecording]:
     place = Location.of(text)
     store = open_store(place)
     if place.key and (stored := store.stat(place.key)) is not None:
         if place.name != METADATA:
-            yield Source(str(place), stored.size, stored.etag)
+            yield ListedRecording(str(place), stored.size, stored.etag)
             return
         place = place.parent
     match: re.Pattern[str] | None = None
@@ -112,13 +112,13 @@ def _sources(text: str, note: Callable[[str], None]) -> Iterator[Source]:
     for stored in files:
         around = _around(stored.key.rpartition("/")[0], folders)
         if around is None:
-            yield Source(str(Location(place.root, stored.key)), stored.size, stored.etag)
+            yield ListedRecording(str(Location(place.root, stored.key)), stored.size, stored.etag)
         elif match is None:
             folders[around].append(stored)
     for folder, listed in folders.items():
         if match is not None:  # what is in it need not meet the expression
             listed += [one for one in store.objects(folder) if one.key.endswith(RECORDINGS)]
-        yield Source.of_folder(Location(place.root, folder), listed)
+        yield ListedRecording.of_folder(Location(place.root, folder), listed)
 
 
 def _around(folder: str, folders: Container[str]) -> str | None:

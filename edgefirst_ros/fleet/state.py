@@ -35,7 +35,7 @@ class MemberFile(Strict):
     etag: str
 
 
-class State(Strict):
+class RecordingState(Strict):
     """State of a recording. Stamps are ns since the epoch, positions degrees WGS-84."""
 
     source: str
@@ -83,7 +83,7 @@ class State(Strict):
         return self.model_dump_json(indent=1).encode()
 
     @classmethod
-    def of_json(cls, data: bytes, place: str) -> State:
+    def of_json(cls, data: bytes, place: str) -> RecordingState:
         """Return a stored state. Raises DatasetError naming its place where it is none."""
         try:
             return cls.model_validate_json(data)

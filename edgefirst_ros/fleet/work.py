@@ -27,8 +27,8 @@ from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, 
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, StorageError, describe_foreign, is_out_of_memory
 from edgefirst_ros.fleet.layout import Layout
 from edgefirst_ros.fleet.scratch import scratch_of
-from edgefirst_ros.fleet.sources import Source
-from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, State, Verdict
+from edgefirst_ros.fleet.sources import ListedRecording
+from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, RecordingState, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
 from edgefirst_ros.streams import RECORDINGS
 
@@ -41,7 +41,7 @@ LONGEST_FILE_NAME = 255
 
 
 def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return samples, sensors, labels, first, last, latitude, longitude and group, as in `State`; and the sources.
+    """Return the samples, sensors, labels, times, positions and groups of a `RecordingState`; and the sources.
 
     Raises DatasetError where a table cannot be read.
     """
@@ -92,9 +92,9 @@ class Job:
     software: str = __version__
     scratch: str | None = None
 
-    def state(self, verdict: Verdict, **facts: Any) -> State:
+    def state(self, verdict: Verdict, **facts: Any) -> RecordingState:
         """Return a state of this recording."""
-        return State(
+        return RecordingState(
             source=self.source,
             size=self.size,
             etag=self.etag,
@@ -132,7 +132,7 @@ def _record(source: str, verdict: str, error: str | None, began: float) -> dict[
     return {"source": source, "verdict": verdict, "error": error, "bytes": 0, "samples": 0, "seconds": seconds}
 
 
-def _done(job: Job) -> State:
+def _done(job: Job) -> RecordingState:
     """Convert, upload, write the state; raises StorageError where storage or the scratch disk refuses."""
     layout = Layout(Location.of(job.to))
     with scratch_of(job.scratch).folder() as folder:
@@ -149,13 +149,13 @@ def _done(job: Job) -> State:
     return state
 
 
-def write_state(layout: Layout, state: State) -> None:
+def write_state(layout: Layout, state: RecordingState) -> None:
     """Write a state. Raises ObjectStoreError."""
     place = layout.state(state.settings, state.source)
     open_store(place).write(place.key, state.to_json())
 
 
-def _converted(job: Job, layout: Layout, folder: Path) -> State:
+def _converted(job: Job, layout: Layout, folder: Path) -> RecordingState:
     from edgefirst_ros.fleet.work import facts
 
     settings = Settings.model_validate({**job.settings, "jobs": 1})
@@ -186,7 +186,11 @@ def _fetched(job: Job, folder: Path) -> tuple[Job, Path]:
                 raise ObjectStoreError(f"{source.root}/{one.key}: no path of a file below {source}")
             (path / inside).parent.mkdir(parents=True, exist_ok=True)
             found[number], _ = download(store, one, path / inside if inside else path, again=True)
-        now = Source.of_folder(source, found) if job.parts else Source(job.source, found[0].size, found[0].etag)
+        now = (
+            ListedRecording.of_folder(source, found)
+            if job.parts
+            else ListedRecording(job.source, found[0].size, found[0].etag)
+        )
         return replace(job, size=now.size, etag=now.etag), path
     for one in found:
         if store.stat(one.key) != one:

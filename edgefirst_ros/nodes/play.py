@@ -30,7 +30,7 @@ LOOK_EVERY = 0.02
 """s between two checks for subscribers."""
 
 
-class Timeline:
+class RunningTime:
     """Running time of a recording, from the order and `log_time` of its messages, without steps of its clock."""
 
     def __init__(self, first: int) -> None:
@@ -196,10 +196,10 @@ def play(
         meanwhile: Called while nothing is due with the `log_time` now and the running time, ns; returns when it wants
             to be called again, ns of time.monotonic_ns().
     """
-    timeline = None if first is None else Timeline(first)
+    timeline = None if first is None else RunningTime(first)
     pace: Pace | None = None
     for message in ahead(messages, stopped):
-        timeline = timeline or Timeline(message.log_time)
+        timeline = timeline or RunningTime(message.log_time)
         elapsed = timeline.advance(message.log_time)
         if elapsed < begin:
             meanwhile(timeline.newest, elapsed)

@@ -40,7 +40,7 @@ from edgefirst_ros.messages import Message
 from edgefirst_ros.nodes import play as playing
 from edgefirst_ros.nodes.dataset_messages import DatasetRecording, MakeCloud, fields_of, open_playable, times_of
 from edgefirst_ros.nodes.parameters import check, declare, read
-from edgefirst_ros.nodes.play import FAR, NAP, Lateness, Timeline
+from edgefirst_ros.nodes.play import FAR, NAP, Lateness, RunningTime
 from edgefirst_ros.nodes.service import catch_signals
 from edgefirst_ros.sources.source import Channel
 from edgefirst_ros.streams import CLOUD, TF_MESSAGE
@@ -165,7 +165,7 @@ class _Player:
         for at in times_of(recording):
             if timeline is None:
                 self._first = at
-                timeline = Timeline(self._first)
+                timeline = RunningTime(self._first)
             self._length = timeline.advance(at)
             self._report()
             if self._stopped():

@@ -91,7 +91,7 @@ TOLD_EVERY = 32
 
 
 @dataclass(slots=True)
-class _Sequence:
+class _StampSequence:
     """Sequence numbers and stamps of all messages of a topic that may be the reference, 32 bytes each."""
 
     numbers: array[int] = field(default_factory=lambda: array("I"))
@@ -197,7 +197,7 @@ class _Walk:
     def __init__(self, settings: Settings) -> None:
         self._asked = tuple(topic.removeprefix("/") for topic in settings.references if topic is not None)
         self.times: dict[str, TopicTimes] = {}
-        self.sequences: dict[str, _Sequence] = {}
+        self.sequences: dict[str, _StampSequence] = {}
         self.calibrations: dict[str, Calibration] = {}
         self.unreadable: dict[str, int] = {}
         self._ignored: set[str] = set()
@@ -240,7 +240,7 @@ class _Walk:
         if name in STATICS or schema in STATIC_TYPES:
             self.calibrations[topic] = Calibration()
         if schema in CAMERA_TYPES or asked:
-            self.sequences[topic] = _Sequence()
+            self.sequences[topic] = _StampSequence()
         elif (
             name not in (*STATICS, *ALIGNED)
             and schema not in (FIX, IMU, CUBES, *STATIC_TYPES)

@@ -28,7 +28,7 @@ USUAL = 31
 """Latest steps of the reference's stamps whose median is its usual interval."""
 
 
-class Timeline:
+class FrameNumbers:
     """Numbers the messages of the reference topic, and separates segments where its clock was set.
 
     `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
@@ -202,7 +202,7 @@ class FrameBuilder:
     """Aligns messages pushed in recorded order.
 
     `hand_on` gets every message of the reference topic at once, as `AccessUnit`, and its `Frame` when no message that
-    is still to come can change it. `overlapping`, `preceded`, `numbered`: as for `Timeline`.
+    is still to come can change it. `overlapping`, `preceded`, `numbered`: as for `FrameNumbers`.
 
     Owns: everything here belongs to the thread that pushes messages, in which `hand_on` is called too.
     """
@@ -238,7 +238,7 @@ class FrameBuilder:
         self._results = ModelResults(tolerance, self._lookahead)
         self._navigation = Navigation(nanoseconds(settings.max_gap))
         self._parse: Callable[[Message], Any] = open_parser(roles.schema) if roles.camera else decode
-        self._timeline = Timeline(overlapping, preceded, numbered=numbered)
+        self._timeline = FrameNumbers(overlapping, preceded, numbered=numbered)
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
         self._cut = cut

@@ -62,7 +62,7 @@ class _Rate:
         return median(self.recent) if self.recent else 0.0
 
 
-class Level(IntEnum):
+class HealthLevel(IntEnum):
     """Severity, as in diagnostic_msgs."""
 
     OK = 0
@@ -74,7 +74,7 @@ class Level(IntEnum):
 class Status:
     """One DiagnosticStatus: `name` of the component, `message` with the fault."""
 
-    level: Level
+    level: HealthLevel
     name: str
     message: str
     values: Mapping[str, Any]
@@ -186,12 +186,14 @@ class Health:
 
     def unused(self, topic: str, why: str) -> Status:
         """Return the status of a topic that could have been meant and is not recorded."""
-        return Status(Level.WARN, f"{self._node}: {topic}", why, {})
+        return Status(HealthLevel.WARN, f"{self._node}: {topic}", why, {})
 
     @staticmethod
-    def _judge(state: TopicState, rate: float, known: _Rate, dropped: Mapping[str, int], now: int) -> tuple[Level, str]:
+    def _judge(
+        state: TopicState, rate: float, known: _Rate, dropped: Mapping[str, int], now: int
+    ) -> tuple[HealthLevel, str]:
         if state.fault:
-            return Level.ERROR, state.fault
+            return HealthLevel.ERROR, state.fault
         expected = known.expected
         faults = []
         if known_name(state.delivered_as, state.schema) not in STATICS and state.received:
@@ -209,21 +211,21 @@ class Health:
         faults += [
             f"{reason}: {number}" for reason, number in dropped.items() if reason in LOSS and _tells(number, state)
         ]
-        return (Level.WARN if faults else Level.OK), "; ".join(faults)
+        return (HealthLevel.WARN if faults else HealthLevel.OK), "; ".join(faults)
 
     def dataset(self, facts: Mapping[str, Any], topics: list[Status], out: str) -> Status:
         """Return the status of the dataset and the whole node; `topics` are the statuses of its topics."""
-        level, text = Level.OK, "recording" if facts.get("recording") else "listening"
+        level, text = HealthLevel.OK, "recording" if facts.get("recording") else "listening"
         troubled = [topic.name.removeprefix(f"{self._node}: ") for topic in topics if topic.level != level]
         if facts.get("failure"):
-            level, text = Level.ERROR, f"the dataset has ended: {facts['failure']}"
+            level, text = HealthLevel.ERROR, f"the dataset has ended: {facts['failure']}"
         elif not facts["active"]:
             text = "not active"
         elif "topics" not in facts:
-            level, text = Level.WARN, facts["waiting_for"] or "looking for topics"
+            level, text = HealthLevel.WARN, facts["waiting_for"] or "looking for topics"
         elif facts.get("standstill_s", 0.0) > SILENT:
             level, text = (
-                Level.WARN,
+                HealthLevel.WARN,
                 f"nothing was written for {facts['standstill_s']:.1f} s: is the disk slow?",
             )
         else:
@@ -232,7 +234,7 @@ class Health:
             faults += [f"something is wrong with {', '.join(troubled)}"] if troubled else []
             faults += [f"{one.key} of {one.place}: {one.found}" for one in drive_of(facts) if one.level]
             if faults:
-                level, text = Level.WARN, "; ".join([text, *faults])
+                level, text = HealthLevel.WARN, "; ".join([text, *faults])
         values = {
             "dataset": facts.get("sequence", ""),
             "samples": facts.get("samples", 0),

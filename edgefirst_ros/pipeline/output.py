@@ -85,7 +85,7 @@ class SequenceOutput:
         start_lag: float | None = None,
         chosen: Chosen | None = None,
     ) -> None:
-        """`overlapping`, `preceded`, `numbered`: as for `Timeline`; `cut`: as for `FrameBuilder`.
+        """`overlapping`, `preceded`, `numbered`: as for `FrameNumbers`; `cut`: as for `FrameBuilder`.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
         `chosen`: as for `SampleBuilder`.

@@ -121,7 +121,7 @@ OPEN_SPLIT = 10 * SECOND
 """ns a split waits for a keyframe of a closed GOP; then any keyframe will do."""
 
 
-class State(Enum):
+class RecorderState(Enum):
     """State of a capture."""
 
     IDLE = "idle"
@@ -134,7 +134,7 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Requested:
     """A dataset that is requested and cannot begin yet."""
 
     since: int
@@ -203,7 +203,7 @@ class Recorder:
         self._on_event = on_event
         self._recent = Recent(settings, roles, nanoseconds(live.pretrigger), live.pretrigger_bytes)
         self._clock = LiveClock(roles)
-        self._current: _Waiting | _Recording | _Full | None = None
+        self._current: _Requested | _Recording | _Full | None = None
         self._ending: list[_Ending] = []
         self._looked = 0  # when the disk was last looked at
         self._completer = Completer(results, on_event)
@@ -213,18 +213,18 @@ class Recorder:
             on_event("start and end are for recordings, a capture does not look at them")
 
     @property
-    def state(self) -> State:
+    def state(self) -> RecorderState:
         """State of the capture."""
         match self._current:
-            case _Waiting():
-                return State.WAITING
+            case _Requested():
+                return RecorderState.WAITING
             case _Recording(split_since=None):
-                return State.RECORDING
+                return RecorderState.RECORDING
             case _Recording():
-                return State.SPLITTING
+                return RecorderState.SPLITTING
             case _Full():
-                return State.FULL
-        return State.COMPLETING if self._completer.busy else State.IDLE
+                return RecorderState.FULL
+        return RecorderState.COMPLETING if self._completer.busy else RecorderState.IDLE
 
     def facts(self) -> dict[str, Any]:
         """Return the state, and the progress of the dataset that is being recorded."""
@@ -232,7 +232,7 @@ class Recorder:
         facts: dict[str, Any] = {
             "state": self.state.value,
             "recording": isinstance(current, _Recording),
-            "waiting": isinstance(current, _Waiting),
+            "waiting": isinstance(current, _Requested),
         }
         facts |= {"bytes_needed": current.needed} if isinstance(current, _Full) else {}
         return facts | (current.dataset.status() if isinstance(current, _Recording) else {})
@@ -249,7 +249,7 @@ class Recorder:
             return
         self._results.failure = None
         if self._clock.base is None:
-            self._current = _Waiting(now)
+            self._current = _Requested(now)
             return
         try:
             self._begin(self._clock.base, self._recent.begin(now))
@@ -269,7 +269,7 @@ class Recorder:
     def stop(self) -> list[Future[Completed]]:
         """Start to complete every dataset; return those that are being completed."""
         try:
-            if isinstance(self._current, _Waiting) and self._clock.base is None and self._clock.heard is not None:
+            if isinstance(self._current, _Requested) and self._clock.base is None and self._clock.heard is not None:
                 self._choose_clock()  # less than that came, and is all there will be
         finally:
             self._end()
@@ -359,10 +359,10 @@ class Recorder:
             self._recent.spread = base.spread
             for topic, what in base.replaced.items():
                 self._on_event(f"{topic}: {what}")
-            if isinstance(waiting, _Waiting):
+            if isinstance(waiting, _Requested):
                 self._begin(base, self._recent.begin(waiting.since) if waiting.since > heard else heard)
         except UsageError as error:
-            if isinstance(waiting, _Waiting) or str(error) != self._results.failure:  # else it was said before
+            if isinstance(waiting, _Requested) or str(error) != self._results.failure:  # else it was said before
                 raise
         finally:
             self._recent.hold = None

@@ -96,7 +96,7 @@ class PaceState(enum.Enum):
     """Live, and no more messages will come: nothing is dropped until the time for that is over."""
 
 
-class Pace:
+class Backlog:
     """Decides which frames are dropped because they, or the end of the capture, waited too long.
 
     Owns: `drain` belongs to the thread that pushes messages, `is_overdue` to the one that chooses frames; both `move`.
@@ -215,7 +215,7 @@ class SampleBuilder:
         self._facts = facts
         self._usage = usage
         self._sampling = Sampling(settings, facts.roles.sensor)
-        self._pace = Pace(start_lag)
+        self._pace = Backlog(start_lag)
         eager = start_lag is None and chosen is None
         self._pictures = _pictures(settings, facts, eager=eager, already_written=already_written)
         self._encoder = SampleEncoder(settings, facts, already_written)

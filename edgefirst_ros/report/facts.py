@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.verdict import (
     Check,
     Interval,
     Level,
-    Pace,
+    Regularity,
     Timeline,
     paces,
     tolerance,
@@ -31,7 +31,7 @@ from edgefirst_ros.report import figures
 from edgefirst_ros.report.figures import Figure
 from edgefirst_ros.report.look import Track, Unreadable, alignment, boxes, exposure, labels, lidar, radar, tracks
 from edgefirst_ros.report.sheet import Shown, sheet
-from edgefirst_ros.report.subject import Subject, Told
+from edgefirst_ros.report.subject import ReportSubject, Told
 
 MOST_NAMED = 4
 """Checks that the sentence of the verdict names, of each level."""
@@ -147,7 +147,7 @@ def track(found: Mapping[str, Track]) -> dict[str, Any]:
     return total | (next(iter(its.values())) if len(its) == 1 else {"sequences": its})
 
 
-def position_checks(subject: Subject, found: Mapping[str, Track]) -> list[Check]:
+def position_checks(subject: ReportSubject, found: Mapping[str, Track]) -> list[Check]:
     """Judge in which share of its samples each sequence with positions has one."""
     summary, checks = subject.summary, []
     if not found:
@@ -162,7 +162,7 @@ def position_checks(subject: Subject, found: Mapping[str, Track]) -> list[Check]
     return [*checks, *lacking("position", "", without, len(summary.sequences))]
 
 
-def sizes(subject: Subject) -> dict[str, Any]:
+def sizes(subject: ReportSubject) -> dict[str, Any]:
     """Bytes by kind of member, what repeats, sources, configuration and versions."""
     container = subject.dataset.container
     members: Counter[str] = Counter()
@@ -189,7 +189,7 @@ def sizes(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _pace(pace: Pace, *, several: bool) -> dict[str, Any]:
+def _pace(pace: Regularity, *, several: bool) -> dict[str, Any]:
     longest = pace.longest
     return {
         "messages": pace.messages,
@@ -222,7 +222,7 @@ class Gathered:
     tracks: Mapping[str, Track] = field(default_factory=dict)
 
 
-def gather(subject: Subject, samples: int) -> Gathered:
+def gather(subject: ReportSubject, samples: int) -> Gathered:
     """Look at everything; raises DatasetError where the tables cannot be read."""
     unreadable = Unreadable()
     found = quick(subject)
@@ -293,7 +293,7 @@ STRETCH = 1.0
 """s of drive over which the median is used: one late message is not a late sensor."""
 
 
-def delay_checks(subject: Subject) -> list[Check]:
+def delay_checks(subject: ReportSubject) -> list[Check]:
     """Compare the delay of every second with the usual one, by topic."""
     found: list[Check] = []
     threshold = THRESHOLDS["delay"]

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, Interval, Timeline, paces, wide_gap
 from edgefirst_ros.errors import counted
 from edgefirst_ros.report.look import COLUMNS, MOST_LABELS, ROWS, CubeLook, Exposure, RadarLook, Track, box_cells
-from edgefirst_ros.report.subject import Subject, spread
+from edgefirst_ros.report.subject import ReportSubject, spread
 
 COLOURS = ("#3b82c4", "#d9772b", "#2f9e68", "#b05cc0", "#cf4a5a", "#7f8792", "#a88a12", "#1fa0a8")
 LEAST_INTERVAL_SPAN = 1.0
@@ -86,7 +86,7 @@ def is_thinned(series: list[Floats]) -> list[str]:
     )
 
 
-def rates(subject: Subject) -> Figure | None:
+def rates(subject: ReportSubject) -> Figure | None:
     """Messages over time by topic, in percent of the usual rate; empty where a sequence does not have the sensor."""
     timeline, rows = subject.timeline, dict[str, list[Floats]]()
     spans = {"": (-np.inf, np.inf)}
@@ -175,7 +175,7 @@ def cut(name: str) -> str:
     return name if len(name) <= 40 else f"{name[:40]}..."
 
 
-def intervals(subject: Subject) -> Figure | None:
+def intervals(subject: ReportSubject) -> Figure | None:
     """Intervals between samples."""
     blocks = [one for one in subject.timeline.samples() if len(one) > 1]
     if not blocks:
@@ -195,7 +195,7 @@ def intervals(subject: Subject) -> Figure | None:
     )
 
 
-def delays(subject: Subject) -> Figure | None:
+def delays(subject: ReportSubject) -> Figure | None:
     """Return the figure of delays from stamp to recorder, by topic."""
     if subject.recorded is None:
         return None
@@ -223,7 +223,7 @@ def delays(subject: Subject) -> Figure | None:
     )
 
 
-def skew_lines(subject: Subject, tolerances: dict[str, float]) -> list[Figure]:
+def skew_lines(subject: ReportSubject, tolerances: dict[str, float]) -> list[Figure]:
     """Skew by sensor over time, and as histogram; `tolerances` in ms."""
     timeline = subject.timeline
     sensors = [name for name in timeline.companions if name != MODEL]
@@ -344,7 +344,7 @@ def brightness(look: Exposure) -> Figure | None:
     )
 
 
-def gap_rows(subject: Subject, most: int = 20) -> list[tuple[str, Interval]]:
+def gap_rows(subject: ReportSubject, most: int = 20) -> list[tuple[str, Interval]]:
     """Return the longest gaps with their names."""
     found = [(name, gap) for name, pace in paces(subject.timeline).items() for gap in pace.gaps]
     if subject.recorded is not None:

@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.dataset.verdict import DARK, GLARING, MODEL, THRESHOLDS, Check
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, text_of
 from edgefirst_ros.report.projection import NotProjectableError, Projector, projector, xyz
-from edgefirst_ros.report.subject import Floats, Place, Subject, spread
+from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject, spread
 from edgefirst_ros.sensors.cube import Cube
 from edgefirst_ros.sensors.transforms import ecef, world_to_ecef
 
@@ -85,7 +85,7 @@ class Exposure:
         return found
 
 
-def exposure(subject: Subject, unreadable: Unreadable) -> Exposure:
+def exposure(subject: ReportSubject, unreadable: Unreadable) -> Exposure:
     """Look at how bright pictures are, in small."""
     seconds, luma, names = [], [], []
     for place in subject.with_input("camera", PICTURES):
@@ -145,9 +145,9 @@ class RadarLook:
     """Messages with targets that were processed."""
 
 
-def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
+def radar(subject: ReportSubject, unreadable: Unreadable) -> RadarLook:
     """Look at the radar."""
-    by_sequence: dict[str, list[Place]] = {}
+    by_sequence: dict[str, list[PlacedSample]] = {}
     for place in subject.places:
         if "radar.cube" in place.sample.inputs and "radar.cube" not in place.sample.repeats:
             by_sequence.setdefault(place.sample.name, []).append(place)
@@ -158,7 +158,7 @@ def radar(subject: Subject, unreadable: Unreadable) -> RadarLook:
 
 
 def _look_at_cubes(
-    subject: Subject, name: str, places: list[Place], most: int, unreadable: Unreadable
+    subject: ReportSubject, name: str, places: list[PlacedSample], most: int, unreadable: Unreadable
 ) -> CubeLook | None:
     """Read up to `most` cubes from the middle of a sequence; None where none can be read."""
     middle = max(0, (len(places) - most) // 2)
@@ -198,7 +198,7 @@ def _loudest(values: Any, axes: tuple[int, ...]) -> Floats:
     return found
 
 
-def _cubes(subject: Subject, name: str, there: int) -> int:
+def _cubes(subject: ReportSubject, name: str, there: int) -> int:
     """Return the number of cubes of a sequence; of a recording only some are `there`."""
     own = subject.timeline.drives.get(name)
     return sum(map(len, own.messages("radar.cube"))) if own and "radar.cube" in own.companions else there
@@ -210,7 +210,7 @@ def decibels(values: Any) -> Floats:
     return found
 
 
-def _targets(places: Iterable[Place], unreadable: Unreadable) -> tuple[Floats, int]:
+def _targets(places: Iterable[PlacedSample], unreadable: Unreadable) -> tuple[Floats, int]:
     rows, clouds = [np.zeros((0, 3))], 0
     for place in places:
         try:
@@ -232,7 +232,7 @@ def speeds(points: Any) -> Floats:
     return np.full(len(points), math.nan) if name is None else points[name].astype(float)
 
 
-def lidar(subject: Subject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
+def lidar(subject: ReportSubject, unreadable: Unreadable) -> dict[str, tuple[Floats, int]]:
     """Return by sequence the ranges of lidar points in m, and of how many clouds they are."""
     found: dict[str, list[Floats]] = {}
     for place in subject.with_input("lidar.points", CLOUDS):
@@ -245,7 +245,7 @@ def lidar(subject: Subject, unreadable: Unreadable) -> dict[str, tuple[Floats, i
     return {name: (np.concatenate(parts), len(parts)) for name, parts in found.items()}
 
 
-def evenly(places: list[Place], most: int) -> list[Place]:
+def evenly(places: list[PlacedSample], most: int) -> list[PlacedSample]:
     """Up to `most` of some samples."""
     return [places[n] for n in spread(len(places), most)]
 
@@ -312,7 +312,7 @@ class Alignment:
         return found
 
 
-def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
+def alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
     """Project what the sensors say into the picture and compare it with the boxes."""
     found, ways = Alignment(), projectors(subject)
     found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
@@ -350,7 +350,7 @@ def alignment(subject: Subject, unreadable: Unreadable) -> Alignment:
     return found
 
 
-def projectors(subject: Subject) -> dict[tuple[str, str], Projector | str]:
+def projectors(subject: ReportSubject) -> dict[tuple[str, str], Projector | str]:
     """Return by sequence and sensor (`radar`, `lidar`) the way into the picture, or why there is none."""
     seen = Inputs(name for place in subject.places[:1000] for name in place.sample.inputs)
     return ways_of(subject.calibrations, seen, assume_forward=subject.assume_forward)
@@ -378,7 +378,7 @@ MOST_LABELS = 40
 """Labels that are drawn; the others are counted together."""
 
 
-def labels(subject: Subject) -> dict[str, Any]:
+def labels(subject: ReportSubject) -> dict[str, Any]:
     """Annotations by label, what the model processed, and how degraded pictures are."""
     rows, timeline = subject.annotations, subject.timeline
     found: dict[str, Any] = {"labels": {}, "model": {"looked_at": 0, "samples": subject.samples}}
@@ -393,7 +393,7 @@ def labels(subject: Subject) -> dict[str, Any]:
     return found
 
 
-def boxes(subject: Subject) -> Floats:
+def boxes(subject: ReportSubject) -> Floats:
     """(N, 4) centre x, y, width, height of all boxes that are given in parts of the picture."""
     return boxes_of(subject.annotations, subject.metadata)
 
@@ -421,7 +421,7 @@ class Track:
         return {"positions": len(self.metres), "length_m": round(float(steps.sum()), 1), "extent_m": extent}
 
 
-def tracks(subject: Subject) -> dict[str, Track]:
+def tracks(subject: ReportSubject) -> dict[str, Track]:
     """Return the way of each sequence that has positions."""
     frames = subject.dataset.frames
     if frames is None or not {"latitude", "longitude"} <= set(frames.columns) or not len(subject.timeline):

@@ -26,7 +26,7 @@ from edgefirst_ros.pipeline.first_pass import TOLD_EVERY, FirstPass, walk
 from edgefirst_ros.pipeline.frame import ROWS, Chosen, Frame, Part
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.progress import Progress, quiet
-from edgefirst_ros.report.subject import Subject, TopicTimes
+from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 from edgefirst_ros.sources.inputs import RecordingInput
 from edgefirst_ros.streams import companions
 from edgefirst_ros.sync.clock import JUMP_BACK, JUMP_FORWARD, Cut
@@ -79,7 +79,7 @@ class _Watch:
         stamp = header_stamp(message)
         topic.delays.append(message.log_time - stamp if stamp else NEVER)
 
-    def found(self) -> dict[str, TopicTimes]:
+    def found(self) -> dict[str, TopicMessages]:
         """Return all topics, their times from the first message on."""
         first = min((min(one.times) for one in self.topics.values()), default=0)
         found = {}
@@ -87,14 +87,14 @@ class _Watch:
             times, delays = np.frombuffer(one.times, np.int64), np.frombuffer(one.delays, np.int64)
             order = np.argsort(times, kind="stable")
             late = np.where(delays == NEVER, np.nan, delays / SECOND)
-            found[name] = TopicTimes(one.schema, (times[order] - first) / SECOND, late[order])
+            found[name] = TopicMessages(one.schema, (times[order] - first) / SECOND, late[order])
         return found
 
 
 @contextmanager
 def preview(
     given: RecordingInput, settings: Settings, *, members: bool = True, progress: Progress = quiet
-) -> Iterator[Subject]:
+) -> Iterator[ReportSubject]:
     """Give a recording as samples, with the members that a report needs; without `members` only their rows.
 
     Raises RecordingError without a sample.
@@ -113,7 +113,7 @@ def preview(
 @contextmanager
 def recorded(
     given: RecordingInput, settings: Settings, choose: Callable[[FirstPass], Chosen], progress: Progress = quiet
-) -> Iterator[tuple[Subject, FirstPass]]:
+) -> Iterator[tuple[ReportSubject, FirstPass]]:
     """Give a recording as samples, with the members that `choose` needs. Raises RecordingError without any.
 
     Raises UsageError where several topics are to make samples: a page shows one camera.
@@ -129,7 +129,7 @@ def recorded(
     found = walk(first, used, told, watch.take, hashed=True, more=more).conclude(used)
     with tempfile.TemporaryDirectory(prefix="edgefirst-report-") as folder:
         notes, place = _convert(found, safe_name(given.name), Path(folder), used, choose(found), progress)
-        yield Subject(given.name, given.path, Dataset(place), watch.found(), notes), found
+        yield ReportSubject(given.name, given.path, Dataset(place), watch.found(), notes), found
 
 
 def _convert(

@@ -26,7 +26,7 @@ from edgefirst_ros.sources.inputs import RecordingInput, is_rosbag2, recordings_
 from edgefirst_ros.streams import RECORDINGS
 
 if TYPE_CHECKING:
-    from edgefirst_ros.report.subject import Subject
+    from edgefirst_ros.report.subject import ReportSubject
 
 SAMPLES = 12
 """Samples that a page shows."""
@@ -80,7 +80,7 @@ class _Pages:
             return quick(subject)
 
     @contextmanager
-    def _opened(self, one: Wanted, tell: Progress, *, members: bool) -> Iterator[Subject]:
+    def _opened(self, one: Wanted, tell: Progress, *, members: bool) -> Iterator[ReportSubject]:
         """Open a dataset, or make the samples of a recording that a page needs."""
         if one.recording is not None:
             from edgefirst_ros.report.recording import preview
@@ -90,11 +90,11 @@ class _Pages:
                 yield subject
             return
         from edgefirst_ros.dataset import Dataset
-        from edgefirst_ros.report.subject import Subject
+        from edgefirst_ros.report.subject import ReportSubject
 
         with one.files() as path:
             dataset = Dataset(path, limits=self.settings.limits)
-            yield Subject(one.name, one.path, dataset, assume_forward=self.assume_forward)
+            yield ReportSubject(one.name, one.path, dataset, assume_forward=self.assume_forward)
 
 
 def report(

@@ -21,7 +21,7 @@ from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, printable, text_of
 from edgefirst_ros.report.look import Unreadable, evenly, projectors, speeds, ways_of
 from edgefirst_ros.report.projection import Projector, xyz
-from edgefirst_ros.report.subject import Floats, Place, Subject
+from edgefirst_ros.report.subject import Floats, PlacedSample, ReportSubject
 from edgefirst_ros.sensors.transforms import frames_from
 
 BASE = "base_link"
@@ -50,7 +50,7 @@ class Shown:
     """Description of what is drawn, or why nothing is."""
 
 
-def choose(subject: Subject, most: int) -> list[tuple[Place, str]]:
+def choose(subject: ReportSubject, most: int) -> list[tuple[PlacedSample, str]]:
     """Choose samples, in order of time, each with the reason: worst skews, every label, the rest spread evenly."""
     places = [p for p in subject.places if "camera" in p.sample.inputs] or subject.places
     if not places or most < 1:
@@ -73,7 +73,7 @@ def choose(subject: Subject, most: int) -> list[tuple[Place, str]]:
     return [(places[number], ", ".join(why)) for number, why in sorted(reasons.items())][:most]
 
 
-def _worst(subject: Subject, rows: dict[int, int]) -> dict[str, int]:
+def _worst(subject: ReportSubject, rows: dict[int, int]) -> dict[str, int]:
     """Sensor -> the row whose skew is the largest, of those that can be shown."""
     found = {}
     known = np.zeros(len(subject.timeline), bool)
@@ -85,7 +85,7 @@ def _worst(subject: Subject, rows: dict[int, int]) -> dict[str, int]:
     return found
 
 
-def _labelled(subject: Subject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:
+def _labelled(subject: ReportSubject, keys: dict[Any, int]) -> dict[str, tuple[Any, int]]:
     """Label -> the sample with the most annotations of it, of those that can be shown."""
     from edgefirst_ros.dataset.names import Key
 
@@ -98,7 +98,7 @@ def _labelled(subject: Subject, keys: dict[Any, int]) -> dict[str, tuple[Any, in
     return found
 
 
-def sheet(subject: Subject, most: int, unreadable: Unreadable) -> list[Shown]:
+def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Shown]:
     """Draw the samples that are chosen; what cannot be read is dropped and noted."""
     ways = projectors(subject)
     poses = {
@@ -141,7 +141,7 @@ def _card(sample: Sample) -> Shown:
     calibrations, unreadable = {sample.name: sample.calibration}, Unreadable()
     poses = {name: frames_from(one.static_transforms or (), BASE) for name, one in calibrations.items()}
     ways = ways_of(calibrations, sample.inputs)
-    shown = _drawn(sample.dataset.metadata, Place(0.0, sample, None), "", ways, poses, {}, unreadable)
+    shown = _drawn(sample.dataset.metadata, PlacedSample(0.0, sample, None), "", ways, poses, {}, unreadable)
     for error in unreadable.notes.values():
         raise DatasetError(error)
     return shown
@@ -149,7 +149,7 @@ def _card(sample: Sample) -> Shown:
 
 def _drawn(
     metadata: Mapping[str, Any],
-    place: Place,
+    place: PlacedSample,
     why: str,
     ways: dict[tuple[str, str], Projector | str],
     poses: dict[str, dict[str, Floats]],

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class TopicTimes:
+class TopicMessages:
     """All messages of one topic of a recording."""
 
     schema: str
@@ -42,7 +42,7 @@ class TopicTimes:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedSample:
     """A sample and where it is on the axis of time."""
 
     seconds: float
@@ -53,13 +53,13 @@ class Place:
 
 
 @dataclass
-class Subject:
+class ReportSubject:
     """One dataset to be processed; of a recording the samples that the pipeline makes of it."""
 
     name: str
     path: Path
     dataset: Dataset
-    recorded: Mapping[str, TopicTimes] | None = None
+    recorded: Mapping[str, TopicMessages] | None = None
     """All topics of a recording; None for a dataset."""
     notes: list[str] = field(default_factory=list)
     assume_forward: bool = False
@@ -129,11 +129,11 @@ class Subject:
         return len(self.timeline) or len(self.dataset)
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[PlacedSample]:
         """All samples with a member, in order of time."""
         frames = self.dataset.frames
         if frames is None or not len(self.timeline):
-            return [Place(float(n), sample, None) for n, sample in enumerate(self.dataset.samples())]
+            return [PlacedSample(float(n), sample, None) for n, sample in enumerate(self.dataset.samples())]
         rows = self.timeline.rows
         names, numbers = frames["name"].cast(str)[rows].to_list(), frames["frame"][rows].to_list()
         there = self.dataset.frame_rows
@@ -141,7 +141,7 @@ class Subject:
         for place, (row, name, number) in enumerate(zip(rows.tolist(), names, numbers, strict=True)):
             key = Key(name, number)
             if there.get(key) == row and self.has(key):
-                found.append(Place(float(self.timeline.seconds[place]), Sample(self.dataset, key), place))
+                found.append(PlacedSample(float(self.timeline.seconds[place]), Sample(self.dataset, key), place))
         return found
 
     def has(self, key: Key) -> bool:
@@ -151,12 +151,12 @@ class Subject:
         except KeyError:
             return False
 
-    def with_input(self, name: str, most: int) -> list[Place]:
+    def with_input(self, name: str, most: int) -> list[PlacedSample]:
         """Up to `most` samples with an input, spread evenly over each sequence; a message that repeats counts once."""
         found = [place for place in self.places if name in place.sample.inputs]
         if len(found) > most:
             found = [place for place in found if name not in place.sample.repeats]
-        by_sequence: dict[str, list[Place]] = {}
+        by_sequence: dict[str, list[PlacedSample]] = {}
         for place in found:
             by_sequence.setdefault(place.sample.name, []).append(place)
         shares = {key: max(1, most * len(its) // len(found)) for key, its in by_sequence.items()}

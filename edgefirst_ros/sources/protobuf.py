@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgefirst_ros.errors import RecordingError, need
-from edgefirst_ros.messages import Cube, Cubes
+from edgefirst_ros.messages import Cubes, SpaceBox
 from edgefirst_ros.streams import (
     CAMERA_INFO,
     CLOUD,
@@ -185,7 +185,7 @@ def _pose(message: Any, note: Note) -> bytes:
 
 
 def _cubes(message: Any, note: Note) -> bytes:
-    boxes: list[Cube] = []
+    boxes: list[SpaceBox] = []
     stamp = 0, 0
     for entity in message.entities:
         if not entity.cubes:
@@ -196,7 +196,9 @@ def _cubes(message: Any, note: Note) -> bytes:
             at, turn, size = cube.pose.position, cube.pose.orientation, cube.size
             track = entity.id and f"{entity.id}/{number}"
             orientation = turn.x, turn.y, turn.z, turn.w
-            boxes.append(Cube(entity.frame_id, (at.x, at.y, at.z), orientation, (size.x, size.y, size.z), label, track))
+            boxes.append(
+                SpaceBox(entity.frame_id, (at.x, at.y, at.z), orientation, (size.x, size.y, size.z), label, track)
+            )
     return Cubes(boxes).to_cdr(*stamp)
 
 

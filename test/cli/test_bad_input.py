@@ -20,7 +20,7 @@ from edgefirst_ros.cli.export import show
 from edgefirst_ros.cli.output import counted, explained, instead
 from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.export import Exported
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.sensors.exif import insert_jpeg
 
 SMALL = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 16, 2, 16), "lidar_points": 100}
@@ -315,7 +315,7 @@ def test_info_of_a_recording_without_messages(run, recording):
 
 
 def test_names_in_reports_are_not_cut(capsys):
-    report = Report("roverd")
+    report = LossReport("roverd")
     name = "maivin-with-a-long-name-00000001_2018_08_02_16_15_20.frames.arrow"
     report.add(name, number=1, where="there")
     with pytest.raises(typer.Exit):

@@ -18,7 +18,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset import DatasetWriter, Sample
 from edgefirst_ros.dataset.names import DatasetPaths
 from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
-from edgefirst_ros.dataset.writer import State
+from edgefirst_ros.dataset.writer import WriterState
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg
 
 JOURNALS = ("row_log",)
@@ -83,9 +83,9 @@ def vanish(writer):
             os.close(file._fd)
         file._fd = -1
     writer._members.abandon()
-    if writer.state in (State.OPEN, State.COMPLETING):
+    if writer.state in (WriterState.OPEN, WriterState.COMPLETING):
         os.close(writer._lock)
-    writer.state = State.SUSPENDED
+    writer.state = WriterState.SUSPENDED
 
 
 def rewound(paths):

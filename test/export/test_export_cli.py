@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgefirst_ros import convert
-from edgefirst_ros.export.l5kit.zarr2 import Reader
+from edgefirst_ros.export.l5kit.zarr2 import RecordArray
 
 SMALL = {"seconds": 1.5, "fps": 10.0, "size": (128, 64), "codec": "jpeg", "model_every": 1}
 SMALL["topics"] = frozenset({"camera", "camera/info", "gps", "imu", "tf_static", "fusion/boxes3d", "model/info"})
@@ -33,7 +33,7 @@ def run(command, tmp_path):
 
 
 def classes(folder):
-    reader = Reader(folder / "scenes.zarr" / "agents")
+    reader = RecordArray(folder / "scenes.zarr" / "agents")
     return {int(n) for n in np.argmax(reader.read(0, len(reader))["label_probabilities"], axis=1)}
 
 

@@ -15,7 +15,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.dataset.tables.forms import read_annotations
 from edgefirst_ros.errors import DatasetError, EdgeFirstError
 from edgefirst_ros.export import export, restore
-from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group
+from edgefirst_ros.export.l5kit.zarr2 import RecordArray, Writer, write_group
 from edgefirst_ros.synthetic import START
 
 
@@ -141,7 +141,7 @@ def test_arrays_are_those_of_the_official_library(tmp_path, lengths):
     assert dict(group.attrs) == {"x": [1]}
     assert group["array"].dtype == KIND
     assert (group["array"][:] == whole).all()
-    reader = Reader(tmp_path / "group" / "array")
+    reader = RecordArray(tmp_path / "group" / "array")
     assert len(reader) == len(whole)
     assert (reader.read(0, len(whole)) == whole).all()
     assert [record.tobytes() for record in reader.each()] == [record.tobytes() for record in whole]
@@ -154,5 +154,5 @@ def test_chunks_of_other_packers_are_read(tmp_path, name):
     whole["a"] = np.arange(11)
     packer = getattr(numcodecs, name)() if name else None
     zarr.save_array(str(tmp_path / "array"), whole, chunks=(4,), compressor=packer)
-    reader = Reader(tmp_path / "array")
+    reader = RecordArray(tmp_path / "array")
     assert (reader.read(2, 11) == whole[2:]).all()

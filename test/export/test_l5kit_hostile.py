@@ -13,7 +13,7 @@ import pytest
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.l5kit.write import AGENT, FRAME, SCENE
-from edgefirst_ros.export.l5kit.zarr2 import Reader, Writer, write_group
+from edgefirst_ros.export.l5kit.zarr2 import RecordArray, Writer, write_group
 
 SECOND = 10**9
 
@@ -67,10 +67,10 @@ def test_blosc_that_lies_about_its_size_is_refused(tmp_path, lie):
     changed(path / "agents" / ".zarray", compressor={"id": "blosc"})
     packed = numcodecs.Blosc().encode(np.zeros(4, AGENT).tobytes())
     (path / "agents" / "0").write_bytes(packed)
-    assert len(Reader(path / "agents").read(0, 2)) == 2
+    assert len(RecordArray(path / "agents").read(0, 2)) == 2
     (path / "agents" / "0").write_bytes(lie(packed))
     with pytest.raises(DatasetError, match="has another size"):
-        Reader(path / "agents").read(0, 2)
+        RecordArray(path / "agents").read(0, 2)
 
 
 @pytest.mark.parametrize("agents", [[(0, 2), (0, 2)], [(0, 2), (1, 2)], [(1, 2), (0, 1)]])

@@ -14,7 +14,7 @@ from edgefirst_ros import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.l5kit.write import LONGEST_GAP
-from edgefirst_ros.export.l5kit.zarr2 import Reader
+from edgefirst_ros.export.l5kit.zarr2 import RecordArray
 
 
 def test_the_report_says_where_everything_went(boxed, exported):
@@ -46,7 +46,7 @@ def test_boxes_of_samples_without_a_pose_are_said(boxed, tmp_path):
 @pytest.mark.parametrize(("given", "number"), [("TRUCK", 7), ("PERCEPTION_LABEL_ANIMAL", 15), ("cyclist", 12)])
 def test_labels_by_a_map(boxed, tmp_path, given, number):
     export(boxed, "l5kit", tmp_path / "out", labels={"car": given})
-    shares = Reader(tmp_path / "out" / "scenes.zarr" / "agents")
+    shares = RecordArray(tmp_path / "out" / "scenes.zarr" / "agents")
     found = np.argmax(shares.read(0, len(shares))["label_probabilities"], axis=1)
     assert set(found.tolist()) == {14, number}
 
@@ -58,7 +58,7 @@ def test_labels_without_a_class_are_unknown_and_said(boxed, tmp_path):
     lines = export(boxed, "l5kit", tmp_path / "out").report.lines
     (label,) = (line for line in lines if line.what == "label")
     assert "sofa" in label.lost
-    reader = Reader(tmp_path / "out" / "scenes.zarr" / "agents")
+    reader = RecordArray(tmp_path / "out" / "scenes.zarr" / "agents")
     shares = reader.read(0, len(reader))["label_probabilities"]
     assert {tuple(np.flatnonzero(row).tolist()) for row in shares} == {(1,), (1, 14)}
     assert set(shares[shares[:, 14] > 0, 14].tolist()) == {0.25}
@@ -100,7 +100,7 @@ def test_boxes_need_no_transforms(boxed_path, tmp_path):
 
 def test_boxes_without_tracks_have_no_velocity(boxed_path, tmp_path):
     export(boxed_path, "l5kit", tmp_path / "out")  # fusion names each box anew in each frame
-    reader = Reader(tmp_path / "out" / "scenes.zarr" / "agents")
+    reader = RecordArray(tmp_path / "out" / "scenes.zarr" / "agents")
     assert not reader.read(0, len(reader))["velocity"].any()
 
 
@@ -109,7 +109,7 @@ def test_no_velocity_over_long_gaps(boxed, tmp_path):
     ends = pl.col("frame").is_in([5, 5 + math.ceil(LONGEST_GAP * 15) + 2]) | pl.col("box3d").is_null()
     boxed.annotations = boxed.annotations.filter(ends)
     export(boxed, "l5kit", tmp_path / "out")
-    reader = Reader(tmp_path / "out" / "scenes.zarr" / "agents")
+    reader = RecordArray(tmp_path / "out" / "scenes.zarr" / "agents")
     assert len(reader) == 16
     assert not reader.read(0, 16)["velocity"].any()
 
@@ -123,8 +123,8 @@ def test_a_track_is_once_in_a_frame_and_broken_boxes_are_left_out(boxed_path, tm
     dataset.annotations = pl.concat([twice, nameless, broken])
     lines = {line.what: line for line in export(dataset, "l5kit", tmp_path / "out").report.lines}
     assert f"{2 * 4 * 4} that are not finite" in lines["box3d"].lost  # of frames 1 to 4 in two scenes, 4 things each
-    reader = Reader(tmp_path / "out" / "scenes.zarr" / "frames")
-    agents = Reader(tmp_path / "out" / "scenes.zarr" / "agents")
+    reader = RecordArray(tmp_path / "out" / "scenes.zarr" / "frames")
+    agents = RecordArray(tmp_path / "out" / "scenes.zarr" / "agents")
     first, second = (reader.read(n, n + 1)[0]["agent_index_interval"] for n in (0, 1))
     one, other = (agents.read(*map(int, span))["track_id"].tolist() for span in (first, second))
     assert sorted(one) == [1, 2, 3, 4, 5, 6, 7, 8]

@@ -13,7 +13,7 @@ from edgefirst_ros.export import restore
 from edgefirst_ros.export.importing import TEXT, check_member_name, clean_text, read_file, read_json, refuse_links
 from edgefirst_ros.export.l5kit.write import AGENT, FRAME, SCENE
 from edgefirst_ros.export.l5kit.zarr2 import Writer, write_group
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Limits
 
 
@@ -93,7 +93,7 @@ def test_what_is_not_there_is_not_restored(tmp_path):
 
 
 def test_a_report_of_names_that_are_no_unicode(tmp_path):
-    report = Report("x")
+    report = LossReport("x")
     report.add("a\udcff", "")
     report.write(tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text())["lines"][0]["what"] == "a\udcff"

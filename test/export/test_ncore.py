@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError
 from edgefirst_ros.export.drive import Drive, drives
 from edgefirst_ros.export.ncore import components, export, library, read_foreign, restore, write
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import DEFAULT_LIMITS
 from edgefirst_ros.synthetic import TOPICS, Recipe
 from edgefirst_ros.synthetic.ranging import Lidar, Radar
@@ -44,7 +44,7 @@ def nothing(*_):
 def exported(path, out, **options):
     """The report of an export into a new folder."""
     out.mkdir(parents=True)
-    report = Report("ncore")
+    report = LossReport("ncore")
     export(Dataset(path), out, report, nothing, **options)
     return report
 
@@ -374,7 +374,7 @@ def test_defects_are_seen(defect, check, source, tmp_path, monkeypatch):
 # ---- the way back ----------------------------------------------------------------------------------
 def back(nc, out):
     out.mkdir()
-    report = Report("ncore")
+    report = LossReport("ncore")
     restore(nc, out, DEFAULT_LIMITS, report, nothing)
     return report
 
@@ -587,7 +587,7 @@ def test_the_library_is_asked_for(source, tmp_path, monkeypatch):
     with pytest.raises(EdgeFirstError, match=r"pip install --no-deps 'nvidia-ncore==19\.8\.\*'"):
         exported(source, tmp_path / "nc")
     with pytest.raises(UsageError, match="store 'zip'"):
-        export(Dataset(source), tmp_path, Report("ncore"), nothing, store="zip")
+        export(Dataset(source), tmp_path, LossReport("ncore"), nothing, store="zip")
 
 
 def test_no_sequence(tmp_path):

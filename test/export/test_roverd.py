@@ -20,7 +20,7 @@ from edgefirst_ros import Dataset, convert
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.export.roverd import export, restore
 from edgefirst_ros.export.roverd.channels import stored
 from edgefirst_ros.export.roverd.read_foreign import from_euler
@@ -38,14 +38,14 @@ def quiet(*_):
 
 def exported(path, out):
     """Export a dataset; the report by what was exported."""
-    report = Report("roverd")
+    report = LossReport("roverd")
     out.mkdir()
     export(Dataset(path), out, report, quiet)
     return {line.what: line for line in report.lines}
 
 
 def restored(source, out):
-    report = Report("roverd")
+    report = LossReport("roverd")
     out.mkdir()
     restore(source, out, DEFAULT_LIMITS, report, quiet)
     return {line.what: line for line in report.lines}
@@ -199,7 +199,7 @@ def test_what_has_no_home_is_counted(tmp_path):
         for n, members in enumerate(ODD):
             writer.write(Sample("host", n, 10**18 + n * 10**8, [(kind, [data]) for kind, data in members.items()]))
         writer.finish({})
-    report = Report("roverd")
+    report = LossReport("roverd")
     (tmp_path / "traces").mkdir()
     export(Dataset(tmp_path / "dataset/odd.zip"), tmp_path / "traces", report, quiet)
     other, unfit = "of another form than the first one", "roverd cannot hold its form"

@@ -17,9 +17,9 @@ from edgefirst_ros.errors import DatasetError, StorageError
 from edgefirst_ros.export import restore
 from edgefirst_ros.export.roverd.channels import (
     LARGEST,
+    ChannelReader,
     CloudReader,
     RawWriter,
-    Reader,
     VideoWriter,
     has_channels,
     pictures,
@@ -53,7 +53,7 @@ def test_what_an_entry_lacks_is_zero_and_a_hole_of_the_file(tmp_path):
 def test_a_description_of_something_else_is_refused(tmp_path, described, why):
     (tmp_path / "meta.json").write_text(json.dumps(described))
     with pytest.raises(DatasetError, match=rf"meta\.json: is not a description of channels: .*{why}"):
-        Reader(tmp_path)
+        ChannelReader(tmp_path)
 
 
 def test_channels_that_cannot_be_read_are_named(tmp_path):

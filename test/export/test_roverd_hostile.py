@@ -16,7 +16,7 @@ from edgefirst_ros.dataset.writer import DatasetWriter, Sample
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export import export, restore
 from edgefirst_ros.export.importing import name_sequences
-from edgefirst_ros.export.roverd.channels import LARGEST, CloudReader, Reader, VideoWriter, pictures, write_cube
+from edgefirst_ros.export.roverd.channels import LARGEST, ChannelReader, CloudReader, VideoWriter, pictures, write_cube
 from edgefirst_ros.export.roverd.read_foreign import from_euler
 from edgefirst_ros.sensors.navigation import AttitudeTrack
 
@@ -109,7 +109,7 @@ def sensor(folder, **channels):
         (folder / name).write_bytes(b"" if isinstance(data, int) else data)
         if isinstance(data, int):
             os.truncate(folder / name, data)
-    return Reader(folder)
+    return ChannelReader(folder)
 
 
 @pytest.mark.parametrize("wrong", [{"shape": ""}, {"shape": []}, {"shape": [1.5] * 4}, {"layout": []}, {"scales": 1}])

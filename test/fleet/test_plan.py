@@ -17,8 +17,8 @@ from edgefirst_ros.errors import ObjectStoreError, UsageError
 from edgefirst_ros.fleet import catalogue
 from edgefirst_ros.fleet.converting import make_plan
 from edgefirst_ros.fleet.layout import Layout
-from edgefirst_ros.fleet.sources import Source, find_sources
-from edgefirst_ros.fleet.state import MemberFile, State
+from edgefirst_ros.fleet.sources import ListedRecording, find_sources
+from edgefirst_ros.fleet.state import MemberFile, RecordingState
 from edgefirst_ros.fleet.work import write_state
 
 HASH = "0123456789abcdef"
@@ -132,7 +132,7 @@ def state_of(source, layout, verdict="ok", name=None, **facts):
             put = open_store(place).write(place.key, b"x")
             members.append(MemberFile(key=layout.relative(put.key), bytes=1, etag=put.etag))
     facts = {"software": __version__, "members": tuple(members)} | facts
-    state = State(
+    state = RecordingState(
         source=source.uri, size=source.size, etag=source.etag, settings=HASH, verdict=verdict, name=name, **facts
     )
     write_state(layout, state)
@@ -152,7 +152,9 @@ def plan_of(sources, layout, retry_failed=False):
 
 
 def test_what_is_done_is_left_and_anything_else_is_done(layout):
-    one, two, bad, dead, gone, new = sources = [Source(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "b", "d", "g", "n")]
+    one, two, bad, dead, gone, new = sources = [
+        ListedRecording(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "b", "d", "g", "n")
+    ]
     state_of(one, layout)
     state_of(two, layout, "loss")
     state_of(bad, layout, "failed", error="no camera")
@@ -162,13 +164,13 @@ def test_what_is_done_is_left_and_anything_else_is_done(layout):
     assert plan.done == {one.uri: "ok", two.uri: "loss", bad.uri: "failed", dead.uri: "crashed"}
     assert plan.todo == [gone, new]
     assert plan_of(sources, layout, retry_failed=True).todo == [bad, dead, gone, new]
-    replaced = Source(one.uri, 5, "other")
+    replaced = ListedRecording(one.uri, 5, "other")
     assert plan_of([replaced, two], layout).todo == [replaced]
     assert make_plan([one], catalogue.current(layout).rows, layout, "another", retry_failed=False).todo == [one]
 
 
 def test_a_member_that_is_gone_or_another_makes_it_undone(layout):
-    one, two = sources = [Source(f"/d/{n}.mcap", 5, "e") for n in ("1", "2")]
+    one, two = sources = [ListedRecording(f"/d/{n}.mcap", 5, "e") for n in ("1", "2")]
     for source in sources:
         state_of(source, layout)
     assert plan_of(sources, layout).todo == []
@@ -179,15 +181,15 @@ def test_a_member_that_is_gone_or_another_makes_it_undone(layout):
 
 
 def test_other_software_does_it_anew(layout):
-    one = Source("/d/1.mcap", 5, "e")
+    one = ListedRecording("/d/1.mcap", 5, "e")
     state_of(one, layout, software="0.0.1")
     assert plan_of([one], layout).todo == [one]
 
 
 def test_names_stay_and_a_later_one_that_clashes_gets_the_hash_of_its_uri(layout):
-    early, late, third = [Source(f"/{n}/drive.mcap", 5, "e") for n in ("z", "a", "b")]
+    early, late, third = [ListedRecording(f"/{n}/drive.mcap", 5, "e") for n in ("z", "a", "b")]
     state_of(early, layout)
-    loud = Source("/c/DRIVE.mcap", 5, "e")
+    loud = ListedRecording("/c/DRIVE.mcap", 5, "e")
     names = plan_of([early, late, third, loud], layout).names
     mark = hashlib.sha256(late.uri.encode()).hexdigest()[:8]
     assert names[early.uri] == "drive"
@@ -195,12 +197,12 @@ def test_names_stay_and_a_later_one_that_clashes_gets_the_hash_of_its_uri(layout
     assert len({name.casefold() for name in names.values()}) == 4
     state_of(late, layout, name=names[late.uri])
     assert plan_of([late], layout).names == {late.uri: names[late.uri]}
-    long = [Source(f"/{n}/{'x' * 178}.mcap", 5, "e") for n in "ab"]
+    long = [ListedRecording(f"/{n}/{'x' * 178}.mcap", 5, "e") for n in "ab"]
     assert max(len(name.encode()) for name in plan_of(long, layout).names.values()) <= 180
 
 
 def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, monkeypatch):
-    sources = [Source(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "3")]
+    sources = [ListedRecording(f"/d/{n}.mcap", 5, "e") for n in ("1", "2", "3")]
     state_of(sources[0], layout, samples=7, sensors={"radar.cube": 3}, labels={"car": 2}, first=1, latitude=1.5)
     state_of(sources[1], layout, "failed", error="no camera")
     table = catalogue.current(layout)
@@ -218,8 +220,8 @@ def test_the_catalogue_has_a_row_a_state_and_reads_only_what_changed(layout, mon
     state_of(sources[2], layout, labels={"a b": 1})
     state_of(sources[1], layout, "failed", error="no radar at all")
     read = []
-    real = State.of_json
-    monkeypatch.setattr(State, "of_json", lambda data, place: read.append(place) or real(data, place))
+    real = RecordingState.of_json
+    monkeypatch.setattr(RecordingState, "of_json", lambda data, place: read.append(place) or real(data, place))
     again = catalogue.current(layout)
     assert len(read) == 2
     assert again.rows.collect()["state"].is_sorted()
@@ -249,7 +251,7 @@ def state_key(uri):
 
 
 def test_a_state_that_is_none_is_noted_and_not_done(layout):
-    one = Source("/d/1.mcap", 5, "e")
+    one = ListedRecording("/d/1.mcap", 5, "e")
     state_of(one, layout)
     place = layout.state(HASH, one.uri)
     for data in (b"", b"[1]", b'{"source": 5}', json.dumps({"source": "x" * (2 << 20)}).encode()):
@@ -262,7 +264,7 @@ def test_a_state_that_is_none_is_noted_and_not_done(layout):
 
 def test_storage_that_refuses_a_state_ends_it(layout, monkeypatch):
     """It is no state that counts as not done: else everything would be done anew."""
-    state_of(Source("/d/1.mcap", 5, "e"), layout)
+    state_of(ListedRecording("/d/1.mcap", 5, "e"), layout)
     store, notes = type(open_store(layout.root)), []
 
     def refuse(*_):

@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.summary import ALL, summarize_dataset, summarize_tabl
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.report.figures import rates
 from edgefirst_ros.report.run import report
-from edgefirst_ros.report.subject import Subject
+from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.streams import with_column
 
 SMALL = {
@@ -237,7 +237,7 @@ def test_a_page_has_a_row_and_a_track_for_each_drive(made, tmp_path):
 
 def test_the_map_of_rates_is_empty_where_a_drive_lacks_the_sensor(made):
     outcome, truth = made
-    subject = Subject("set", outcome.paths.container, Dataset(outcome.paths.container))
+    subject = ReportSubject("set", outcome.paths.container, Dataset(outcome.paths.container))
     figure = rates(subject)
     (data,) = figure.data
     starts = [*subject.timeline.starts.values(), float("inf")]

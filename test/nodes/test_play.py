@@ -8,7 +8,7 @@ import pytest
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.nodes import play as playback
-from edgefirst_ros.nodes.play import Lateness, Pace, Timeline, ahead
+from edgefirst_ros.nodes.play import Lateness, Pace, RunningTime, ahead
 
 SECOND = 1_000_000_000
 YEAR = 31_536_000 * SECOND
@@ -29,7 +29,7 @@ def message(number=0, size=8):
     ],
 )
 def test_time_runs_on_when_the_clock_is_set(times, elapsed, steps):
-    timeline = Timeline(round(times[0] * SECOND))
+    timeline = RunningTime(round(times[0] * SECOND))
     assert [timeline.advance(round(at * SECOND)) for at in times] == [round(at * SECOND) for at in elapsed]
     assert timeline.steps == steps
     assert timeline.newest == max(round(times[-1] * SECOND), round(times[-2] * SECOND) if not steps else 0)

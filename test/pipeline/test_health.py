@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edgefirst_ros.pipeline.health import FEWEST, SILENT, STEADY, Health, Level, Status
+from edgefirst_ros.pipeline.health import FEWEST, SILENT, STEADY, Health, HealthLevel, Status
 from edgefirst_ros.sources.live import TopicState
 from edgefirst_ros.streams import IMU
 
@@ -51,23 +51,23 @@ def test_the_rate_and_what_is_usual_are_told(second: Second) -> None:
         (50, 50), (50, 50), (40, 50), (50, 50)
     ]  # fmt: skip
     assert value(told[-1], "longest gap, s") == 0.025
-    assert {(s.level, s.message) for s in told} == {(Level.OK, "")}
+    assert {(s.level, s.message) for s in told} == {(HealthLevel.OK, "")}
 
 
 def test_less_than_half_of_what_is_usual_is_a_warning(second: Second) -> None:
     for _ in range(STEADY):
         second.passes(30)
     told = second.passes(14)
-    assert (told.level, told.message) == (Level.WARN, "14.0 messages a second came, 30.0 are usual")
-    assert second.passes(15).level == Level.OK
+    assert (told.level, told.message) == (HealthLevel.WARN, "14.0 messages a second came, 30.0 are usual")
+    assert second.passes(15).level == HealthLevel.OK
 
 
 def test_silence_is_a_warning_until_a_message_comes(second: Second) -> None:
     second.passes(30)
     told = [second.passes(0) for _ in range(int(SILENT) + 1)]
-    assert [s.level for s in told[:-1]] == [Level.OK] * int(SILENT)
-    assert (told[-1].level, told[-1].message) == (Level.WARN, "nothing came for 3.0 s")
-    assert second.passes(30).level == Level.OK
+    assert [s.level for s in told[:-1]] == [HealthLevel.OK] * int(SILENT)
+    assert (told[-1].level, told[-1].message) == (HealthLevel.WARN, "nothing came for 3.0 s")
+    assert second.passes(30).level == HealthLevel.OK
 
 
 def test_of_a_slow_topic_five_messages_time_is_silence(second: Second) -> None:
@@ -80,16 +80,16 @@ def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) 
     good = {"coverage": 0.96, "p95_skew_s": 0.074, "tolerance_s": 0.1}
     facts = {"active": True, "topics": {}, "recording": True, "samples": FEWEST, "companions": {"lidar.points": good}}
 
-    def told(**change: object) -> tuple[Level, str]:
+    def told(**change: object) -> tuple[HealthLevel, str]:
         one = Health("/capture").dataset({**facts, **change}, [], "nowhere")
         return one.level, one.message
 
-    assert told() == (Level.OK, "recording")
+    assert told() == (HealthLevel.OK, "recording")
     far = {"lidar.points": {**good, "p95_skew_s": 0.076}}
     rare = {"lidar.points": {**good, "coverage": 0.95}}
-    assert told(companions=far) == (Level.WARN, "recording; skew of lidar.points: 95 % within 76.0 ms of 100 ms")
-    assert told(companions=rare) == (Level.WARN, "recording; coverage of lidar.points: in 95.0% of the samples")
-    assert told(companions=rare, samples=FEWEST - 1) == (Level.OK, "recording")
+    assert told(companions=far) == (HealthLevel.WARN, "recording; skew of lidar.points: 95 % within 76.0 ms of 100 ms")
+    assert told(companions=rare) == (HealthLevel.WARN, "recording; coverage of lidar.points: in 95.0% of the samples")
+    assert told(companions=rare, samples=FEWEST - 1) == (HealthLevel.OK, "recording")
     other = {"base": "header", "topics": {"/lidar/points": "log_time in place of header stamps"}}
     assert told(time_base=other)[1] == "recording; clock of /lidar/points: log_time in place of header stamps"
     assert "skew of lidar.points" in told(companions=far, upload={"failure": "refused"})[1]
@@ -110,19 +110,23 @@ def test_the_dataset_is_judged_by_the_thresholds_of_the_verdict(second: Second) 
 def test_what_a_topic_lost_and_who_else_publishes_it_is_a_warning(change: dict[str, object], told: str) -> None:
     state = TopicState("/imu", "/imu", IMU, publishers=1, **change)
     status = Health("/capture").topic(state, {})
-    assert (status.level, status.message) == (Level.WARN, told)
+    assert (status.level, status.message) == (HealthLevel.WARN, told)
     assert status.values["lost"] == state.lost
 
 
 def test_a_topic_that_cannot_be_heard_is_an_error_whatever_else_there_is() -> None:
     state = TopicState("/imu", "/imu", IMU, lost=3, fault="its type is not installed")
     status = Health("/capture").topic(state, {})
-    assert (status.level, status.name, status.message) == (Level.ERROR, "/capture: /imu", "its type is not installed")
+    assert (status.level, status.name, status.message) == (
+        HealthLevel.ERROR,
+        "/capture: /imu",
+        "its type is not installed",
+    )
 
 
 def test_a_dataset_to_which_nothing_is_written_is_a_warning() -> None:
     facts = {"active": True, "topics": {}, "recording": True}
-    for standstill, level in ((SILENT, Level.OK), (SILENT + 0.5, Level.WARN)):
+    for standstill, level in ((SILENT, HealthLevel.OK), (SILENT + 0.5, HealthLevel.WARN)):
         status = Health("/capture").dataset({**facts, "standstill_s": standstill}, [], "nowhere")
         assert status.level == level
     assert status.message == "nothing was written for 2.5 s: is the disk slow?"

@@ -4,7 +4,7 @@ import math
 import pytest
 
 from edgefirst_ros.pipeline import samples
-from edgefirst_ros.pipeline.samples import Pace
+from edgefirst_ros.pipeline.samples import Backlog
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def clock(monkeypatch):
 
 
 def test_a_recording_waits_as_long_as_it_takes(clock):
-    offline = Pace(None)
+    offline = Backlog(None)
     clock[0] += 3600
     assert not offline.is_overdue(1000.0)
     assert not offline.is_stuck
@@ -26,7 +26,7 @@ def test_a_recording_waits_as_long_as_it_takes(clock):
 
 
 def test_live_a_frame_waits_for_so_long_and_no_longer(clock):
-    live = Pace(0.0)
+    live = Backlog(0.0)
     clock[0] += samples.PATIENCE
     assert not live.is_overdue(1000.0)
     clock[0] += 0.01
@@ -34,7 +34,7 @@ def test_live_a_frame_waits_for_so_long_and_no_longer(clock):
 
 
 def test_frames_of_the_backlog_wait_longer_until_it_is_worked_off(clock):
-    live = Pace(10.0)
+    live = Backlog(10.0)
     clock[0] += 11.9
     assert not live.is_overdue(1000.0)
     assert not live.is_overdue(1011.8)  # came later, and its turn is soon: the backlog is worked off
@@ -42,7 +42,7 @@ def test_frames_of_the_backlog_wait_longer_until_it_is_worked_off(clock):
 
 
 def test_what_comes_is_left_out_only_while_nothing_moves_on(clock):
-    live = Pace(0.0)
+    live = Backlog(0.0)
     clock[0] += samples.PATIENCE + 0.01
     assert live.is_stuck
     live.move()
@@ -50,7 +50,7 @@ def test_what_comes_is_left_out_only_while_nothing_moves_on(clock):
 
 
 def test_at_its_end_a_capture_leaves_nothing_out_until_the_time_is_over(clock):
-    live = Pace(0.0)
+    live = Backlog(0.0)
     live.drain()
     clock[0] += samples.LAST_WORK
     assert not live.is_overdue(1000.0)
@@ -60,4 +60,4 @@ def test_at_its_end_a_capture_leaves_nothing_out_until_the_time_is_over(clock):
 
 
 def test_a_frame_without_its_contents_is_always_overdue():
-    assert Pace(None).is_overdue(-math.inf)
+    assert Backlog(None).is_overdue(-math.inf)

@@ -9,7 +9,7 @@ import pytest
 from edgefirst_ros import Dataset
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.pipeline.pretrigger import Arrival
-from edgefirst_ros.pipeline.recorder import Recorder, Results, State
+from edgefirst_ros.pipeline.recorder import Recorder, RecorderState, Results
 from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 
@@ -66,8 +66,17 @@ def test_the_states_of_a_capture(played):
     state()
     recorder.close()
     state()
-    waiting, recording = State.WAITING, State.RECORDING
-    expected = [State.IDLE, waiting, waiting, recording, State.SPLITTING, recording, State.COMPLETING, State.IDLE]
+    waiting, recording = RecorderState.WAITING, RecorderState.RECORDING
+    expected = [
+        RecorderState.IDLE,
+        waiting,
+        waiting,
+        recording,
+        RecorderState.SPLITTING,
+        recording,
+        RecorderState.COMPLETING,
+        RecorderState.IDLE,
+    ]
     assert states == expected
     assert (len(played.results.finished), played.results.exit_code) == (2, 0)
 
@@ -76,7 +85,7 @@ def test_nothing_is_there_to_be_split(played):
     assert not played.recorder.split(0)
     played.recorder.start(0)
     assert not played.recorder.split(0)
-    assert played.recorder.state is State.WAITING
+    assert played.recorder.state is RecorderState.WAITING
 
 
 def test_a_second_start_changes_nothing(played):
@@ -85,18 +94,18 @@ def test_a_second_start_changes_nothing(played):
     before = played.recorder.facts()["sequence"]
     played.recorder.start(2 * SECOND)
     assert played.recorder.facts()["sequence"] == before
-    assert played.recorder.state is State.RECORDING
+    assert played.recorder.state is RecorderState.RECORDING
 
 
 def test_a_dataset_that_fails_ends_and_the_next_one_begins(played):
     played.recorder.start(0)
     played.play(end=2.0)
     played.recorder.fail(OSError("planted"))
-    assert played.recorder.state in (State.COMPLETING, State.IDLE)
+    assert played.recorder.state in (RecorderState.COMPLETING, RecorderState.IDLE)
     assert played.events[-1] == "the dataset ends here: OSError: planted"
     assert played.results.failure == "OSError: planted"
     played.recorder.start(2 * SECOND)
-    assert played.recorder.state is State.RECORDING
+    assert played.recorder.state is RecorderState.RECORDING
     assert (played.results.failure, played.results.failures) == (None, 1)
 
 

@@ -2,7 +2,7 @@
 import pytest
 
 from edgefirst_ros.messages import Message
-from edgefirst_ros.pipeline.frames import Timeline
+from edgefirst_ros.pipeline.frames import FrameNumbers
 from edgefirst_ros.streams import VIDEO
 
 S = 1_000_000_000
@@ -14,7 +14,7 @@ def message(sequence, file=0):
 
 def gaps(sent, *, numbered=True):
     """Numbers of the frames before which one is missing; `sent`: sequence number, ms, and file of each message."""
-    line = Timeline(None, numbered=numbered)
+    line = FrameNumbers(None, numbered=numbered)
     found = [line.next_frame(message(n, *file), ms * S // 1000) for n, ms, *file in sent]
     assert [number for number, _ in found] == list(range(len(sent)))
     return [number for number, gap in found if gap]
@@ -45,7 +45,7 @@ def test_a_step_back_is_a_gap_where_the_stamps_leave_one(sent, expected):
 
 
 def test_live_every_clock_set_back_begins_an_epoch():
-    line, epochs = Timeline(None, numbered=True), []
+    line, epochs = FrameNumbers(None, numbered=True), []
     for stamp in (100 * S, 101 * S, 90 * S, 91 * S, 200 * S):
         line.segment(stamp)
         epochs.append(line.epoch)
@@ -53,7 +53,7 @@ def test_live_every_clock_set_back_begins_an_epoch():
 
 
 def test_offline_only_segments_that_overlap_are_epochs_of_their_own():
-    line, epochs = Timeline({0, 1}, numbered=True), []
+    line, epochs = FrameNumbers({0, 1}, numbered=True), []
     for stamp in (100 * S, 101 * S, 90 * S, 200 * S):
         line.segment(stamp)
         epochs.append(line.epoch)

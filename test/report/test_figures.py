@@ -19,7 +19,7 @@ from edgefirst_ros.report.figures import (
     tracks,
 )
 from edgefirst_ros.report.look import Exposure
-from edgefirst_ros.report.subject import Subject, TopicTimes
+from edgefirst_ros.report.subject import ReportSubject, TopicMessages
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,10 @@ def subject(path, topics=None):
     recorded = None
     if topics is not None:
         recorded = {
-            name: TopicTimes("type", np.array(times, float), np.array(late, float))
+            name: TopicMessages("type", np.array(times, float), np.array(late, float))
             for name, (times, late) in topics.items()
         }
-    return Subject("data", path, Dataset(path), recorded=recorded)
+    return ReportSubject("data", path, Dataset(path), recorded=recorded)
 
 
 def still(times):

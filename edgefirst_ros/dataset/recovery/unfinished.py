@@ -269,7 +269,7 @@ def _fault_in(data: bytes, kind: str) -> str:
     return "" if all(map(any, pages)) else "a page of it is all zeros, and its checksum is not known"
 
 
-class State(enum.Enum):
+class UnfinishedState(enum.Enum):
     """State of an unfinished dataset."""
 
     OPEN = "open"
@@ -302,7 +302,7 @@ class UnfinishedDataset:
     def __init__(self, paths: DatasetPaths, archive: Path | None = None) -> None:
         """`archive`: where the ZIP is, if not under its partial name."""
         self.paths = paths
-        self.state = State.OPEN
+        self.state = UnfinishedState.OPEN
         self._members, self._lock = reopen(paths, archive or paths.members_partial)
         try:
             self._refuse_planted()
@@ -333,7 +333,7 @@ class UnfinishedDataset:
         self._check_open()
         self._members.remove(lost)
         self._members.writer.close()
-        self.state = State.COMPLETED
+        self.state = UnfinishedState.COMPLETED
 
     def hand_over(self) -> Handover:
         """Go back to the last complete commit, and hand container and lock over to a writer.
@@ -356,13 +356,13 @@ class UnfinishedDataset:
         except DatasetError:
             self.close()
             raise
-        self.state = State.HANDED_OVER
+        self.state = UnfinishedState.HANDED_OVER
         return Handover(self._members.writer, self._lock, point)
 
     def close(self) -> None:
         """Release what it still owns; closing twice does nothing."""
-        if self.state in (State.OPEN, State.COMPLETED):
-            self.state = State.CLOSED
+        if self.state in (UnfinishedState.OPEN, UnfinishedState.COMPLETED):
+            self.state = UnfinishedState.CLOSED
             self._members.writer.abandon()
             give_back(self._lock)
 
@@ -376,5 +376,5 @@ class UnfinishedDataset:
                     refuse_planted(path, os.lstat(path))
 
     def _check_open(self) -> None:
-        if self.state is not State.OPEN:
+        if self.state is not UnfinishedState.OPEN:
             raise DatasetError(f"{self.paths.members_partial}: is {self.state.value}; expected it to be open")

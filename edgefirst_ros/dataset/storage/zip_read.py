@@ -249,7 +249,7 @@ def _wide(
     return columns[0], columns[1], columns[2]
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """What has a size and gives bytes at an offset."""
 
     file_size: int
@@ -262,7 +262,7 @@ class Source(Protocol):
 class ByteStream(io.RawIOBase):
     """A source as a file; raises what its `pread` raises."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: ByteSource) -> None:
         self._source, self._at = source, 0
 
     def seekable(self) -> bool:

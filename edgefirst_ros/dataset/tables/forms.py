@@ -39,7 +39,7 @@ FIRST_FORMAT = (
 _VERSION = re.compile(r"\d{4}\.\d{2}")
 
 
-class Source(Protocol):
+class TableSource(Protocol):
     """An open file of annotations, as stored."""
 
     schema: pa.Schema
@@ -65,7 +65,7 @@ class Annotations:
         location_order: str | None = None,
         pose_order: str | None = None,
         limits: Limits = DEFAULT_LIMITS,
-        source: Source | None = None,
+        source: TableSource | None = None,
     ) -> None:
         """`source`: rows instead of those of the file at `path`, which messages name."""
         _check_order(location_order, LOCATION_ORDERS, "location order")
@@ -73,7 +73,7 @@ class Annotations:
         self.path = path
         self.tally = Tally()
         self.nested = source is None and path.suffix.lower() == JSON_SUFFIX
-        self._file: Source = source or (NestedFile(path, self.tally) if self.nested else TableFile(path, limits))
+        self._file: TableSource = source or (NestedFile(path, self.tally) if self.nested else TableFile(path, limits))
         self.metadata = dict(self._file.metadata)
         self.version = self._version()
         near = schema.nearest(self.version)

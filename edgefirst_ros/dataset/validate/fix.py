@@ -44,7 +44,7 @@ REPAIRED = tuple(rule for rule in RULES if rule.fix is not None)
 
 
 @dataclass
-class Fix:
+class Repairs:
     """Outcome of a fix: {(rule, repair): number}; `kept` is the path of the original table, None without changes."""
 
     table: Path | None = None
@@ -52,7 +52,7 @@ class Fix:
     changed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix:
+def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Repairs:
     """Repair the annotations of the dataset at `path` where no guess is needed; the original table stays beside.
 
     Nothing is written where nothing can be put right. Raises DatasetError without a dataset, it is not
@@ -64,9 +64,9 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix
     subject = Subject(paths, limits)
     table = subject.annotations
     if table is None or not table.rows or "name" not in _readable(table):
-        return Fix()
-    done = Fix(table.path)
-    columns = _Columns(table)
+        return Repairs()
+    done = Repairs(table.path)
+    columns = _ColumnRepair(table)
     rows = RowRepair(subject.samples)
     for batch in table.batches():
         fixed = columns.fixed(batch, columns.readable, done.changed)
@@ -79,7 +79,7 @@ def fix(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) -> Fix
     return done
 
 
-class _Columns:
+class _ColumnRepair:
     """The repairs of columns, as far as their types are those of the format."""
 
     def __init__(self, table: TableFile) -> None:
@@ -216,7 +216,7 @@ def _readable(table: TableFile) -> list[str]:
     ]
 
 
-def _batches(table: TableFile, columns: _Columns, rows: RowRepair) -> Iterator[pa.RecordBatch]:
+def _batches(table: TableFile, columns: _ColumnRepair, rows: RowRepair) -> Iterator[pa.RecordBatch]:
     start, broken = 0, sorted(columns.broken)
     for batch in table.batches():
         fixed = columns.fixed(batch, broken, Counter())
@@ -224,7 +224,7 @@ def _batches(table: TableFile, columns: _Columns, rows: RowRepair) -> Iterator[p
         start += batch.num_rows
 
 
-def _replace(table: TableFile, columns: _Columns, rows: RowRepair) -> Path:
+def _replace(table: TableFile, columns: _ColumnRepair, rows: RowRepair) -> Path:
     """Write the table under a partial name and put it into place; returns the name that the old one has now."""
     path = table.path
     kept = path.with_name(path.name + BEFORE)

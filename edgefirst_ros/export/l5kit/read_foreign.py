@@ -21,8 +21,8 @@ from edgefirst_ros.dataset.tables.write import seal_annotations
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.export.importing import refuse_links
 from edgefirst_ros.export.l5kit.write import AGENT, FRAME, LABELS, NOTHING, SCENE, STORE, name_of
-from edgefirst_ros.export.l5kit.zarr2 import Reader, Records
-from edgefirst_ros.export.output import NO_HOME, Report
+from edgefirst_ros.export.l5kit.zarr2 import RecordArray, Records
+from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import BASE, HULL, Floats, inverse, pose
@@ -36,7 +36,7 @@ ROW = 1 << 10
 
 @dataclass
 class _Read:
-    arrays: Mapping[str, Reader]
+    arrays: Mapping[str, RecordArray]
     budget: Budget
     rows: int = 0
     broken: int = 0
@@ -45,7 +45,7 @@ class _Read:
     names: set[str] = field(default_factory=set)
 
 
-def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Write the annotations in `source` to NAME.arrow in the folder `out`, boxes in m in the axes of base_link.
 
     Args:
@@ -79,8 +79,8 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
     _report_losses(report, read)
 
 
-def _open(path: Path, kind: np.dtype[np.void]) -> Reader:
-    reader = Reader(path)
+def _open(path: Path, kind: np.dtype[np.void]) -> RecordArray:
+    reader = RecordArray(path)
     if reader.dtype != kind:
         raise DatasetError(f"{path}: has records of {reader.dtype}, must have {kind}")
     return reader
@@ -155,7 +155,7 @@ def _describe(scene: str, agent: np.void) -> Row:
     return row
 
 
-def _report_losses(report: Report, read: _Read) -> None:
+def _report_losses(report: LossReport, read: _Read) -> None:
     report.add("scenes", "name", "named after host and start", len(read.arrays["scenes"]))
     report.add("frames.timestamp", "frame, timestamp", "frames are counted", len(read.arrays["frames"]))
     report.add("frames.ego_translation, ego_rotation", "", "no home without samples")

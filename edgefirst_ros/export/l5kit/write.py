@@ -20,7 +20,7 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export.drive import Boxes, Drive, drives
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
-from edgefirst_ros.export.output import NO_HOME, Report
+from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.transforms import Floats
 
@@ -129,7 +129,7 @@ class _Export:
 def export(
     dataset: Dataset,
     out: Path,
-    report: Report,
+    report: LossReport,
     progress: Progress,
     labels: Mapping[str, str] | None = None,
 ) -> None:
@@ -253,7 +253,7 @@ def _weigh_classes(labels: list[str | None], score: NDArray[np.float32], made: _
 
 
 # ---- losses --------------------------------------------------------------------------------------
-def _report_losses(report: Report, dataset: Dataset, made: _Export) -> None:
+def _report_losses(report: LossReport, dataset: Dataset, made: _Export) -> None:
     """Fill the loss report. Columns without values are not in the dataset, and not in the report."""
     agents, table = made.writers["agents"].length, dataset.annotations
     report.add("sequences", "scenes", "name but 16 characters of the host", made.scenes)

@@ -89,7 +89,7 @@ class Writer:
             (self.path / str(number)).write_bytes(zlib.compress(self._waiting.tobytes(), LEVEL))
 
 
-class Reader:
+class RecordArray:
     """An array of records. Raises DatasetError where it is not what the specification says."""
 
     def __init__(self, path: Path) -> None:

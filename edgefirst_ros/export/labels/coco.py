@@ -32,8 +32,8 @@ from edgefirst_ros.export.labels.foreign import (
 )
 from edgefirst_ros.export.labels.pictures import (
     IMAGES,
+    LabelledPicture,
     LabelRows,
-    Picture,
     check_mode,
     group_name,
     pictures_of,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.export.output import Report
+    from edgefirst_ros.export.output import LossReport
 
 FILE = "instances.json"
 STANDARD = ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "segmentation", "keypoints", "num_keypoints")
@@ -104,7 +104,7 @@ UNPLACED = {"keypoints", "num_keypoints"}
 def export(
     dataset: Dataset,
     out: Path,
-    report: Report,
+    report: LossReport,
     progress: Progress,
     pictures: str = "copy",
     by_group: bool = False,
@@ -118,7 +118,7 @@ def export(
     check_mode(dataset, pictures)
     rows = LabelRows(dataset, report)
     chosen = pictures_of(dataset, rows, report, unlooked=unlooked)
-    writer = _Writer(rows)
+    writer = _LabelWriter(rows)
     numbered = list(enumerate(chosen, 1))
     if by_group:
         for group in dict.fromkeys(picture.group for picture in chosen):
@@ -135,7 +135,7 @@ def export(
     _report(report, dataset, rows, writer, pictures)
 
 
-class _Writer:
+class _LabelWriter:
     """Writes files of annotations, counted over all of them: `lost` by reason."""
 
     def __init__(self, rows: LabelRows) -> None:
@@ -155,7 +155,7 @@ class _Writer:
         self._values = {name: rows.table[name].to_list() for name in self.further}
         self._of_images = {key: rows.column(name) for name, key in OF_IMAGES.items()}
 
-    def write(self, path: Path, pictures: Sequence[tuple[int, Picture]]) -> None:
+    def write(self, path: Path, pictures: Sequence[tuple[int, LabelledPicture]]) -> None:
         """Write one file; image ids are the numbers."""
         head: dict[str, Any] = {"info": {"description": "EdgeFirst dataset"}, "licenses": []}
         head["categories"] = [
@@ -178,7 +178,7 @@ class _Writer:
             if key not in ("id", "name") and value is not None
         }
 
-    def _image(self, number: int, picture: Picture) -> dict[str, Any]:
+    def _image(self, number: int, picture: LabelledPicture) -> dict[str, Any]:
         key, (width, height) = picture.sample.key, picture.size
         found: dict[str, Any] = {"id": number, "file_name": picture.file, "width": width, "height": height}
         stamp = picture.sample.timestamp
@@ -188,7 +188,7 @@ class _Writer:
             found |= {name: _plain(values[place]) for name, values in self._of_images.items()}
         return {name: value for name, value in found.items() if value is not None}
 
-    def _of(self, number: int, picture: Picture) -> Iterator[dict[str, Any]]:
+    def _of(self, number: int, picture: LabelledPicture) -> Iterator[dict[str, Any]]:
         width, height = picture.size
         for row in picture.rows:
             index, box = self._indices[row], self.rows.extent(row)
@@ -216,7 +216,7 @@ class _Writer:
                     found[OWN.get(name, name)] = value
             yield found
 
-    def _segmentation(self, row: int, picture: Picture) -> tuple[Any, float | None]:
+    def _segmentation(self, row: int, picture: LabelledPicture) -> tuple[Any, float | None]:
         """Return the rings of a row, else its mask, and the area: pixels."""
         width, height = picture.size
         if self._rings[row]:
@@ -278,7 +278,7 @@ def _plain(value: Any) -> Any:
     return [float(v) if isinstance(v, float) else v for v in value] if isinstance(value, list | tuple) else value
 
 
-def _report(report: Report, dataset: Dataset, rows: LabelRows, writer: _Writer, mode: str) -> None:
+def _report(report: LossReport, dataset: Dataset, rows: LabelRows, writer: _LabelWriter, mode: str) -> None:
     report.add("annotations", "annotations", number=writer.written)
     for what, number in writer.lost.items():
         if number:
@@ -303,7 +303,7 @@ def read_coco(path: Path) -> ForeignLabels:
         except (OSError, ValueError, RecursionError) as error:
             raise DatasetError(f"{file}: cannot be read as JSON: {error}") from error
         left -= len(data)
-        _File(file, content, max(FREE, PIXELS * len(data)), found).read()
+        _LabelFile(file, content, max(FREE, PIXELS * len(data)), found).read()
     return found
 
 
@@ -319,7 +319,7 @@ def _files(path: Path) -> list[Path]:
     raise DatasetError(f"{path}: holds neither {FILE} nor instances_*.json, nor does a folder annotations in it")
 
 
-class _File:
+class _LabelFile:
     """One file; `budget`: pixels of masks that may come out of it."""
 
     def __init__(self, path: Path, content: Any, budget: int, found: ForeignLabels) -> None:

@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.query import annotating
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError, counted, nearest_first
 from edgefirst_ros.export.labels.pictures import LISTS, LabelRows, extent_of, size_of, stem_of
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.progress import Progress, quiet
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def label(
     if replace and join:
         raise UsageError("replace and join exclude each other: choose one of them")
     opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
-    before = LabelRows(opened, Report(form), indexed=False)
+    before = LabelRows(opened, LossReport(form), indexed=False)
     if before.table.height and not (replace or join):
         raise UsageError(
             f"{opened.paths.arrow}: has {counted(before.table.height, 'annotation')} already: replace them in samples "

@@ -30,7 +30,7 @@ from edgefirst_ros.export.output import ahead
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
     from edgefirst_ros.dataset.sample import Sample
-    from edgefirst_ros.export.output import Report
+    from edgefirst_ros.export.output import LossReport
 
 Boxes = NDArray[np.float64]
 LISTS = ("neg_label_indices", "not_exhaustive_label_indices")
@@ -63,7 +63,7 @@ class LabelRows:
     themselves; `metadata`: text by key. Not `indexed`, labels without an index get none.
     """
 
-    def __init__(self, dataset: Dataset, report: Report, *, indexed: bool = True) -> None:
+    def __init__(self, dataset: Dataset, report: LossReport, *, indexed: bool = True) -> None:
         file, _ = dataset.table_files
         self.columns: list[str] = []
         metadata: dict[str, str] = {}
@@ -157,7 +157,7 @@ class LabelRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class LabelledPicture:
     """One picture with its labels."""
 
     sample: Sample
@@ -175,7 +175,7 @@ def stem_of(key: Key) -> str:
     return key.name if key.frame is None else f"{key.name}_{key.frame:03d}"
 
 
-def pictures_of(dataset: Dataset, rows: LabelRows, report: Report, *, unlooked: bool) -> list[Picture]:
+def pictures_of(dataset: Dataset, rows: LabelRows, report: LossReport, *, unlooked: bool) -> list[LabelledPicture]:
     """Return the pictures that labels go out with, in the order of the samples.
 
     Those that nobody processed are dropped, unless `unlooked`: without labels they would say that there is nothing.
@@ -197,7 +197,7 @@ def pictures_of(dataset: Dataset, rows: LabelRows, report: Report, *, unlooked: 
             file = _safe(dataset, stem_of(sample.key) + suffix)
             group = None if place is None else groups[place]
             size = sizes.get(sample.key) or _size(sample)
-            found.append(Picture(sample, file, size, group, rows.of(sample.key)))
+            found.append(LabelledPicture(sample, file, size, group, rows.of(sample.key)))
     report.add("samples", "pictures", number=len(found))
     if without:
         report.add("samples without a picture", "", "left out", without)
@@ -218,12 +218,15 @@ def check_mode(dataset: Dataset, mode: str) -> None:
 
 
 def put_pictures(
-    pictures: Sequence[Picture], mode: str, place: Callable[[Picture], Path], tell: Callable[[int], None]
+    pictures: Sequence[LabelledPicture],
+    mode: str,
+    place: Callable[[LabelledPicture], Path],
+    tell: Callable[[int], None],
 ) -> None:
     """Copy or link pictures to where `place` says; `tell` gets the number of those done. Raises DatasetError."""
     if mode == "none":
         return
-    items: Iterable[tuple[Picture, bytes]] = ((picture, b"") for picture in pictures)
+    items: Iterable[tuple[LabelledPicture, bytes]] = ((picture, b"") for picture in pictures)
     if mode == "copy":
         items = ahead(pictures, lambda picture: picture.sample.read("camera"))
     for number, (picture, data) in enumerate(items):
@@ -237,7 +240,7 @@ def put_pictures(
         tell(number + 1)
 
 
-def report_pictures(report: Report, dataset: Dataset, mode: str) -> None:
+def report_pictures(report: LossReport, dataset: Dataset, mode: str) -> None:
     """Say where the pictures went, and that forms of labels have no place for other sensors and for calibrations."""
     report.add("pictures", f"{IMAGES}/" if mode != "none" else "", "" if mode != "none" else "left in the dataset")
     nowhere = f"has no place in {report.system.upper()}"

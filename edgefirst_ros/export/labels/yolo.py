@@ -24,8 +24,8 @@ from edgefirst_ros.export.importing import NOT_FOLLOWED, TEXT, read_file, refuse
 from edgefirst_ros.export.labels.foreign import LARGEST, ForeignLabels, ForeignPicture, Row
 from edgefirst_ros.export.labels.pictures import (
     IMAGES,
+    LabelledPicture,
     LabelRows,
-    Picture,
     check_mode,
     group_name,
     pictures_of,
@@ -36,7 +36,7 @@ from edgefirst_ros.progress import Progress
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.reader import Dataset
-    from edgefirst_ros.export.output import Report
+    from edgefirst_ros.export.output import LossReport
 
 DATA, LABELS, ALL = "data.yaml", "labels", "all"
 GROUPS = ("train", "val")
@@ -67,7 +67,7 @@ FURTHEST = 1e6
 def export(
     dataset: Dataset,
     out: Path,
-    report: Report,
+    report: LossReport,
     progress: Progress,
     pictures: str = "copy",
     segment: bool = False,
@@ -127,7 +127,7 @@ class _Lines:
         with np.errstate(invalid="ignore"):
             self._within: list[bool] = np.all((boxes >= 0) & (boxes <= 1), axis=1).tolist()
 
-    def of(self, picture: Picture) -> list[str]:
+    def of(self, picture: LabelledPicture) -> list[str]:
         """Return the lines of a picture."""
         found = []
         for row in picture.rows:
@@ -211,7 +211,7 @@ def part(ring: Ring) -> list[list[float]]:
     return [[value for point in one for value in point] for one in found]
 
 
-def _data(path: Path, rows: LabelRows, folders: list[str], report: Report) -> None:
+def _data(path: Path, rows: LabelRows, folders: list[str], report: LossReport) -> None:
     """Write data.yaml: `train` and `val` have to be there, whatever groups there are."""
     found = {group: group for group in folders if group != ALL}
     for name, other in (("train", "val"), ("val", "train")):
@@ -233,7 +233,7 @@ def _quoted(text: str) -> str:
 
 
 def _report(
-    report: Report, dataset: Dataset, rows: LabelRows, written: int, lost: Counter[str], segment: bool, mode: str
+    report: LossReport, dataset: Dataset, rows: LabelRows, written: int, lost: Counter[str], segment: bool, mode: str
 ) -> None:
     report.add("annotations", LABELS, number=written)
     for what, number in lost.items():

@@ -194,7 +194,7 @@ class Marks:
     """Masks that are not pictures of this size."""
 
 
-class Labels:
+class LabelComponents:
     """Camera labels of a drive; a component is begun with its first label."""
 
     def __init__(

@@ -24,7 +24,7 @@ import numpy as np
 
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, missing_extra
 from edgefirst_ros.export.importing import NOT_FOLLOWED, refuse_deep
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 
 WITHOUT_TORCH = "without torch: pip install --no-deps 'nvidia-ncore==19.8.*', and the extra ncore-light"
 """Torch takes 5 GB, and only `ncore.sensors` needs it."""
@@ -269,7 +269,7 @@ OPEN = 8
 """Most sequences that are open at a time."""
 
 
-def find_sequences(source: Path, report: Report) -> list[list[Path]]:
+def find_sequences(source: Path, report: LossReport) -> list[list[Path]]:
     """The stores of each sequence below a path, or of that of one store or summary. Raises DatasetError for none.
 
     Links to folders on the way are not followed, which is stated in the report.

@@ -36,7 +36,7 @@ from edgefirst_ros.export.ncore.library import (
     library,
     reading,
 )
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.limits import Budget, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.calibration import judge
@@ -62,7 +62,7 @@ COLUMNS = ("label", "label_index", "box2d", "box2d_score")
 """Columns that `export` puts into the metadata of a frame for each object_id."""
 
 
-def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Write a dataset for each camera of each NCore sequence in `source`, as far as it has a place for what they hold.
 
     Args:
@@ -84,7 +84,7 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
         _read_all((sequences[number] for number in range(len(sequences))), out, budget, report, progress)
 
 
-def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: Report, progress: Progress) -> None:
+def _read_all(readers: Iterable[Any], out: Path, budget: Budget, report: LossReport, progress: Progress) -> None:
     tally: Counter[str] = Counter()
     for reader in readers:
         with reading(f"NCore sequence {reader.sequence_id!r}"):

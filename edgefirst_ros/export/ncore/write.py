@@ -26,7 +26,7 @@ from edgefirst_ros.export.drive import Drive, drives, measured
 from edgefirst_ros.export.ncore.components import (
     RADAR_NAMES,
     Cuboids,
-    Labels,
+    LabelComponents,
     Marks,
     Rays,
     camera_model,
@@ -35,7 +35,7 @@ from edgefirst_ros.export.ncore.components import (
     rays,
 )
 from edgefirst_ros.export.ncore.library import CUBE, EARTH, RIG, WORLD, components, library
-from edgefirst_ros.export.output import Report, ahead
+from edgefirst_ros.export.output import LossReport, ahead
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.jpeg import check_jpeg
@@ -150,7 +150,7 @@ class FrameTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SampleTask:
     """A sample to be made ready."""
 
     number: int
@@ -167,7 +167,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class NamedMember:
     """A member of a sample."""
 
     kind: str
@@ -178,12 +178,12 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedSample:
     """A prepared sample."""
 
     rows: list[dict[str, Any]]
     """Its annotations."""
-    members: list[Member]
+    members: list[NamedMember]
     marks: Marks | None
     """None where the size of its picture was not known, and outside the time of the sequence."""
 
@@ -191,7 +191,7 @@ class Ready:
 class Preparation:
     """The samples of a drive for a sequence from `start` to before `stop`, µs."""
 
-    def __init__(self, drive: Drive, labels: Labels, start: int, stop: int) -> None:
+    def __init__(self, drive: Drive, labels: LabelComponents, start: int, stop: int) -> None:
         self._drive, self._labels = drive, labels
         self._start, self._stop = start, stop
         table, self._places = drive.dataset.annotation_rows
@@ -199,7 +199,7 @@ class Preparation:
         self.size: tuple[int, int] | None = None
         """(width, height) of the pictures, as soon as it is known."""
 
-    def tasks(self) -> Iterator[Task]:
+    def tasks(self) -> Iterator[SampleTask]:
         """Yield the samples in their order."""
         drive, last = self._drive, dict[str, int]()
         for number, (sample, row) in enumerate(zip(drive.samples, drive.rows, strict=True)):
@@ -212,12 +212,12 @@ class Preparation:
                     last[kind] = at
             size = row.get("size") or self.size
             reached = self._holds(int(drive.stamps[number]))
-            yield Task(number, sample, reached, (size[0], size[1]) if size else None, stamps, frozenset(fits))
+            yield SampleTask(number, sample, reached, (size[0], size[1]) if size else None, stamps, frozenset(fits))
 
     def _holds(self, stamp_ns: int) -> bool:
         return self._start <= stamp_ns // MICROSECOND < self._stop
 
-    def make(self, task: Task) -> Ready:
+    def make(self, task: SampleTask) -> PreparedSample:
         """Read a sample, and make of it what goes into the stores. Raises DatasetError. Threads may share this."""
         dataset = self._drive.dataset
         rows = self._annotations.slice(*self._places.get(task.sample.key, (0, 0))).to_dicts()
@@ -232,9 +232,9 @@ class Preparation:
                     made = depth(data)
             except EdgeFirstError as error:
                 raise DatasetError(f"{dataset.container.path}: {name!r}: {error}") from error
-            members.append(Member(kind, name, data, made))
+            members.append(NamedMember(kind, name, data, made))
         marks = self._labels.prepared(rows, task.size) if task.reached and task.size else None
-        return Ready(rows, members, marks)
+        return PreparedSample(rows, members, marks)
 
     def _rays(self, kind: str, data: bytes, at: int) -> Rays | None:
         found = rays(decode_cloud(data), RADAR_NAMES if kind == "radar.pcd" else {})
@@ -262,7 +262,7 @@ def described(png: bytes) -> dict[str, Any]:
     return found
 
 
-def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
+def losses(dataset: Dataset, report: LossReport, tally: Counter[str]) -> None:
     """Add the lines of an NCore export to its report."""
     _sensors(report, tally)
     calibrations = [dataset.calibration(sequence) for sequence in dataset.sequences]
@@ -283,7 +283,7 @@ def losses(dataset: Dataset, report: Report, tally: Counter[str]) -> None:
             report.add(f"frames: {name}", where, lost)
 
 
-def _sensors(report: Report, tally: Counter[str]) -> None:
+def _sensors(report: LossReport, tally: Counter[str]) -> None:
     report.add("samples", "frames of the sensors", number=tally["samples"])
     if tally["samples without a pose"]:
         report.add(
@@ -326,7 +326,7 @@ def _sensors(report: Report, tally: Counter[str]) -> None:
             report.add(what, where, lost, tally[what])
 
 
-def _companion(report: Report, tally: Counter[str], kind: str, where: str) -> None:
+def _companion(report: LossReport, tally: Counter[str], kind: str, where: str) -> None:
     if tally[kind]:
         left = tally[f"{kind} points left"]
         said = f"{counted(left, 'point')} at the origin or not finite" if left else ""
@@ -342,7 +342,7 @@ def _companion(report: Report, tally: Counter[str], kind: str, where: str) -> No
             report.add(f"{kind} {what}", "", why, tally[f"{kind} {what}"])
 
 
-def export(dataset: Dataset, out: Path, report: Report, progress: Progress, *, store: Store = "itar") -> None:
+def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, *, store: Store = "itar") -> None:
     """Write each drive of a dataset into OUT/SEQUENCE as an NCore V4 sequence, `out` being an empty folder.
 
     `store`: one file a component group (.zarr.itar), or a folder of many (.zarr). Raises UsageError without the
@@ -398,7 +398,7 @@ class _Sequence:
         self._cuboids = Cuboids(drive, tally)
         metadata = drive.dataset.metadata
         labels = metadata.get("labels") if isinstance(metadata.get("labels"), list) else []
-        self._labels = Labels(
+        self._labels = LabelComponents(
             self._register_labels, "camera", labels or [], str(metadata.get("mask_interpretation")), tally
         )
         self.preparation = Preparation(drive, self._labels, self._start, self._stop)
@@ -460,7 +460,7 @@ class _Sequence:
         return self._sensors[kind]
 
     # ---- samples -----------------------------------------------------------------------------
-    def add(self, task: Task, ready: Ready) -> None:
+    def add(self, task: SampleTask, ready: PreparedSample) -> None:
         """Put a sample."""
         n, reached = task.number, task.reached
         stamp = int(self._stamps[n])
@@ -512,7 +512,7 @@ class _Sequence:
         self._sensor("camera").store_frame(picture, form, both, {}, meta)
         self._tally["camera"] += 1
 
-    def _companion(self, task: Task, member: Member) -> None:
+    def _companion(self, task: SampleTask, member: NamedMember) -> None:
         """Store what a companion measured, once for all samples that have it."""
         kind, data = member.kind, member.data
         at, fits = task.stamps[kind], kind in task.fits

@@ -167,7 +167,7 @@ def write_json(path: Path, value: object) -> None:
         file.write(json_text(value) + "\n")
 
 
-class Reader:
+class ChannelReader:
     """The channels of a sensor's folder, entries by number. Raises DatasetError where they are not as described."""
 
     def __init__(self, folder: Path) -> None:
@@ -333,7 +333,7 @@ def channels_of(cloud: Cloud) -> dict[str, Any]:
     return {XYZ: xyz.view("<f4"), LENGTH: len(points), HEIGHT: cloud.height, **others}
 
 
-def _fields(reader: Reader) -> list[str]:
+def _fields(reader: ChannelReader) -> list[str]:
     """Return the channels that can be fields of points."""
     plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
     return [name for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name]
@@ -342,7 +342,7 @@ def _fields(reader: Reader) -> list[str]:
 class CloudReader:
     """Clouds from channels: x, y, z, then the other fields as described."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ChannelReader) -> None:
         self._xyz, self._length = reader.raw(XYZ), reader.raw(LENGTH)
         if self._xyz.ndim != 3 or self._xyz.shape[2] != 3 or self._xyz.dtype != np.dtype("<f4"):
             raise DatasetError(f"{reader.folder / XYZ}: has entries of {self._xyz.shape[1:]}, expected (points, 3) f4")

@@ -32,7 +32,7 @@ from edgefirst_ros.export.importing import (
     refuse_links,
     stamp_picture,
 )
-from edgefirst_ros.export.output import Report
+from edgefirst_ros.export.output import LossReport
 from edgefirst_ros.export.roverd.channels import (
     CUBE,
     LENGTH,
@@ -40,8 +40,8 @@ from edgefirst_ros.export.roverd.channels import (
     RADAR,
     STAMPS,
     XYZ,
+    ChannelReader,
     CloudReader,
-    Reader,
     pictures,
     write_cloud,
     write_cube,
@@ -78,7 +78,7 @@ class _Companion:
     column: str = ""
 
 
-def restore(source: Path, out: Path, limits: Limits, report: Report, progress: Progress) -> None:
+def restore(source: Path, out: Path, limits: Limits, report: LossReport, progress: Progress) -> None:
     """Make a dataset of the traces below `source`: a sequence each, a sample for each picture of its camera.
 
     camera/video.avi becomes camera.jpeg; radar_points, lidar_points (xyz, length) PCD files; lidar/rng (u2, mm)
@@ -107,7 +107,7 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
     with DatasetWriter(out, name, companions=companions) as writer, ExitStack() as failing:
         failing.callback(writer.abort)
         for place, (trace, sequence) in enumerate(zip(traces, names, strict=True)):
-            read = _Trace(trace, budget)
+            read = _ForeignTrace(trace, budget)
             for number, sample in enumerate(read.samples(sequence)):
                 writer.write(sample)
                 progress(f"importing {sequence}", number + 1, read.total)
@@ -120,7 +120,7 @@ def restore(source: Path, out: Path, limits: Limits, report: Report, progress: P
         writer.finish(make_metadata([trace.name for trace in traces], sequences))
 
 
-def _find_traces(folder: Path, report: Report) -> Iterator[Path]:
+def _find_traces(folder: Path, report: LossReport) -> Iterator[Path]:
     """Yield the traces below a folder: those with a config.yaml, or with sensors in them.
 
     Links to folders are not followed; the report says which.
@@ -145,16 +145,16 @@ def _find_traces(folder: Path, report: Report) -> Iterator[Path]:
         raise DatasetError(f"{folder}: cannot be listed: {error}") from error
 
 
-class _Trace:
+class _ForeignTrace:
     """One trace."""
 
     def __init__(self, folder: Path, budget: Budget) -> None:
         self._folder, self._budget = folder, budget
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, ChannelReader] = {}
         self._unread: dict[str, str] = {}
         for path in sorted(folder.glob(f"*/{META}")):
             try:
-                self._readers[path.parent.name] = Reader(path.parent)
+                self._readers[path.parent.name] = ChannelReader(path.parent)
             except DatasetError as error:  # of a type that nothing here has, as of complex numbers
                 self._unread[path.parent.name] = str(error)
         self._used: Counter[tuple[str, str]] = Counter()
@@ -295,7 +295,7 @@ class _Trace:
             "counts": make_counts("camera", self.total, self.written, "no picture, or no whole JPEG"),
         }
 
-    def report_losses(self, report: Report) -> None:
+    def report_losses(self, report: LossReport) -> None:
         """Report where each channel went."""
         name = self._folder.name
         taken = {what for what, _ in self._used}
@@ -324,7 +324,7 @@ class _Trace:
 
 def _companion(
     what: str,
-    reader: Reader,
+    reader: ChannelReader,
     channels: tuple[str, ...],
     member: Callable[[int], bytes],
     kind: str = "",
@@ -341,7 +341,9 @@ def _pcd(clouds: CloudReader, number: int) -> bytes:
     return write_cloud(clouds[number])
 
 
-def _frame(reader: Reader, channel: str, make: Callable[[NDArray[Any]], bytes], budget: Budget, number: int) -> bytes:
+def _frame(
+    reader: ChannelReader, channel: str, make: Callable[[NDArray[Any]], bytes], budget: Budget, number: int
+) -> bytes:
     values = reader.frame(channel, number)
     budget.take(unpacked=values.nbytes)
     return make(values)
@@ -356,7 +358,7 @@ def _encode_reflect(values: NDArray[Any]) -> bytes:
     return file.getvalue()
 
 
-def _make_cube(reader: Reader, stamps: NDArray[np.int64], budget: Budget, number: int) -> bytes:
+def _make_cube(reader: ChannelReader, stamps: NDArray[np.int64], budget: Budget, number: int) -> bytes:
     values = reader.frame(CUBE, number)
     budget.take(unpacked=values.nbytes)
     return write_cube(values, read_json(reader.folder / RADAR), int(stamps[number]))

@@ -26,7 +26,7 @@ from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
 from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
-from edgefirst_ros.export.output import NO_HOME, Report, ahead
+from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.export.roverd.channels import (
     CUBE,
     EXTRINSICS,
@@ -69,7 +69,7 @@ OTHER, STEP, UNFIT = (
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedMember:
     """A member as it is written to its channels; `form` is the same for all of a sensor."""
 
     form: Any
@@ -94,7 +94,7 @@ class SensorTrace(ABC):
         self._closing = ExitStack()
 
     @abstractmethod
-    def ready(self, data: bytes) -> Ready | None:
+    def ready(self, data: bytes) -> PreparedMember | None:
         """Return a member as an entry; None if roverd cannot hold its form. Threads may share this."""
 
     @abstractmethod
@@ -102,10 +102,10 @@ class SensorTrace(ABC):
         """Create the channels: those with `described`, by name."""
 
     @abstractmethod
-    def _append(self, ready: Ready) -> None:
+    def _append(self, ready: PreparedMember) -> None:
         """Write an entry."""
 
-    def add(self, stamp: int, data: bytes, ready: Ready | None) -> None:
+    def add(self, stamp: int, data: bytes, ready: PreparedMember | None) -> None:
         """Add a member, or count why it is dropped. One message of several samples is one entry."""
         if (stamp, data) == self._last:
             return
@@ -165,9 +165,9 @@ class CameraTrace(SensorTrace):
         super().__init__(folder)
         self._rate = rate
 
-    def ready(self, data: bytes) -> Ready | None:
+    def ready(self, data: bytes) -> PreparedMember | None:
         try:
-            return Ready(check_jpeg(data), data)
+            return PreparedMember(check_jpeg(data), data)
         except MessageError:
             return None
 
@@ -175,7 +175,7 @@ class CameraTrace(SensorTrace):
         self._video = VideoWriter(self.folder / VIDEO, self.form, self._rate)
         return {VIDEO: self._video}
 
-    def _append(self, ready: Ready) -> None:
+    def _append(self, ready: PreparedMember) -> None:
         self._video.append(ready.body)
 
     def _descriptions(self) -> dict[str, Mapping[str, Any]]:
@@ -190,19 +190,19 @@ class CubeTrace(SensorTrace):
         CUBE: "Range-Doppler cube [sequence, rx, range, doppler, real and imaginary]; no raw I/Q of the antennas.",
     }
 
-    def ready(self, data: bytes) -> Ready | None:
+    def ready(self, data: bytes) -> PreparedMember | None:
         try:
             cube = decode_cube(data)
         except EdgeFirstError:
             return None
         values = turn_cube(cube.values)
-        return Ready((describe_cube(cube), values.shape), stored(values))
+        return PreparedMember((describe_cube(cube), values.shape), stored(values))
 
     def _open(self) -> Mapping[str, Any]:
         self._cubes = FramesWriter(self.folder / CUBE, "i2", self.form[1])
         return {CUBE: self._cubes}
 
-    def _append(self, ready: Ready) -> None:
+    def _append(self, ready: PreparedMember) -> None:
         self._cubes.append(ready.body)
 
     def close(self) -> list[str]:
@@ -221,17 +221,17 @@ class CloudTrace(SensorTrace):
         super().__init__(folder)
         self._most = most
 
-    def ready(self, data: bytes) -> Ready | None:
+    def ready(self, data: bytes) -> PreparedMember | None:
         cloud = read_cloud(data)
         if cloud is None or not has_channels(cloud.points.dtype) or len(cloud.points) > self._most:
             return None
-        return Ready(cloud.points.dtype, channels_of(cloud))
+        return PreparedMember(cloud.points.dtype, channels_of(cloud))
 
     def _open(self) -> Mapping[str, Any]:
         self._clouds = CloudWriter(self.folder, self.form, self._most)
         return self._clouds.channels
 
-    def _append(self, ready: Ready) -> None:
+    def _append(self, ready: PreparedMember) -> None:
         self._clouds.append(ready.body)
 
 
@@ -243,7 +243,7 @@ class SegmentTrace(SensorTrace):
         SEGMENT: "Class of each pixel, as in the annotations; 255: none.",
     }
 
-    def ready(self, data: bytes) -> Ready | None:
+    def ready(self, data: bytes) -> PreparedMember | None:
         from PIL import Image
 
         try:
@@ -254,18 +254,18 @@ class SegmentTrace(SensorTrace):
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
             return None
         # Large areas of one value: here LZMA is quick and gains nearly all.
-        return Ready(pixels.shape, [lzma.compress(pixels.tobytes(), preset=0)])
+        return PreparedMember(pixels.shape, [lzma.compress(pixels.tobytes(), preset=0)])
 
     def _open(self) -> Mapping[str, Any]:
         self._frames = FramesWriter(self.folder / SEGMENT, "u1", self.form)
         return {SEGMENT: self._frames}
 
-    def _append(self, ready: Ready) -> None:
+    def _append(self, ready: PreparedMember) -> None:
         self._frames.append(ready.body)
 
 
 # ---- the export ----------------------------------------------------------------------------------
-def export(dataset: Dataset, out: Path, report: Report, progress: Progress) -> None:
+def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress) -> None:
     """Write the traces of a dataset into the empty folder `out`.
 
     Raises DatasetError where stamps are missing or something cannot be read, StorageError where it cannot be written.
@@ -338,7 +338,7 @@ class _Trace:
             yield sample, {kind for kind, stamp in stamps.items() if before.get(kind) != stamp}
             before |= {kind: stamps[kind] for kind in self._drive.dataset.members(sample.key) if kind in stamps}
 
-    def _prepare(self, wanted: tuple[Sample, set[str]]) -> tuple[list[tuple[str, bytes, Ready | None]], Any]:
+    def _prepare(self, wanted: tuple[Sample, set[str]]) -> tuple[list[tuple[str, bytes, PreparedMember | None]], Any]:
         """Read a sample: (kind, data, entry) of its members, and (data, entry) of its mask of classes."""
         sample, fresh = wanted
         members = []
@@ -460,7 +460,9 @@ def write_places(drive: Drive, folder: Path) -> None:
 
 
 # ---- losses --------------------------------------------------------------------------------------
-def _report_losses(dataset: Dataset, entries: Counter[str], dropped: Counter[tuple[str, str]], report: Report) -> None:
+def _report_losses(
+    dataset: Dataset, entries: Counter[str], dropped: Counter[tuple[str, str]], report: LossReport
+) -> None:
     """Report where each sensor and column went."""
     stamps = "stamps to 0.1 us"
     lost = f"a message of several samples is one entry; {stamps}"

@@ -18,7 +18,7 @@ from edgefirst_ros.errors import EdgeFirstError, text_of
 from edgefirst_ros.report.look import speeds
 from edgefirst_ros.report.projection import TO_OPTICAL, xyz
 from edgefirst_ros.report.sheet import BASE, LABELS, PAPER, distance_colours, speed_colours
-from edgefirst_ros.report.subject import Subject
+from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.sensors.calibration import IDENTITY
 from edgefirst_ros.sensors.transforms import frames_from
 
@@ -43,7 +43,7 @@ class Logger:
     """Logs one subject to a rerun recording."""
 
     recording: Any
-    subject: Subject
+    subject: ReportSubject
     sensors: Collection[str]
     """Keys of the sensors that are needed, and `model`."""
     packets: Iterable[Packet] | None = None
@@ -246,7 +246,7 @@ class Logger:
             self._log("map/track", rr.GeoLineStrings(lat_lon=[places], radii=rr.Radius.ui_points(1.5)), static=True)
 
 
-def _positions(subject: Subject) -> Iterator[list[float]]:
+def _positions(subject: ReportSubject) -> Iterator[list[float]]:
     frames = subject.dataset.frames
     if frames is not None and {"latitude", "longitude"} <= set(frames.columns):
         for latitude, longitude in frames.select("latitude", "longitude").drop_nulls().iter_rows():

@@ -24,7 +24,7 @@ from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Part
 from edgefirst_ros.progress import Progress, quiet
 from edgefirst_ros.report.recording import recorded
 from edgefirst_ros.report.run import Wanted, refuse_settings, wanted_of
-from edgefirst_ros.report.subject import Subject
+from edgefirst_ros.report.subject import ReportSubject
 from edgefirst_ros.report.view.log import INPUTS, Logger, Packet, blueprint
 from edgefirst_ros.report.view.viewer import show
 from edgefirst_ros.sensors.pictures import VideoMessage, codec_of, open_parser
@@ -104,7 +104,7 @@ def view(
 
 
 def _logged(
-    subject: Subject, packets: Any, target: Path, frame: int | None, only: Sequence[str], progress: Progress
+    subject: ReportSubject, packets: Any, target: Path, frame: int | None, only: Sequence[str], progress: Progress
 ) -> Viewed:
     import rerun as rr
 
@@ -164,10 +164,12 @@ def _only(paths: Sequence[Path], *, join: bool) -> Wanted:
 
 
 @contextmanager
-def _opened(one: Wanted, settings: Settings, progress: Progress) -> Iterator[tuple[Subject, Iterator[Packet] | None]]:
+def _opened(
+    one: Wanted, settings: Settings, progress: Progress
+) -> Iterator[tuple[ReportSubject, Iterator[Packet] | None]]:
     """Open what is needed, with the video of a recording where it goes as it is."""
     if one.recording is None:
-        yield Subject(one.name, one.path, Dataset(one.path, limits=settings.limits)), None
+        yield ReportSubject(one.name, one.path, Dataset(one.path, limits=settings.limits)), None
         return
     with recorded(one.recording, settings, _parts, progress) as (subject, found):
         yield subject, _packets(found, subject) if _is_streamed(found) else None
@@ -202,7 +204,7 @@ def _is_streamed(found: FirstPass) -> bool:
     return last is not None
 
 
-def _packets(found: FirstPass, subject: Subject) -> Iterator[Packet]:
+def _packets(found: FirstPass, subject: ReportSubject) -> Iterator[Packet]:
     """Yield the camera's messages from the first keyframe on."""
     from edgefirst_ros.sensors.video.h264 import H264Tracker
 

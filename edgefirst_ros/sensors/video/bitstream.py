@@ -156,7 +156,7 @@ class HeaderReader:
         raise NotImplementedError
 
 
-class State(Enum):
+class UnitState(Enum):
     """State of an access unit at its decoder, in this order; DECODING may be skipped."""
 
     WAITING = auto()
@@ -209,7 +209,7 @@ class AccessUnit:
     """Number of the entry from which its picture can be decoded."""
     fresh: bool = False
     """True if the units before it are lost, or not fed."""
-    state: State = State.WAITING
+    state: UnitState = UnitState.WAITING
     outcome: Any = None
     """Once DONE, until it is used: an av.VideoFrame, a Picture, or why there is none, as a str or a MessageError."""
     gop: Any = None

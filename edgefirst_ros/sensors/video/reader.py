@@ -24,7 +24,7 @@ from edgefirst_ros.counts import AFTER_LOSS, DAMAGED, NO_OUTPUT, NO_PICTURE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.video.bitstream import LARGEST_SETS, AccessUnit, State, with_sets
+from edgefirst_ros.sensors.video.bitstream import LARGEST_SETS, AccessUnit, UnitState, with_sets
 from edgefirst_ros.sensors.video.decoder import Decoder
 
 LARGEST_BACKLOG = 64 << 20
@@ -125,12 +125,12 @@ class VideoReader:
         """
         self._drop_unwanted(unit.number)
         while unit.number in self._units:
-            if unit.state is State.DONE:
+            if unit.state is UnitState.DONE:
                 del self._units[unit.number]
                 outcome, unit.outcome = unit.outcome, None
                 return outcome
-            waiting = any(other.state is State.WAITING for other in self._units.values())
-            if unit.state is State.DECODING and (self._keyframes_only or (last and not waiting)):
+            waiting = any(other.state is UnitState.WAITING for other in self._units.values())
+            if unit.state is UnitState.DECODING and (self._keyframes_only or (last and not waiting)):
                 self._drain()
             elif waiting:
                 self._feed()
@@ -141,26 +141,26 @@ class VideoReader:
     def skip(self, unit: AccessUnit) -> None:
         """Say that the picture of a unit is not wanted."""
         unit.wanted = False
-        if unit.state is State.DONE:
+        if unit.state is UnitState.DONE:
             self._units.pop(unit.number, None)
             unit.outcome = None
-        elif unit.state is State.WAITING:
+        elif unit.state is UnitState.WAITING:
             wanted = next((other.number for other in self._waiting() if other.wanted), None)
             if wanted is not None:
                 self._drop_unwanted(wanted)
 
     def _waiting(self) -> Iterable[AccessUnit]:
         """Yield the units that wait, in decode order."""
-        return (unit for unit in self._units.values() if unit.state is State.WAITING)
+        return (unit for unit in self._units.values() if unit.state is UnitState.WAITING)
 
     def _drop_unwanted(self, number: int) -> None:
         """Drop the units that wait before the entry that a picture needs, if none of their pictures is needed."""
         unit = self._units.get(number)
-        if unit is None or unit.state is not State.WAITING:
+        if unit is None or unit.state is not UnitState.WAITING:
             return
         start = unit.start
         entry = self._units.get(start)
-        if entry is None or entry.state is not State.WAITING or next(iter(self._waiting())) is entry:
+        if entry is None or entry.state is not UnitState.WAITING or next(iter(self._waiting())) is entry:
             return
         if start == self._entry and self._more_leading and not self._keyframes_only:
             return  # a leading picture that is still to come may be wanted
@@ -192,7 +192,7 @@ class VideoReader:
             self._collect(self._decoder.decode(unit.before, None)[0])
         for sets in (unit.before, unit.sets):
             self._decoder.learn(sets)
-        unit.state, data = State.DECODING, unit.data
+        unit.state, data = UnitState.DECODING, unit.data
         unit.drop_bytes()
         leading_lost = unit.leading and self._references is _References.LEADING_LOST
         if leading_lost or self._references is _References.LOST:
@@ -205,11 +205,11 @@ class VideoReader:
 
     def _drain(self) -> None:
         """Bring out all that is inside the decoder; it can continue with an entry only."""
-        inside = [unit for unit in self._units.values() if unit.state is State.DECODING]
+        inside = [unit for unit in self._units.values() if unit.state is UnitState.DECODING]
         if inside:
             self._collect(self._decoder.drain())
         for unit in inside:
-            if unit.state is State.DECODING:
+            if unit.state is UnitState.DECODING:
                 self._settle(unit, NO_OUTPUT)
         self._decoder.restart()
         self._references = _References.LOST
@@ -219,12 +219,12 @@ class VideoReader:
             unit = self._units.get(frame.pts)
             if unit is not None and frame.is_corrupt:
                 self._withhold(unit)
-            if unit is not None and unit.state is State.DECODING:  # else it was found damaged already
+            if unit is not None and unit.state is UnitState.DECODING:  # else it was found damaged already
                 self._settle(unit, frame)
 
     def _withhold(self, unit: AccessUnit) -> None:
         """Withhold the picture of a unit that the decoder complained about, and those that may depend on it."""
-        if unit.state is not State.DECODING or unit.picture is None:
+        if unit.state is not UnitState.DECODING or unit.picture is None:
             return
         self._settle(unit, DAMAGED)
         if unit.picture.leaves_traces or (unit.picture.reference and not unit.leading):
@@ -234,7 +234,7 @@ class VideoReader:
 
     def _settle(self, unit: AccessUnit, outcome: Any) -> None:
         """A unit is done."""
-        unit.state, unit.outcome = State.DONE, outcome
+        unit.state, unit.outcome = UnitState.DONE, outcome
         if not unit.wanted:
             del self._units[unit.number]
             unit.outcome = None
