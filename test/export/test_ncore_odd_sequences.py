@@ -167,13 +167,16 @@ def test_labels_of_other_kinds_are_counted(tmp_path):
     def add(new, lib):
         flow = np.zeros((6, 8, 2))
         labels(new, lib, lib.LabelType.FLOW_OPTICAL_FORWARD_PX, "f4", flow, suffix=(2,))
-        labels(new, lib, lib.LabelType.DEPTH_Z_M, "f4", np.full((6, 8), 1.25))
+        depths = np.full((6, 8), 1.25)
+        depths[0, :4] = np.nan, 0.0, np.inf, 70.0
+        labels(new, lib, lib.LabelType.DEPTH_Z_M, "f4", depths)
 
     dataset, lines = restored(sequence(tmp_path / "in", add), tmp_path / "out")
     assert (lines["labels"].number, lines["depth"].number) == (1, 1)
     first = next(iter(dataset.samples()))
     found = np.asarray(Image.open(io.BytesIO(first.read("depth"))))
-    assert np.array_equal(found, np.full((6, 8), 1250))
+    assert found[0].tolist() == [0, 0, 0, 65535, *[1250] * 4]  # unknown is 0; mm have 16 bits
+    assert np.array_equal(found[1:], np.full((5, 8), 1250))
 
 
 @pytest.mark.parametrize("largest", [255, 256])

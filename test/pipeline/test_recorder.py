@@ -2,11 +2,13 @@
 """The states of a capture, called from one thread with the times at which messages came."""
 
 import re
+import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from edgefirst_ros import Dataset
+from edgefirst_ros import Dataset, convert
 from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.pipeline.pretrigger import Arrival
 from edgefirst_ros.pipeline.recorder import Recorder, RecorderState, Results
@@ -14,6 +16,7 @@ from edgefirst_ros.sources.mcap import McapRecording
 from edgefirst_ros.sources.topics import choose_topics
 
 STILL = {"seconds": 3.0, "size": (160, 96), "codec": "jpeg", "topics": ["camera", "imu"]}
+OPEN = {"b_frames": 2, "open_gop": True}
 
 
 class Played:
@@ -107,6 +110,56 @@ def test_a_dataset_that_fails_ends_and_the_next_one_begins(played):
     played.recorder.start(2 * SECOND)
     assert played.recorder.state is RecorderState.RECORDING
     assert (played.results.failure, played.results.failures) == (None, 1)
+
+
+def ended(it):
+    """The samples of each dataset: stamps and latitudes."""
+    it.recorder.stop()
+    it.recorder.close()
+    return [Dataset(path).frames.select("timestamp", "latitude") for path in sorted(it.results.finished)]
+
+
+def test_the_last_frames_before_a_split_have_the_fix_that_comes_later(recording, tmp_path):
+    """Fixes come each 1.7 s: of the frames just before the split the next one is 1.5 s away."""
+    path = recording(**{**STILL, "seconds": 7.0, "fps": 10.0, "topics": ["camera", "gps"]}, rates={"gps": 0.6})
+    it = Played(path, tmp_path / "live", settings=Settings(jobs=2, lookahead=0.1))
+    it.recorder.start(0)
+    it.play(end=3.5)
+    it.recorder.split(round(3.5 * SECOND))
+    it.play(3.5)
+    whole = Dataset(convert(path, tmp_path / "whole", lookahead=0.1).paths.container).frames
+    parts = ended(it)
+    assert len(parts) == 2
+    assert pl.concat(parts).equals(whole.select("timestamp", "latitude"))
+    assert whole["latitude"].null_count() < 20
+
+
+def test_a_split_waits_ten_seconds_for_a_closed_group_of_pictures(recording, tmp_path):
+    """After the first one all are open: pictures after their keyframe need those before it."""
+    path = recording(**{**STILL, "codec": "h264", "seconds": 15.0, "fps": 10.0, "gop": 10, **OPEN})
+    it = Played(path, tmp_path)
+    it.recorder.start(0)
+    it.play(end=2.5)
+    it.recorder.split(round(2.5 * SECOND))
+    it.play(2.5)
+    stamps = pl.concat(ended(it))["timestamp"]
+    (first, second) = (len(Dataset(path).frames) for path in sorted(it.results.finished))
+    assert stamps.is_sorted()
+    assert 12.5 <= (stamps[first] - stamps[0]) / SECOND < 13.6
+    assert second > 10
+
+
+def test_what_is_written_is_committed_while_the_camera_stands_still(recording, tmp_path):
+    it = Played(recording(**STILL), tmp_path, flush_interval=60.0)
+    it.recorder.start(0)
+    it.play()
+    deadline, now = time.monotonic() + 30, 10 * SECOND
+    while it.recorder.facts()["committed"] < 80:
+        assert time.monotonic() < deadline
+        now += SECOND
+        it.recorder.advance(now)
+        time.sleep(0.01)
+    ended(it)
 
 
 def test_what_may_not_be_meant_is_told_at_the_beginning(recording, tmp_path):

@@ -514,6 +514,36 @@ def test_a_frame_that_lies_about_its_size_takes_no_memory(path):
     assert len(recording.damage) == 1
 
 
+@pytest.mark.parametrize("body", [b"", files.sent(b"x" * 1000)], ids=["empty", "full"])
+def test_a_frame_that_does_not_state_its_size_is_read(path, body):
+    """Writers that compress as they go do not know it."""
+    packed = zstandard.ZstdCompressor(write_content_size=False).compress(body)
+    data = framed(files.defined(), files.chunk(body, compression=b"zstd", packed=packed), files.chunk(files.sent(b"y")))
+    recording, found = walked(path, data)
+    assert found == ([b"x" * 1000] if body else []) + [b"y"]
+    assert recording.damage == []
+
+
+@pytest.mark.parametrize(("crc", "losses"), [(0, [True]), (None, [])], ids=["without", "right"])
+def test_a_chunk_that_gives_less_than_it_says_is_a_loss_unless_its_crc_is_right(path, crc, losses):
+    body = files.sent(b"x")
+    recording, found = walked(path, framed(files.defined(), files.chunk(body, unpacked=len(body) + 30, crc=crc)))
+    assert found == [b"x"]
+    assert [damage.loss for damage in recording.damage] == losses
+
+
+@pytest.mark.parametrize(
+    ("opcode", "length", "loss"),
+    [(files.MESSAGE, 100, True), (files.CHANNEL, 100, False), (files.CHANNEL, 1 << 25, True), (0x7F, 100, True)],
+    ids=["message", "channel", "a channel longer than any", "unknown"],
+)
+def test_a_record_cut_at_the_end_is_a_loss_where_it_may_hold_messages(path, opcode, length, loss):
+    data = files.MAGIC + files.defined() + files.sent(b"x") + struct.pack("<BQ", opcode, length) + bytes(30)
+    recording, found = walked(path, data)
+    assert found == [b"x"]
+    assert [damage.loss for damage in recording.damage] == [loss]
+
+
 def test_an_unknown_compression_is_named(path):
     data = framed(files.defined(), files.chunk(files.sent(b"x"), compression=b"brotli"), files.chunk(files.sent(b"y")))
     recording, found = walked(path, data)

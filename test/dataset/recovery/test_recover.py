@@ -278,6 +278,19 @@ def test_left_before_the_first_member_was_whole(tmp_path, layout):
     assert os.listdir(paths.out) == []
 
 
+def test_a_damaged_member_that_ends_with_the_file_is_left_as_it_is(tmp_path):
+    """Nothing of it is cut off: what is there may be of use to somebody."""
+    paths = leave(tmp_path / "out", [sample(0)])
+    (_, start, end), *_ = spans(finish(tmp_path / "whole", [sample(0)]).container)
+    data = bytearray(paths.members_partial.read_bytes()[:end])
+    data[-60:] = bytes(60)
+    paths.members_partial.write_bytes(data)
+    paths.row_log.unlink()
+    with pytest.raises(DatasetError, match="left as it is"):
+        recover(paths.container)
+    assert (start, paths.members_partial.read_bytes()) == (0, bytes(data))
+
+
 # ---- finished ----------------------------------------------------------------------------------
 def test_a_table_of_a_finished_dataset_that_cannot_be_read_is_made_anew(tmp_path):
     paths = leave(tmp_path, LARGER_SAMPLES[:4])

@@ -93,17 +93,19 @@ def test_a_damaged_name_is_no_member(known, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "at", "kept"), [("time", 7, 2), ("name", 7, 2), ("repeated", 1, 0), ("dropped", 1, 0), ("longer", 1, 0)]
+    ("damage", "at", "kept"),
+    [("time", 7, 2), ("name", 7, 2), ("kind", 7, 2), ("repeated", 1, 0), ("dropped", 1, 0), ("longer", 1, 0)],
 )
 def test_an_unfinished_one_is_continued_from_what_is_as_it_was_written(known, tmp_path, damage, at, kept):
     """Whole members are not enough: they must be those of the samples that were committed."""
     whole = finish(tmp_path / "again", SAMPLES)
     paths = leave(tmp_path / "out", SAMPLES, commits=COMMITS)
     data = paths.members_partial.read_bytes()
-    (_, before, start), (_, _, end) = known[at - 1 : at + 1]
+    (_, before, start), (name, _, end) = known[at - 1 : at + 1]
     changed = {
         "time": data[: start + 12] + b"1" + data[start + 13 :],
         "name": data[: start + 32 + 2 * len(SEQUENCE)] + b"1" + data[start + 33 + 2 * len(SEQUENCE) :],
+        "kind": data[: start + 29 + len(name)] + b"_" + data[start + 30 + len(name) :],
         "repeated": data[:start] + data[before:start] + data[end:],
         "dropped": data[:start] + data[end:],
         "longer": data[:end] + data[start:end] + data[end:],

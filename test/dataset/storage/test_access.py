@@ -15,6 +15,7 @@ from edgefirst_ros.dataset.storage import lock
 from edgefirst_ros.dataset.storage.lock import open_file, open_folder
 from edgefirst_ros.dataset.storage.zip_read import Archive, Folder, count_members
 from edgefirst_ros.errors import DatasetError
+from edgefirst_ros.limits import Limits
 
 MEMBERS = {"s/s_001.lidar.pcd": b"points", "s/s_002.lidar.pcd": b"more points"}
 
@@ -163,3 +164,20 @@ def test_sizes_of_zip64_are_found_behind_other_fields_too(tmp_path):
     with zipfile.ZipFile(tmp_path / "d.zip") as archive:
         assert [info.file_size for info in archive.infolist()] == [6]
     assert count_members(tmp_path / "d.zip", lambda _: True) == (1, 6)
+
+
+def test_a_stored_member_of_an_impossible_size_is_refused_only_when_it_is_read(tmp_path):
+    """It says that its 4000 bytes are 4 million, which only packed ones could be: it counts for nothing."""
+    path, name = tmp_path / "d.zip", "s/s_003.lidar.pcd"
+    with zipfile.ZipFile(path, "w") as archive:
+        for known, data in {**MEMBERS, name: bytes(4000)}.items():
+            archive.writestr(known, data)
+        archive.comment = b"of another tool"
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"PK\1\2") + 24
+    data[place : place + 4] = struct.pack("<I", 4_000_000)
+    path.write_bytes(data)
+    archive = Archive(path, Limits(unpacked_bytes=1 << 20))
+    assert archive.read("s/s_002.lidar.pcd") == b"more points"
+    with pytest.raises(DatasetError, match="stored in 4000 bytes, must be 4000000"):
+        archive.read(name)

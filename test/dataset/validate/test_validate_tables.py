@@ -135,6 +135,7 @@ SPOILT = {
         (column("box2d", (16.0, 0.5, 0.25, 0.125)), {"TAB020"}),
         (both(all_boxes((8.0, 6.0, 4.0, 12.0)), pixels("xyxy")), {"TAB020"}),
         (both(all_boxes((30.0, 6.0, 5.0, 2.0)), pixels("ltwh")), {"TAB020"}),
+        (both(all_boxes((6.0, 23.0, 2.0, 4.0)), pixels("ltwh")), {"TAB020"}),
         (both(further("box3d", pa.list_(pa.float32(), 6), (1.0, 2.0, 3.0, 4.0, -5.0, 6.0)), FLU), {"TAB020"}),
     ],
     "TAB021": [

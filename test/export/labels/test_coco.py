@@ -151,6 +151,16 @@ def test_hostile_names_of_labels_go_out_and_come_back(tmp_path, form, capsys):
     assert set(dataset.metadata["category_metadata"]) == set(HOSTILE)
 
 
+def test_a_frequency_is_said_of_its_category_or_of_rows_that_disagree(tmp_path, capsys):
+    """Rows of cars agree, those of persons do not."""
+    rows = boxes(4).with_columns(category_frequency=pl.Series(["f", "r", "f", "c"]))
+    tool = opened(export(write(tmp_path, rows), "coco", tmp_path / "coco").out / "instances.json", capsys)
+    assert {one["name"]: one.get("frequency") for one in tool.cats.values()} == {"car": "f", "person": None}
+    found = {(tool.cats[one["category_id"]]["name"], one.get("category_frequency")) for one in tool.anns.values()}
+    assert found == {("car", None), ("person", "r"), ("person", "c")}
+    assert all("score" in one for one in tool.anns.values())
+
+
 def test_categories_keep_their_ids(tmp_path, capsys):
     """Those of COCO itself have gaps."""
     labels = {

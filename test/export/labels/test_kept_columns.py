@@ -242,6 +242,7 @@ def test_lvis_is_kept_and_nothing_is_inferred(tmp_path, rows):
     for one in LVIS["categories"]:
         keys = ("name", "frequency", "def")
         assert {key: again.cats[one["id"]][key] for key in keys} == {key: one[key] for key in keys}
+    assert not any("category_frequency" in one for one in again.anns.values())  # it is that of the category
     images = {image["frame"]: image for image in again.imgs.values()}
     assert (images[3]["neg_category_ids"], images[3]["not_exhaustive_category_ids"]) == ([90], [3])
     assert (images[4]["neg_category_ids"], images[4]["not_exhaustive_category_ids"]) == ([1, 3], [])

@@ -92,6 +92,19 @@ def test_the_frame_number_stands_behind_the_colour_plane(plane):
     assert (picture.frame_number, picture.frame_number_bits, picture.reference) == (9, 4, True)
 
 
+@pytest.mark.parametrize("adaptive", ["0", "1"])
+@pytest.mark.parametrize("field", ["0", "1"])
+def test_fields_are_told_from_frames(field, adaptive):
+    """frame_mbs_only_flag is 0 and mb_adaptive_frame_field_flag follows; the slice says whether it is a field."""
+    orders = golomb(0) + golomb(2) + golomb(1) + "0"  # 4 bits of frame_num, order type 2, one reference, no gaps
+    size = golomb(7) + golomb(5) + "0" + adaptive + "100"
+    sequence_set = nal_unit(0x67, format(77, "08b") + "0" * 8 + format(40, "08b") + golomb(0) + orders + size)
+    picture_set = nal_unit(0x68, golomb(0) + golomb(0) + "1" + "0" + golomb(0))
+    slice_head = golomb(0) + golomb(5) + golomb(0) + format(9, "04b") + field
+    picture = H264Headers().read(sequence_set + picture_set + nal_unit(0x61, slice_head + "0" * 16)).picture
+    assert (picture.frame_number, picture.field) == (9, field == "1")
+
+
 def test_more_than_32_zeros_are_no_code():
     fewest = Bits(int("0" * 32 + "1" + "0" * 31 + "1" + "0" * 7, 2).to_bytes(9, "big"))
     assert fewest.golomb() == 2**32
