@@ -115,7 +115,7 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
 
     lines = []
     for row in rows:
-        words = [one["calibration"] for one in row.get("sequences", {}).values()]
+        sequences = list(row.get("sequences", {}).values())
         level = "red" if row.get("error") else row["verdict"]["level"]
         bad = [one for one in row.get("verdict", {}).get("checks", ()) if one["level"] != "green"]
         why = "; ".join(
@@ -128,23 +128,30 @@ def table(rows: Sequence[dict[str, Any]], title: str) -> bytes:
                 "name": row["name"],
                 "kind": row.get("kind", ""),
                 "start": row.get("start"),
-                "samples": row.get("samples", 0),
-                "duration_s": row.get("duration_s", 0.0),
-                "calibration": max(words, key=WORDS.index, default=""),
+                "samples": row.get("samples"),
+                "duration_s": row.get("duration_s"),
+                "sensors": list(dict.fromkeys(name for one in sequences for name in one["sensors"])),
+                "groups": dict(sum((Counter(one["groups"]) for one in sequences), Counter())),
+                "lost": sum(one["lost"] for one in sequences) if sequences else None,
+                "calibration": max((one["calibration"] for one in sequences), key=WORDS.index, default=""),
                 "why": row.get("error") or why + more,
                 "page": quote(row["page"]) if row.get("page") else None,
             }
         )
     order = {level.word: -level for level in Level}
     numbers = Counter(str(one["level"]) for one in lines)
+    seconds = sum(float(one["duration_s"] or 0) for one in lines)
     text = _environment().get_template("table.html.jinja").render(
         title=title,
+        kinds=len({one["kind"] for one in lines if one["kind"]}) > 1,
+        groups=any(one["groups"] for one in lines),
+        shares=shares_of,
         policy=POLICY.format(scripts=""),
         style=Markup(_text("style.css")),  # noqa: S704  our own
         rows=sorted(lines, key=lambda one: (order[str(one["level"])], str(one["name"]))),
         numbers={level.word: numbers[level.word] for level in Level},
-        samples=sum(int(one["samples"]) for one in lines),
-        hours=sum(float(one["duration_s"]) for one in lines) / 3600,
+        samples=sum(int(one["samples"] or 0) for one in lines),
+        length=f"{seconds / 3600:,.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min",
         version=__version__,
     )  # fmt: skip
     return bytes(text, "utf-8")

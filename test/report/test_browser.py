@@ -29,6 +29,8 @@ FITS = """() => ({
   figures: [...document.querySelectorAll('.plot')].map(p => [p.id, (p.data || []).length,
     p.querySelectorAll('.main-svg').length,
     p.querySelectorAll('.trace, .bars, .heatmaplayer image, .hm image').length]),
+  cut: [...document.querySelectorAll('.cards td')].filter(
+    t => t.getBoundingClientRect().right > document.documentElement.clientWidth).length,
   pictures: [...document.images].map(i => i.naturalWidth),
   text: document.body.innerText, evil: window.evil === undefined ? null : window.evil})"""
 DARK = """() => [...document.querySelectorAll('.plot .xtitle')].every(
@@ -74,6 +76,7 @@ def shown(browser):
             page.wait_for_function(SETTLED)
             state = page.evaluate(FITS)
             assert state["sideways"] <= 0, f"{width} px wide"
+            assert width > WIDTHS[0] or state["cut"] == 0, "columns that a phone does not show"
             assert "not supported" not in state["text"]
             assert all(traces and svgs and drawn for _, traces, svgs, drawn in state["figures"]), state["figures"]
             assert all(state["pictures"])

@@ -353,7 +353,7 @@ def test_planted_faults_are_in_the_verdict_and_in_their_sections(tmp_path):
         gaps = (tmp_path / f"{source.stem}.html").read_text().partition("The longest gaps")[2]
         assert re.search(r"<td>lidar.points</td><td class=\"n\">17\.\d+</td><td class=\"n\">1\.100</td>", gaps)
     page = (tmp_path / "planted.html").read_text()
-    assert '<a href="#time">delay</a></td><td>/radar/targets' in page
+    assert '<a href="#time">delay</a></td><td data-name="where">/radar/targets' in page
 
 
 def test_a_sensor_that_comes_late_is_seen_in_the_recording_alone(tmp_path):
