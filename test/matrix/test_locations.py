@@ -187,6 +187,12 @@ def test_info_of_a_recording_is_the_same_anywhere(given, run, kind):
     assert told[0].get("topics") == told[1].get("topics")
 
 
+@pytest.mark.parametrize("kind", sorted(RECORDINGS))
+def test_a_rig_drafted_of_a_recording_is_the_same_anywhere(given, run, kind):
+    told = [run("rig", given["recordings"][one]).stdout for one in ("file", kind)]
+    assert told[0] == told[1] != ""
+
+
 @pytest.mark.parametrize("kind", ["table", "s3 table", "s3 glob"])
 def test_migrate_reads_a_table_from_anywhere(given, run, tmp_path, kind):
     place = given["places"][kind] if kind != "s3 glob" else "s3://drives/sets/drive.*.arrow"
