@@ -35,7 +35,11 @@ def test_live_a_frame_waits_for_so_long_and_no_longer(clock):
 
 def test_frames_of_the_backlog_wait_longer_until_it_is_worked_off(clock):
     live = Backlog(10.0)
-    clock[0] += 11.9
+    clock[0] += 0.9
+    assert not live.is_overdue(1000.5)  # one of the backlog itself says nothing of the others
+    clock[0] += 11.0
+    assert not live.is_overdue(1000.0)
+    assert not live.is_overdue(1002.0)  # nor does a later one that waited for long
     assert not live.is_overdue(1000.0)
     assert not live.is_overdue(1011.8)  # came later, and its turn is soon: the backlog is worked off
     assert live.is_overdue(1000.0)

@@ -198,7 +198,7 @@ ANNOTATION = {
 REPEATED = {"name", "image_name", "sequence_name", "frame_number", "group_name"}
 """Keys of the sample that annotations of the vendor's server repeat."""
 _KNOWN = frozenset(ANNOTATION)
-TIMING = {field.name for field in schema.TIMING}
+TIMING = [field.name for field in schema.TIMING]
 _FLAGS = [name for name, kind in ANNOTATION.items() if pa.types.is_boolean(kind)]
 _OLDER = {"mask", "object_reference", *_FLAGS}
 """Keys with another meaning in older files."""
@@ -216,6 +216,8 @@ class Flattener:
         self._owner: list[int] = []
         self._batches: list[CollectedRows] = []
         self._further: dict[str, dict[int, Any]] = {}
+        self._of_timing: dict[str, dict[int, Any]] = {}
+        """Values of fields of `timing` that no version knows, by row."""
         self._before = 0
 
     def add(self, sample: Any) -> None:
@@ -252,7 +254,11 @@ class Flattener:
             if (column.level == "identity" and name != "timestamp") or any(c.null_count < len(c) for c in chunks):
                 kind = chunks[0].type if chunks else schema.working(column)
                 columns[name] = pa.chunked_array(chunks, kind)
-        columns |= self._further_columns()
+        columns |= self._make_columns(self._further)
+        if fields := self._make_columns(self._of_timing, "timing."):
+            known = columns["timing"].combine_chunks()
+            fields = dict(zip(TIMING, known.flatten(), strict=True)) | fields
+            columns["timing"] = pa.StructArray.from_arrays([*fields.values()], [*fields], mask=known.is_null())
         return pa.table(columns)
 
     def _look_over(self) -> set[str]:
@@ -263,9 +269,11 @@ class Flattener:
                 self._prepare(annotation, row)
             keys = set().union(*self._rows)
         if "timing" in keys:
-            for timing in filter(None, (annotation.get("timing") for annotation in self._rows)):
-                for name in timing.keys() - TIMING if isinstance(timing, dict) else ():
-                    self._tally.lose(f"timing.{name}: no such field", timing[name] is not None)
+            for row, annotation in enumerate(self._rows, self._before):
+                timing = annotation.get("timing")
+                for name, value in timing.items() if isinstance(timing, dict) else ():
+                    if name not in TIMING and value is not None:
+                        self._of_timing.setdefault(name, {})[row] = value
         if not keys <= _KNOWN:
             for row, annotation in enumerate(self._rows):
                 for key in annotation.keys() - _KNOWN:
@@ -362,15 +370,15 @@ class Flattener:
         """Return the number of the sample of a waiting row."""
         return self.samples - len(self._waiting) + self._owner[row]
 
-    def _further_columns(self) -> dict[str, pa.Array]:
+    def _make_columns(self, further: Mapping[str, dict[int, Any]], of: str = "") -> dict[str, pa.Array]:
         columns = {}
-        for key, values in self._further.items():
+        for key, values in further.items():
             try:
                 array = pa.array([values.get(row) for row in range(self._before)])
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 array = None
             if array is None or pa.types.is_struct(array.type) or "struct" in str(array.type):
-                self._tally.lose(f"{key}: values that make no column", len(values))
+                self._tally.lose(f"{of}{key}: values that make no column", len(values))
             else:
                 columns[key] = array
         return columns

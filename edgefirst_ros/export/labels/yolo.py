@@ -335,6 +335,7 @@ def _rows(data: bytes, classes: dict[int, str], found: ForeignLabels, _: tuple[i
             found.lost["lines with numbers that are not finite"] += 1
         else:
             row = _row(values)
+            found.lost["score outside 0..1"] += row is not None and len(values) == 5 and not 0 <= values[4] <= 1
             if row is None:
                 found.lost["lines that are neither a box nor the points of a ring"] += 1
             else:

@@ -57,7 +57,7 @@ def test_boxes_are_those_of_the_table(tmp_path, layout, capsys):
 
 def test_rings_and_masks_are_the_same_pixels(tmp_path, capsys):
     rows = boxes(3).with_columns(
-        polygon=pl.Series([[RING, [0.0, 0.0, 0.5, 0.0, 0.0, 0.5]], None, None], dtype=pl.List(pl.List(pl.Float32))),
+        polygon=pl.Series([[RING, [0.0, 0.5, 0.5, 0.0, 0.0, 0.0]], None, None], dtype=pl.List(pl.List(pl.Float32))),
         mask=pl.Series([None, encode_gray(disc()), encode_gray(~disc())]),
     )
     dataset = write(tmp_path, rows)
@@ -67,7 +67,7 @@ def test_rings_and_masks_are_the_same_pixels(tmp_path, capsys):
     assert np.array_equal(tool.annToMask(first).astype(bool), disc())
     assert np.array_equal(tool.annToMask(second).astype(bool), ~disc())
     assert first["area"] == disc().sum()
-    assert polygon["area"] == pytest.approx(16 * 6 / 2 + 16 * 12 / 2)
+    assert polygon["area"] == pytest.approx(16 * 6 / 2 + 16 * 12 / 2)  # the rings turn opposite ways
     assert polygon["segmentation"][0] == [v * (HEIGHT if n % 2 else WIDTH) for n, v in enumerate(RING)]
     assert abs(int(tool.annToMask(polygon).sum()) - polygon["area"]) < 12  # an edge of pixels
 

@@ -93,14 +93,13 @@ def test_pictures_without_a_train_and_a_val_group_are_refused(tmp_path, groups, 
 
 
 def test_boxes_over_the_edge_are_cut_and_counted(tmp_path):
-    """A centre outside makes ultralytics drop the whole picture."""
-    rows = boxes(4).with_columns(
-        box2d=pl.Series([[-0.1, 0.5, 0.6, 0.2], [0.5, 0.5, 1.5, 0.2], [1.5, 0.5, 0.2, 0.2], [0.9, 0.5, 0.4, 0.5]])
-    )
+    """A centre outside makes ultralytics drop the whole picture; a hundredth of a pixel counts."""
+    over, by_little = [[-0.1, 0.5, 0.6, 0.2], [0.5, 0.5, 1.5, 0.2], [1.5, 0.5, 0.2, 0.2]], [0.5, 0.5, 1.0005, 0.5]
+    rows = boxes(5).with_columns(box2d=pl.Series([*over, [0.9, 0.5, 0.4, 0.5], by_little]))
     done = export(write(tmp_path, rows), "yolo", tmp_path / "yolo", single_group=True)
-    check(done.out, 3)
+    check(done.out, 4)
     said = {line.what: line.number for line in done.report.lines if line.number}
-    assert said["boxes cut at the edge of the picture"] == 2
+    assert said["boxes cut at the edge of the picture"] == 3
     assert said["boxes outside of the picture"] == 1
     (kept,) = lines_of(done.out, OTHER, 4)
     assert kept[1:] == ["0.9", "0.5", "0.4", "0.5"]  # as the table has it: its centre and size are allowed
@@ -200,11 +199,13 @@ def test_the_layout_of_other_tools_is_read(tmp_path, names):
     folder = tmp_path / "theirs" / "train" / "labels"
     folder.mkdir(parents=True)
     (tmp_path / "theirs" / "data.yaml").write_text(yaml.safe_dump({"train": "train/images", "names": names}))
-    (folder / f"{made.SEQUENCE}_003.txt").write_text("1 0.5 0.5 0.25 0.125 0.75\r\n\n0 .1 .1 .1 .1")
+    (folder / f"{made.SEQUENCE}_003.txt").write_text("1 0.5 0.5 0.25 0.125 0.75\r\n\n0 .1 .1 .1 .1\n0 .2 .1 .1 .1 1.5")
     (folder / "holiday.txt").write_text("0 0.5 0.5 0.5 0.5\n")
     dataset = write(tmp_path / "data", boxes(0))
     done = label(dataset, "yolo", tmp_path / "theirs")
-    assert (done.exit_code, done.annotations, done.unmatched) == (3, 2, ["holiday"])
-    assert done.lost == {"annotations of pictures that are not samples": 1}
+    assert (done.exit_code, done.annotations, done.unmatched) == (3, 3, ["holiday"])
+    assert done.lost == {"annotations of pictures that are not samples": 1, "score outside 0..1": 1}
     found = dataset.annotations.drop_nulls("label")
-    assert found.select("label", "label_index", "box2d_score").rows() == [("person", 1, 0.75), ("car", 0, None)]
+    assert found.select("label", "label_index", "box2d_score").rows() == [
+        ("person", 1, 0.75), ("car", 0, None), ("car", 0, None)
+    ]  # fmt: skip
