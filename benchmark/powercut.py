@@ -230,6 +230,11 @@ class Disk:
             least = {n: min(size, self.posix_sizes[n]) for n, size in sizes.items()}
             yield self._state(names, sizes, least, chance.choice(("all", "none", "random")), chance)
 
+    def killed(self) -> Iterator[dict[str, bytes | None]]:
+        """Yield the state after a kill of the program only: all that it wrote is there."""
+        sizes = {number: len(file.live) for number, file in self.files.items()}
+        yield self._state(self.folders, sizes, sizes, "all", random.Random(0))
+
     def _state(
         self,
         names: Mapping[int, Mapping[str, int]],
@@ -574,20 +579,32 @@ class Tally:
     faults: list[str] = field(default_factory=list)
 
 
-def trace(mode: str, layout: str, folder: Path) -> tuple[Disk, list[tuple[str, tuple[Any, ...]]], Path]:
-    """Run one mode under strace; returns the disk before it, its calls, and the folder of the result."""
-    root, marks, log = folder / "root", folder / "marks", folder / "trace"
-    root.mkdir(parents=True)
-    out = root / "out"
-    os.environ["POWERCUT_MODE"] = mode
-    prepare(mode, layout, out)
-    disk = Disk()
-    disk.load(root)
+Call = tuple[str, tuple[Any, ...]]
+
+
+def trace(
+    cases: Sequence[tuple[str, str]], folder: Path, prepare: Callable[[str, str, Path], None] = prepare
+) -> list[tuple[Disk, list[Call], Path]]:
+    """Run modes and layouts under strace; returns of each the disk before it, its calls, and the folder of the result.
+
+    One process runs all of them. `prepare` makes what is there before.
+    """
+    log, acts, disks = folder / "trace", [], []
+    for mode, layout in cases:
+        root = folder / f"{layout}-{mode}"
+        root.mkdir(parents=True)
+        os.environ["POWERCUT_MODE"] = mode
+        prepare(mode, layout, root / "out")
+        disks.append(Disk())
+        disks[-1].load(root)
+        acts += [mode, layout, root / "out", folder / f"{layout}-{mode}.marks"]
     command = ["strace", "-f", "-y", "-xx", "-s", "100000000", "-o", log, "-e", f"trace={CALLS}"]
-    subprocess.run([*command, sys.executable, __file__, "--act", mode, layout, out, marks], check=True)
-    calls = list(calls_of(log, root, marks))
+    subprocess.run([*command, sys.executable, __file__, "--act", *acts], check=True)
+    found = []
+    for disk, out, marks in zip(disks, acts[2::4], acts[3::4], strict=True):
+        found.append((disk, list(calls_of(log, out.parent, marks)), out))
     log.unlink()
-    return disk, calls, out
+    return found
 
 
 def run(mode: str, layout: str, most: int) -> Tally:
@@ -595,7 +612,7 @@ def run(mode: str, layout: str, most: int) -> Tally:
     tally, chance = Tally(), random.Random(f"{mode} {layout}")
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as temporary:
         folder = Path(os.path.realpath(temporary))
-        disk, calls, out = trace(mode, layout, folder)
+        ((disk, calls, out),) = trace([(mode, layout)], folder)
         old = None
         if mode == "overwrite":
             shutil.copytree(out, folder / "new")
@@ -614,8 +631,11 @@ def replay(
     chance: random.Random,
     most: int,
     tally: Tally,
+    *,
+    every: int = 1,
+    kills: bool = False,
 ) -> None:
-    """Judge the states after each call."""
+    """Judge the states after each call, or after one of `every`; `kills`: of the program, not of the machine."""
     committed, seen = 0, set()
     for name, arguments in calls:
         if name == "mark":
@@ -626,9 +646,12 @@ def replay(
         except KeyError:
             continue  # a file without a name: nobody finds it after a power cut
         tally.events += 1
+        if tally.events % every:
+            continue
         for model, states in (
-            ("ordered", disk.ordered(chance, most)),
-            ("posix", disk.posix(chance, max(2, most // 3))),
+            (("killed", disk.killed()),)
+            if kills
+            else (("ordered", disk.ordered(chance, most)), ("posix", disk.posix(chance, max(2, most // 3))))
         ):
             for state in states:
                 digest = hashlib.sha256()
@@ -670,8 +693,8 @@ def _run(case: tuple[str, str, int]) -> Tally:
 def main() -> None:
     """Run all modes in both layouts, and print a table."""
     if len(sys.argv) > 1 and sys.argv[1] == "--act":
-        mode, layout, out, marks = sys.argv[2:]
-        act(mode, layout, Path(out), Path(marks))
+        for mode, layout, out, marks in zip(*(sys.argv[2 + n :: 4] for n in range(4)), strict=True):
+            act(mode, layout, Path(out), Path(marks))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--states", type=int, default=16, help="most ordered states after each call")
