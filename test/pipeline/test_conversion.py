@@ -425,6 +425,17 @@ def test_a_camera_without_a_keyframe(recording, tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize("codec", ["h264", "h265"])
+def test_pictures_after_an_unreadable_keyframe_are_dropped_to_the_next_one(recording, tmp_path, codec):
+    """The 18th continues the numbers of the 16th: only the loss itself shows that what it refers to is missing."""
+    path = recording(
+        seconds=4.0, size=(128, 64), fps=10.0, codec=codec, gop=17, topics={"camera"}, truncate={"camera": (17,)}
+    )
+    outcome = convert(path, tmp_path)
+    assert pl.read_ipc(outcome.paths.frames)["frame"].to_list() == [*range(17), *range(34, 40)]
+    assert outcome.exit_code == 3
+
+
 def test_an_unknown_codec(recording, tmp_path):
     path = recording(seconds=1, size=(320, 180), topics={"camera"})
     broken = rewritten(path, tmp_path / path.name, edit=lambda data: data.replace(b"h264\0", b"vp09\0"))

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefirst_ros.sync.align import Aligner, Stream
+from edgefirst_ros.sync.clock import JUMP_BACK
 
 
 def nearest(frames, messages, stream):
@@ -114,6 +115,18 @@ def test_a_slow_message_serves_several_frames_or_the_one_nearest_to_it():
     assert one([105], (90, 100, 110, 112), tolerance=20, reuse=False) == [[], [105], [], []]
     assert one([106], (90, 100, 110, 112), tolerance=20, reuse=False) == [[], [], [106], []]
     assert one([104, 96], (100, 110), tolerance=20, reuse=False) == [[96], []]
+
+
+def test_a_message_behind_its_frames_is_late_unless_the_clock_of_its_topic_was_set_back():
+    aligner = Aligner({"a": Stream(0, offset=7)}, lookahead=0)
+    for number in range(3):
+        aligner.add_frame(number * JUMP_BACK, number, number, "item")
+    aligner.release(None)
+    for stamp, late in ((-1, False), (0, True), (2 * JUMP_BACK - 1, True), (2 * JUMP_BACK, False)):
+        assert aligner.late("a", stamp - 7) == late
+    aligner.add("a", 2 * JUMP_BACK - 1, 3, "item")
+    assert aligner.late("a", JUMP_BACK - 1)
+    assert not aligner.late("a", JUMP_BACK - 2)
 
 
 def test_epochs_do_not_meet():
