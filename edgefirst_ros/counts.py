@@ -40,6 +40,8 @@ INTERRUPTED = "not reached before the interruption"
 DISK = "refused by the disk"
 NO_FIX = "no valid fix"
 NO_ATTITUDE = "no attitude"
+NO_POSE = "no valid pose"
+OTHER_FRAMES = "between other frames than the pose"
 # ---- of the boxes and masks of a message
 NOT_FINITE = "box is not finite"
 BAD_SCORE = "score outside 0..1"
@@ -73,7 +75,7 @@ LOSS = frozenset(
 NO_LOSS = frozenset(
     {
         *(BEFORE_KEYFRAME, NO_PICTURE, NOT_SAMPLED, CUT, NOT_NEAREST, OUTSIDE, LATE, NO_FIX, NO_ATTITUDE, NO_SAMPLE),
-        *(EMPTY, RECORDED_TWICE),
+        *(EMPTY, RECORDED_TWICE, NO_POSE, OTHER_FRAMES),
     }
 )
 

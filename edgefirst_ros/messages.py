@@ -16,43 +16,24 @@ import numpy as np
 from edgefirst_ros import streams
 from edgefirst_ros.counts import MISSING_TILE, UNDECODABLE
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.streams import CUBES, FFMPEG, MASK, TF_MESSAGE, TILED, TILES, VIDEO
+from edgefirst_ros.streams import (
+    CUBES,
+    FFMPEG,
+    MASK,
+    ODOMETRY,
+    POSE_COVARIANCE,
+    POSE_STAMPED,
+    TF_MESSAGE,
+    TILED,
+    TILES,
+    VIDEO,
+)
 
 KNOWN_TOPICS: dict[str, tuple[str, ...]] = {topic.name: topic.types for topic in streams.topics()}
 """Topics of the device, without slash, `rt/` or host name, and the types they may have."""
 
 ABORTING = frozenset({"foxglove_msgs/msg/ImageAnnotations"})
 """Types whose lengths the vendor's codec believes: a false one ends the process (edgefirst-schemas 4.1)."""
-
-TEXTS = {
-    TF_MESSAGE: b"""geometry_msgs/TransformStamped[] transforms
-===
-MSG: geometry_msgs/TransformStamped
-std_msgs/Header header
-string child_frame_id
-geometry_msgs/Transform transform
-===
-MSG: std_msgs/Header
-builtin_interfaces/Time stamp
-string frame_id
-===
-MSG: geometry_msgs/Transform
-geometry_msgs/Vector3 translation
-geometry_msgs/Quaternion rotation
-===
-MSG: geometry_msgs/Vector3
-float64 x
-float64 y
-float64 z
-===
-MSG: geometry_msgs/Quaternion
-float64 x
-float64 y
-float64 z
-float64 w
-"""
-}
-"""Texts of the types we use that the vendor's codec does not have; those in recordings may be wrong or missing."""
 
 LONGEST_DEFINITION = 1 << 20
 """Bytes of the text of a type; a longer one is not read."""
@@ -94,15 +75,24 @@ def known_name(topic: str, schema: str) -> str | None:
 
 
 _STAMPS = struct.Struct(">iI"), struct.Struct("<iI")
+_SEVEN = struct.Struct("<7d")
 _WITHOUT_HEADER = frozenset({MASK, TF_MESSAGE})
 
 
 def header_stamp(message: Message) -> int | None:
     """Return the stamp in ns at the head of a message (std_msgs/Header, or CompressedVideo's own), or None."""
-    data = message.data
-    if message.schema in _WITHOUT_HEADER or len(data) < 12:
+    return None if message.schema in _WITHOUT_HEADER else _stamp_at(message.data, _HEAD)
+
+
+def first_stamp(message: Message) -> int | None:
+    """Return the stamp in ns at the head of a message, of transforms that of the first one, or None."""
+    return _stamp_at(message.data, _HEAD + 4) if message.schema == TF_MESSAGE else header_stamp(message)
+
+
+def _stamp_at(data: bytes, at: int) -> int | None:
+    if len(data) < at + 8:
         return None
-    seconds, nanoseconds = _STAMPS[data[1] & 1].unpack_from(data, 4)
+    seconds, nanoseconds = _STAMPS[data[1] & 1].unpack_from(data, at)
     stamp: int = seconds * 1_000_000_000 + nanoseconds
     return stamp
 
@@ -137,6 +127,51 @@ class FfmpegPacket(NamedTuple):
         return cls(frame_id, encoding, memoryview(data)[at + 4 : at + 4 + size])
 
 
+class FrameTransform(NamedTuple):
+    """A transform from `child_frame_id` into `frame_id`."""
+
+    stamp: int
+    """ns."""
+    frame_id: str
+    child_frame_id: str
+    translation: tuple[float, float, float]
+    """m."""
+    rotation: tuple[float, float, float, float]
+    """Quaternion x, y, z, w."""
+
+
+class Transforms(NamedTuple):
+    """A message of type TF_MESSAGE. Source: tf2_msgs/TFMessage.msg; the vendor's codec does not have it."""
+
+    transforms: list[FrameTransform]
+
+    @classmethod
+    def from_cdr(cls, data: bytes) -> Transforms:
+        """Read a little-endian message; raises ValueError or struct.error when it ends early."""
+        (count,) = struct.unpack_from("<I", data, _HEAD)
+        at, found = _HEAD + 4, []
+        for _ in range(count):  # ends with the data: each takes some
+            seconds, nanoseconds = _STAMPS[1].unpack_from(data, at + -at % 4)
+            parent, at = _read_text(data, at + -at % 4 + 8)
+            child, at = _read_text(data, at + -at % 4)
+            at += -(at - _HEAD) % 8
+            x, y, z, *turn = _SEVEN.unpack_from(data, at)
+            at += _SEVEN.size
+            stamp = seconds * 1_000_000_000 + nanoseconds
+            found.append(FrameTransform(stamp, parent, child, (x, y, z), (turn[0], turn[1], turn[2], turn[3])))
+        return cls(found)
+
+
+def transforms_of(schema: str, content: Any) -> list[FrameTransform]:
+    """Return the transforms of a decoded message of type TRANSFORM or TF_MESSAGE."""
+    if schema == TF_MESSAGE:
+        return list(content.transforms)
+    moved, turned = content.transform.translation, content.transform.rotation
+    stamp = content.stamp.sec * 1_000_000_000 + content.stamp.nanosec
+    place, turn = (moved.x, moved.y, moved.z), (turned.x, turned.y, turned.z, turned.w)
+    return [FrameTransform(stamp, content.frame_id, content.child_frame_id, place, turn)]
+
+
 class SpaceBox(NamedTuple):
     """A box in space."""
 
@@ -168,6 +203,10 @@ class Cubes(NamedTuple):
         return b"\0\1\0\0" + struct.pack("<iI", seconds, nanoseconds) + json.dumps(self.boxes).encode()
 
 
+OWN = {FFMPEG: FfmpegPacket, TF_MESSAGE: Transforms, CUBES: Cubes}
+"""Classes of the types in use that the vendor's codec does not have; their texts in recordings may be wrong."""
+
+
 def _read_text(data: bytes, at: int) -> tuple[str, int]:
     """Return the text at an offset, and where it ends."""
     (size,) = struct.unpack_from("<I", data, at)
@@ -179,8 +218,8 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
 @functools.cache
 def _codec(schema: str) -> Any:
     """Return the class that reads a type: the vendor codec's, or our own; None where only its text can tell."""
-    if schema in (FFMPEG, CUBES):
-        return FfmpegPacket if schema == FFMPEG else Cubes
+    if schema in OWN:
+        return OWN[schema]
     package, _, name = schema.partition("/msg/")
     if schema in ABORTING:
         return None
@@ -239,7 +278,7 @@ def decode(message: Message) -> Any:
         if codec is not None:
             turned = message.data.startswith(BIG_ENDIAN)
             return codec.from_cdr(little_endian(message.schema, message.data) if turned else message.data)
-        decoder = _foreign_decoder(message.schema, TEXTS.get(message.schema, message.definition))
+        decoder = _foreign_decoder(message.schema, message.definition)
         if decoder is None:
             raise ValueError("no decoder for this type, and none can be made from its text")
         return decoder(_Whole(message.data))
@@ -260,6 +299,7 @@ _TIME = (*"II",)
 _HEADER = (*_TIME, "s")
 _BOX = (*"ffffsfffs", "I", *_TIME)
 _MASK = (*"IIIs", ("B",), "B")
+_TRANSFORM = (*_HEADER, "s", *"d" * 7)
 CDR_FIELDS: dict[str, tuple[Any, ...]] = {
     "foxglove_msgs/msg/CompressedVideo": (*_TIME, "s", ("B",), "s"),
     "sensor_msgs/msg/CompressedImage": (*_HEADER, "s", ("B",)),
@@ -269,7 +309,11 @@ CDR_FIELDS: dict[str, tuple[Any, ...]] = {
     "sensor_msgs/msg/PointCloud2": (*_HEADER, *"II", (*"sIBI",), *"BII", ("B",), "B"),
     "sensor_msgs/msg/NavSatFix": (*_HEADER, *"BH", *"d" * 12, "B"),
     "sensor_msgs/msg/Imu": (*_HEADER, *"d" * 37),
-    "geometry_msgs/msg/TransformStamped": (*_HEADER, "s", *"d" * 7),
+    "geometry_msgs/msg/TransformStamped": _TRANSFORM,
+    TF_MESSAGE: (_TRANSFORM,),
+    POSE_STAMPED: (*_HEADER, *"d" * 7),
+    POSE_COVARIANCE: (*_HEADER, *"d" * 43),
+    ODOMETRY: (*_HEADER, "s", *"d" * 85),
     "edgefirst_msgs/msg/RadarCube": (*_HEADER, "Q", ("B",), ("H",), ("f",), ("H",), "B"),
     "edgefirst_msgs/msg/RadarInfo": (*_HEADER, *"ssssB"),
     "edgefirst_msgs/msg/Detect": (*_HEADER, *_TIME * 3, _BOX),

@@ -148,6 +148,7 @@ OTHERS: tuple[Topic, ...] = (
     Topic("model/info", ("edgefirst_msgs/msg/ModelInfo",), static=True),
     Topic("fusion/boxes3d", (DETECT, CUBES), aligned=True),
     Topic("tf_static", (TRANSFORM, TF_MESSAGE), static=True),
+    Topic("tf", (TRANSFORM, TF_MESSAGE)),
 )
 """The other topics of the device."""
 # fmt: on

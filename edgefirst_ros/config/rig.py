@@ -91,9 +91,12 @@ class Rig(Model):
                     ("info", key in (streams.CAMERA.key, "model")),
                     ("masks", key == "model"),
                     ("tf", key == "pose"),
+                    ("tolerance", key not in streams.ROLES),
                 )
                 if getattr(sensor, name) is not None and not allowed
             ]
+            wrong += ["reuse"] if not sensor.reuse and key in streams.ROLES else []
+            wrong += ["offset"] if sensor.offset and key in ("model", "boxes3d") else []
             if wrong:
                 raise ValueError(f"{key}: {wrong[0]} is not for this sensor")
             if sensor.tf is not None and sensor.topic is not None:

@@ -82,6 +82,14 @@ class TopicCounts(_Form):
     dropped: dict[str, Count]
 
 
+class PoseSourceForm(_Form):
+    """Topic of the poses, its type, and the frame whose poses they are; None where the messages do not say."""
+
+    topic: str | None = None
+    type: str | None = None
+    child: str | None = None
+
+
 class OfSequence(_Form):
     """Metadata of one sequence."""
 
@@ -90,6 +98,8 @@ class OfSequence(_Form):
     static_transforms: Transforms | None = None
     calibration: str | None = None
     time_base: TimeBaseForm | None = None
+    pose_frame: str | None = None
+    pose_source: PoseSourceForm | None = None
     counts: dict[str, TopicCounts] | None = None
 
 
@@ -102,6 +112,8 @@ class FramesMetadata(_Form):
     time_base: TimeBases | None = None
     camera_info: CameraInfo | None = None
     static_transforms: Transforms | None = None
+    pose_frame: str | None = None
+    pose_source: PoseSourceForm | None = None
     counts: dict[str, TopicCounts] | None = None
     sequences: dict[str, OfSequence] | None = None
     merged: list[dict[str, Any]] | None = None

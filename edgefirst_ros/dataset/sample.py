@@ -24,6 +24,7 @@ from edgefirst_ros.errors import (
     EdgeFirstError,
     text_of,
 )
+from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.streams import of_kind, with_column
 
 if TYPE_CHECKING:
@@ -73,11 +74,16 @@ class Position(NamedTuple):
 
 
 class Pose(NamedTuple):
-    """Attitude of a sample, degrees: of the vehicle in east, north, up."""
+    """Pose of a sample: of the vehicle in the dataset's `pose_frame`; without one its attitude in east, north, up."""
 
     yaw: float
+    """Degrees, as pitch and roll."""
     pitch: float
     roll: float
+    position: tuple[float, float, float] | None = None
+    """m; None for an attitude."""
+    orientation: tuple[float, float, float, float] | None = None
+    """Quaternion x, y, z, w; None if only the angles are known."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,12 +167,17 @@ class Sample:
 
     @property
     def pose(self) -> Pose | None:
-        """Attitude, interpolated at the stamp of the sample; None if unknown."""
+        """Pose at the stamp of the sample, else the attitude of the IMU; None if both are unknown."""
+        row = self.row
+        place, turn = row.get("pose_position"), row.get("pose_orientation")
+        if place is not None and turn is not None:
+            return Pose(*yaw_pitch_roll(turn), tuple(place), tuple(turn))
         values = self._own("pose")
         if values is None or any(value is None for value in values):
             return None
         order = schema.pose_order(schema.nearest(str(self.dataset.metadata.get("schema_version"))))
-        return Pose(**dict(zip(order, map(float, values), strict=True)))
+        angles = dict(zip(order, map(float, values), strict=True))
+        return Pose(angles["yaw"], angles["pitch"], angles["roll"])
 
     def _own(self, column: str) -> Any:
         """Return the value of a column of the annotations that is of the sample."""

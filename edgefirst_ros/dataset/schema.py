@@ -202,6 +202,8 @@ MODEL_TIMESTAMP = "model_timestamp"
 """Frames column: stamp of the model result of a frame, ns; null if the model did not process it.
 
 Earlier versions do not have it."""
+LATER = (MODEL_TIMESTAMP, "pose_position", "pose_orientation")
+"""Frames columns that earlier versions do not have."""
 
 FRAMES_METADATA = (
     "sources",
@@ -226,6 +228,8 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
         Column("longitude", _F64, "sample"),
         Column("altitude", _F64, "sample"),
         Column("orientation", array(_F64, 4), "sample"),  # x, y, z, w
+        Column("pose_position", array(_F64, 3), "sample"),  # m in pose_frame
+        Column("pose_orientation", array(_F64, 4), "sample"),  # x, y, z, w
         Column("size", array(_U32, 2), "sample"),  # width, height
         *stamps,
         Column("keyframe", pa.bool_(), "sample"),

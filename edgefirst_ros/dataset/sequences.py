@@ -24,7 +24,9 @@ REFERENCE = "reference"
 LEFT_OUT = "left_out"
 """Key of the recordings that could not be converted: [{"file", "size", "why"}]."""
 CALIBRATION = ("camera_info", "static_transforms")
-KNOWN = (*FRAMES_METADATA, "sequences", "merged", "left_out")
+POSE = ("pose_frame", "pose_source")
+"""Keys that only sequences with poses have."""
+KNOWN = (*FRAMES_METADATA, *POSE, "sequences", "merged", "left_out")
 """Keys that are checked; others may have any value."""
 DEEPEST = 64
 MOST_SHOWN = 80
@@ -84,10 +86,14 @@ def parsed(text: str) -> Any:
 
 
 def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """Return camera_info and static_transforms common to all sequences, None where they differ, and notes of that."""
+    """Return what all sequences have in common of calibration and source of poses, and notes of differences.
+
+    Values that differ become None.
+    """
     common: dict[str, Any] = {}
     notes = []
-    for key in CALIBRATION:
+    posed = [key for key in POSE if any(known.get(key) is not None for known in sequences.values())]
+    for key in (*CALIBRATION, *posed):
         values = [known.get(key) for known in sequences.values()]
         agreed = all(repr(value) == repr(values[0]) for value in values)
         common[key] = values[0] if values and agreed else None

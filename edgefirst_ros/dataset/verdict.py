@@ -35,7 +35,8 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 MODEL = "model"
 """Key of the model's stamps beside those of the sensors."""
-PRESENT = {"latitude": "position", "orientation": "attitude"}
+POSE = "pose"
+PRESENT = {"latitude": "position", "orientation": "attitude", "pose_position": POSE}
 """Further columns whose values are counted."""
 COLUMNS = (
     "name",
@@ -172,14 +173,14 @@ class Timeline:
 
     @property
     def present(self) -> dict[str, int]:
-        """{sensor: samples that have a message of it}, with `position`, `attitude` and `model`."""
+        """{sensor: samples that have a message of it}, with `position`, `attitude`, `model`, and `pose` if any has."""
         found = {PRESENT[name]: int(there[self.rows].sum()) for name, there in self._columns.there.items()}
         found |= {
             key: int(values[1][self.rows].sum())
             for key, column in _sensor_columns()
             if (values := self._columns.integers.get(column)) is not None
         }
-        return dict(sorted(found.items()))
+        return dict(sorted((key, number) for key, number in found.items() if number or key != POSE))
 
     @property
     def duration(self) -> float:

@@ -214,6 +214,8 @@ def _add_navigation(frame: Frame, row: dict[str, object], common: dict[str, obje
         place = frame.position
         row.update(latitude=place.latitude, longitude=place.longitude, altitude=place.altitude)
         common["location"] = [place.latitude, place.longitude]
+    if frame.pose is not None:
+        row["pose_position"], row["pose_orientation"] = map(list, frame.pose)
     if frame.orientation is not None:
         row["orientation"] = list(frame.orientation)
         common["pose"] = list(yaw_pitch_roll(frame.orientation))

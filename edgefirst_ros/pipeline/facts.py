@@ -64,6 +64,8 @@ class SequenceFacts:
     unused: list[dict[str, Any]] = field(default_factory=list)
     """Topics that could be used and are not: {"topic", "type", "count", "use"}."""
     scaling: Scaling = field(default_factory=Scaling)
+    pose: dict[str, Any] = field(default_factory=dict)
+    """Frame, topic, type and child of the poses; empty before the first one."""
     box_frames: BoxFrames = field(default_factory=BoxFrames)
     video: set[str] = field(default_factory=set)
     """Formats of the video that is decoded."""
@@ -87,6 +89,7 @@ class SequenceFacts:
     def described(self) -> dict[str, Any]:
         """Metadata of the sequence."""
         camera_info, transforms = self.scaling.of(self.calibration.camera_info), self.calibration.static_transforms
+        source = {key: value for key, value in self.pose.items() if key != "frame"}
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
         return {
             "sources": list(range(self.first_source, self.first_source + len(self.sources))),
@@ -96,6 +99,7 @@ class SequenceFacts:
             "time_base": self.time_base,
             "topics": self.topics,
             "counts": self.counts.plain(),
+            **({"pose_frame": self.pose["frame"], "pose_source": source} if source else {}),
             **({"unused_topics": self.unused} if self.unused else {}),
             **({"missing": list(self.roles.missing)} if self.roles.missing else {}),
         }

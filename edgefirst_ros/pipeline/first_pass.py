@@ -18,18 +18,19 @@ from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts, encoded_as
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.limits import Limits
-from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name
-from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frame_id_of
+from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name, transforms_of
+from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, PictureFacts, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures
+from edgefirst_ros.sensors.transforms import find_chain
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sources.bags import open_files
 from edgefirst_ros.sources.order import order_topic
 from edgefirst_ros.sources.source import Damage, Recording
 from edgefirst_ros.sources.tiles import TiledRecording
 from edgefirst_ros.sources.topics import STATICS, Roles, choose_topics, unused_topics
-from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU
+from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, ROLES
 from edgefirst_ros.sync.clock import Cut, Segments, TimeBase, TopicTimes, choose, lower_median
 
 MOST_TRIED = 1000
@@ -205,6 +206,11 @@ class _Walk:
         self.radars: set[str] = set()
         """Topics of clouds with a field that only radars have."""
         self._given = settings.given_topics
+        self._frames = settings.sensor("pose").tf
+        self.parents: dict[str, str] = {}
+        """First parent of each frame of /tf, if the pose comes from there."""
+        self.reparented: set[str] = set()
+        """Frames of /tf with several parents."""
         self.first: int | None = None
         self.last = 0
 
@@ -224,6 +230,8 @@ class _Walk:
             self.times[topic].add(message)
             if topic in self.calibrations:
                 self.calibrations[topic].take(message.schema, content, message.log_time, topic)
+            if self._frames is not None and known_name(topic, message.schema) == "tf":
+                self._take_transforms(message.schema, content)
             if topic in self.sequences and self.sequences[topic].frame_id is None:
                 self.sequences[topic].frame_id = frame_id_of(content)
         except MessageError:
@@ -231,6 +239,12 @@ class _Walk:
             self.unreadable[topic] = self.unreadable.get(topic, 0) + 1
         if topic in self.sequences:
             self.sequences[topic].add(message, usable)
+
+    def _take_transforms(self, schema: str, content: Any) -> None:
+        for one in transforms_of(schema, content):
+            if len(self.parents) < MOST_TRANSFORMS:
+                parent = self.parents.setdefault(one.child_frame_id, one.frame_id)
+                self.reparented |= {one.child_frame_id} if parent != one.frame_id else set()
 
     def _open(self, message: Message) -> bool:
         """Start to collect a topic; False if it can have no role."""
@@ -243,7 +257,8 @@ class _Walk:
             self.sequences[topic] = _StampSequence()
         elif (
             name not in (*STATICS, *ALIGNED)
-            and schema not in (FIX, IMU, CUBES, *STATIC_TYPES)
+            and schema not in (FIX, IMU, CUBES, *ROLES["pose"], *STATIC_TYPES)
+            and not (name == "tf" and self._frames is not None)
             and not (name is None and schema in (CLOUD, CUBE, DETECT))
             and not any(fnmatchcase(topic, f"*{given.removeprefix('/')}") for given in self._given)
         ):
@@ -283,17 +298,29 @@ class Walked:
         base = choose(settings.time_base, times, [walk.times[topic] for topic in sorted(roles.aligned)])
         segments = Segments()
         sequence = walk.sequences[roles.reference]
-        for _, stamp in sequence.stamps(base.base):
+        offset = settings.stream(roles.sensor or streams.CAMERA.key)[1]
+        stamps = [(number, stamp + offset) for number, stamp in sequence.stamps(base.base)]
+        for _, stamp in stamps:
             segments.add(stamp)
         cut = None
         if settings.start is not None or settings.end is not None:
             span = settings.span_of(segments.spans[0][0] if segments.spans else 0)
-            cut = Cut.of(span, sequence.stamps(base.base), len(sequence.numbers))
+            cut = Cut.of(span, stamps, len(sequence.numbers))
         calibration = Calibration(
             PictureFacts(roles.reference, roles.own_info, sequence.frame_id) if roles.camera else None
         )
         for topic in sorted(roles.statics):
             calibration.merge(walk.calibrations[topic])
+        if roles.pose is not None and roles.pose_frames is not None:
+            parents = walk.parents | {of["child"]: of["parent"] for of in calibration.static_transforms}
+            try:
+                steps = find_chain(parents, *roles.pose_frames)
+            except ValueError as error:
+                raise UsageError(f"{path}: {cause}rig: pose: tf: {error}") from None
+            twice = sorted({child for _, child, _ in steps} & walk.reparented)
+            roles.notes += tuple(
+                f"{roles.pose}: {child} has several parents: {parents[child]} counts" for child in twice
+            )
         if calibration.pictures is not None and calibration.lacks_size:
             calibration.pictures.size = _find_size(recording, roles, settings)
         unknown = ""

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from edgefirst_ros.sensors.navigation import Position, Quaternion
+from edgefirst_ros.sensors.navigation import EgoPose, Position, Quaternion
 from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
@@ -49,6 +49,7 @@ class Frame:
     """Sensor and message of the reference, if it is not a camera."""
     position: Position | None = None
     orientation: Quaternion | None = None
+    pose: EgoPose | None = None
     result: SensorMessage | None = None
     """Model or Detect message of this frame."""
     boxes3d: SensorMessage | None = None

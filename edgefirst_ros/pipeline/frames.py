@@ -15,14 +15,15 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
-from edgefirst_ros.pipeline.tracks import Navigation
+from edgefirst_ros.pipeline.tracks import Navigation, Poses
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.calibration import frame_id_of
 from edgefirst_ros.sensors.companions import storable
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
+from edgefirst_ros.streams import CAMERA
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
-from edgefirst_ros.sync.clock import Cut, RunningClock, Segments, lower_median
+from edgefirst_ros.sync.clock import JUMP_BACK, Cut, RunningClock, Segments, lower_median
 
 USUAL = 31
 """Latest steps of the reference's stamps whose median is its usual interval."""
@@ -32,7 +33,8 @@ class FrameNumbers:
     """Numbers the messages of the reference topic, and separates segments where its clock was set.
 
     `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
-    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `preceded`: as
+    where that is not known beforehand (live): then every clock set back begins an epoch of its own. `back`: how late
+    messages of other topics may come, ns. `preceded`: as
     `Segments.preceded` gives it. `numbered`: a step other than 1 in the reference topic's sequence numbers means a
     loss.
     """
@@ -43,8 +45,10 @@ class FrameNumbers:
         preceded: Mapping[int, int] = MappingProxyType({}),
         *,
         numbered: bool,
+        back: int = JUMP_BACK,
     ) -> None:
         self._overlapping = overlapping
+        self._back = back
         self._preceded = {n: end for n, end in preceded.items() if overlapping is not None and n not in overlapping}
         self._numbered = numbered
         self._clock = RunningClock()
@@ -79,6 +83,15 @@ class FrameNumbers:
     def segment(self, stamp: int) -> int:
         """Return the segment of the next reference message that can be decoded; its stamp in ns."""
         return self._segments.add(stamp)
+
+    @property
+    def current(self) -> int:
+        """Segment of the newest reference message."""
+        return self._segments.current
+
+    def segment_of(self, stamp: int) -> int:
+        """Return the segment of a message of another topic, by its stamp in ns; one that is to begin may be its own."""
+        return self._segments.of(stamp, self._back)
 
     def may_need_later(self, segment: int, stamp: int) -> bool:
         """True if the position at a stamp of a segment may depend on a fix recorded in a later one."""
@@ -237,8 +250,13 @@ class FrameBuilder:
         self._aligner: Aligner[_Anchor, SensorMessage] = Aligner(streams, self._lookahead)
         self._results = ModelResults(tolerance, self._lookahead)
         self._navigation = Navigation(nanoseconds(settings.max_gap))
+        statics = lambda: facts.calibration.static_transforms  # noqa: E731
+        self._poses = Poses(nanoseconds(settings.max_gap), roles.pose_frames, statics)
+        self._own = roles.sensor or CAMERA.key
+        self._offsets = {key: settings.stream(key)[1] for key in ("gps", "imu", "pose", self._own)}
+        """Added to the stamps of messages that are not aligned as companions, ns."""
         self._parse: Callable[[Message], Any] = open_parser(roles.schema) if roles.camera else decode
-        self._timeline = FrameNumbers(overlapping, preceded, numbered=numbered)
+        self._timeline = FrameNumbers(overlapping, preceded, numbered=numbered, back=max(JUMP_BACK, self._lookahead))
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
         self._cut = cut
@@ -264,6 +282,7 @@ class FrameBuilder:
 
     def _push_reference(self, message: Message, now: int, parsed: Parsed | MessageError | None) -> None:
         roles, stamp = self._facts.roles, self._facts.base.stamp(message)
+        raw, stamp = stamp, stamp + self._offsets[self._own]
         number, gap = self._timeline.next_frame(message, stamp)
         try:
             content = parsed or self._parse(message)
@@ -288,9 +307,9 @@ class FrameBuilder:
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
         epoch = self._timeline.epoch
-        anchor = _Anchor(unit, segment, self._results.expect(self._join_stamp(message, stamp), epoch), own)
+        anchor = _Anchor(unit, segment, self._results.expect(self._join_stamp(message, raw), epoch), own)
         self._aligner.add_frame(stamp, number, now, anchor, segment, epoch)
-        if message.topic in (roles.gps, roles.imu, roles.model):
+        if message.topic in (roles.gps, roles.imu, roles.pose, roles.model):
             self._push_other(message, content, now)
 
     def _push_other(self, message: Message, content: Any, now: int) -> None:
@@ -303,18 +322,35 @@ class FrameBuilder:
             found = SensorMessage(topic, content, stamp + self._aligner.streams[sensor].offset, late=late)
             self._usage.offer(sensor, found, epoch)
             self._aligner.add(sensor, stamp, now, found, epoch)
-        if topic == roles.gps and not self._navigation.add_fix(content, stamp, now, epoch):
+        offsets = self._offsets
+        if topic == roles.gps and not self._navigation.add_fix(content, stamp + offsets["gps"], now, epoch):
             facts.counts.drop(topic, NO_FIX)
-        if topic == roles.imu and not self._navigation.add_attitude(content, stamp, now, epoch):
+        if topic == roles.imu and not self._navigation.add_attitude(content, stamp + offsets["imu"], now, epoch):
             facts.counts.drop(topic, NO_ATTITUDE)
+        if topic == roles.pose:
+            self._push_pose(message, content, stamp + offsets["pose"], now)
         if topic == roles.model:
             self._push_result(message, content, stamp, now)
         if topic == roles.masks:
             self._results.add_mask(_published(message), SensorMessage(topic, content, stamp), now, epoch)
         if topic == roles.boxes3d:
+            if isinstance(content, Cubes):  # of the picture with the same stamp
+                stamp += offsets[self._own]
             self._aligner.add(BOXES3D, stamp, now, SensorMessage(topic, content, stamp), epoch)
         if topic in roles.statics:
             facts.calibration.take(message.schema, content, message.log_time, topic)
+            self._poses.renew()
+
+    def _push_pose(self, message: Message, content: Any, stamp: int, now: int) -> None:
+        facts, topic = self._facts, message.topic
+        own = facts.base.base == "header" and topic not in facts.base.replaced
+        offset = self._offsets["pose"] if own else None
+        fault = self._poses.add(message.schema, content, stamp, offset, now, self._timeline.segment_of)
+        if fault:
+            facts.counts.drop(topic, fault)
+        source = self._poses.source
+        if source is not None and not facts.pose:
+            facts.pose.update(frame=source.frame, topic=topic, type=message.schema, child=source.child)
 
     def _push_result(self, message: Message, content: Any, stamp: int, now: int) -> None:
         roles, topic, epoch = self._facts.roles, message.topic, self._timeline.epoch
@@ -323,7 +359,7 @@ class FrameBuilder:
         late = self._results.is_late(join) and topic != roles.reference
         if late:
             self._usage.mark_late(topic)
-        result = SensorMessage(topic, content, stamp, late=late)
+        result = SensorMessage(topic, content, stamp + self._offsets[self._own], late=late)
         mask_stamp = _published(message) if roles.masks is not None else None
         self._results.add(join, result, now, mask_stamp=mask_stamp, epoch=epoch)
 
@@ -368,7 +404,9 @@ class FrameBuilder:
             return aligned.arrived + wait + self._lookahead <= now
         scan = aligned.nearest.get(BOXES3D)
         stamps = (aligned.stamp,) if scan is None else (aligned.stamp, scan.stamp)
-        horizon = max(self._navigation.horizon(stamp, aligned.epoch) for stamp in stamps)
+        segment = aligned.item.segment
+        known = (self._navigation.horizon(stamp, aligned.epoch) for stamp in stamps)
+        horizon = max(*known, *(self._poses.horizon(stamp, segment) for stamp in stamps))
         return aligned.arrived + horizon - aligned.stamp + self._lookahead <= now
 
     def _frame(self, aligned: Aligned[_Anchor, SensorMessage]) -> Frame:
@@ -381,12 +419,16 @@ class FrameBuilder:
         if roles.sensor is not None and anchor.own is not None:
             frame.own = (roles.sensor, anchor.own)
         frame.position, frame.orientation = self._navigation.at(aligned.stamp, aligned.epoch)
+        frame.pose = self._poses.at(aligned.stamp, anchor.segment)
         frame.result = self._results.take(anchor.join)
         boxes3d = aligned.nearest.get(BOXES3D)
         same = boxes3d is not None and boxes3d.stamp == aligned.stamp
         if boxes3d is not None and (same or not isinstance(boxes3d.item.content, Cubes)):
             frame.boxes3d = boxes3d.item
-            frame.motion = self._navigation.motion(boxes3d.stamp, aligned.stamp, aligned.epoch)
+            moved = self._poses.motion(boxes3d.stamp, aligned.stamp, anchor.segment)
+            if moved is None:
+                moved = self._navigation.motion(boxes3d.stamp, aligned.stamp, aligned.epoch)
+            frame.motion = moved
         return frame
 
     def _forget(self, now: int) -> None:
@@ -395,10 +437,13 @@ class FrameBuilder:
         oldest = min((aligned.arrived for aligned in waiting), default=now)
         self._results.forget(oldest)
         first: dict[int, int] = {}
+        of_segment: dict[int, int] = {}
         for aligned in waiting:
-            first[aligned.epoch] = min(first.get(aligned.epoch, aligned.stamp), aligned.stamp)
+            for by, key in ((first, aligned.epoch), (of_segment, aligned.item.segment)):
+                by[key] = min(by.get(key, aligned.stamp), aligned.stamp)
         came_before = oldest - self._lookahead - 2 * nanoseconds(self._settings.max_gap)
         self._navigation.forget(first, self._lookahead, came_before)
+        self._poses.forget(of_segment, self._timeline.current, self._lookahead, came_before)
 
     def close(self) -> None:
         """Count the fixes without a neighbour within `max_gap`, once all frames are handed on."""

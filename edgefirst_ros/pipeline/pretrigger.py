@@ -83,7 +83,7 @@ class Recent:
             self._mark(arrival)
             if arrival.entry:
                 self._entries.append(arrival.now)
-        elif topic in (self._roles.gps, self._roles.imu):
+        elif topic in (self._roles.gps, self._roles.imu, self._roles.pose):
             kept = self._fixes
         kept.append(arrival)
         self._bytes += len(arrival.message.data)

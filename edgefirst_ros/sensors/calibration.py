@@ -7,11 +7,14 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.streams import CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
+
+if TYPE_CHECKING:
+    from edgefirst_ros.messages import FrameTransform
 
 GIVEN, IDENTITY, MISSING = "given", "identity", "missing"
 WORDS = (GIVEN, IDENTITY, MISSING)
@@ -155,11 +158,11 @@ class Calibration:
                 _check("labels", len(labels), MOST_LABELS)
                 _check("characters of a name", max(map(len, labels), default=0))
                 self.labels = labels
-        elif schema == TRANSFORM:
-            self._transform(content, content.frame_id, log_time)
-        elif schema == TF_MESSAGE:
-            for transform in content.transforms:
-                self._transform(transform, transform.header.frame_id, log_time)
+        elif schema in (TRANSFORM, TF_MESSAGE):
+            from edgefirst_ros.messages import transforms_of  # who opens a dataset has no messages
+
+            for transform in transforms_of(schema, content):
+                self._transform(transform, log_time)
 
     def merge(self, other: Calibration) -> None:
         """Add what is not known yet from another calibration."""
@@ -167,18 +170,16 @@ class Calibration:
         for mine, theirs in ((self._infos, other._infos), (self._transforms, other._transforms)):
             mine.update({key: replace(first) for key, first in theirs.items() if key not in mine})
 
-    def _transform(self, message: Any, parent: str, log_time: int) -> None:
-        moved, turned = message.transform.translation, message.transform.rotation
-        child = str(message.child_frame_id)
-        _check("characters of a name", max(len(parent), len(child)))
-        key = str(parent), child
+    def _transform(self, given: FrameTransform, log_time: int) -> None:
+        _check("characters of a name", max(len(given.frame_id), len(given.child_frame_id)))
+        key = given.frame_id, given.child_frame_id
         if key not in self._transforms:
             _check("static transforms", len(self._transforms) + 1, MOST_TRANSFORMS)
         found = {
-            "parent": str(parent),
-            "child": child,
-            "translation": [float(moved.x), float(moved.y), float(moved.z)],
-            "rotation": [float(turned.x), float(turned.y), float(turned.z), float(turned.w)],
+            "parent": given.frame_id,
+            "child": given.child_frame_id,
+            "translation": list(given.translation),
+            "rotation": list(given.rotation),
         }
         self._transforms.setdefault(key, _First(found)).note(found, log_time)
 

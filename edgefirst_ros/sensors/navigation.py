@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import bisect
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from edgefirst.schemas.sensor_msgs import Imu, NavSatFix
@@ -19,6 +21,7 @@ DEGREE = 111_200.0
 """m; a degree of a great circle is a little shorter."""
 NEARLY_ONE = 1 - 1e-9
 Quaternion = tuple[float, float, float, float]
+T = TypeVar("T")
 
 
 class Fix(NamedTuple):
@@ -221,38 +224,42 @@ def attitude_of(message: Imu) -> Quaternion | None:
     return x / length, y / length, z / length, w / length
 
 
-class AttitudeTrack:
-    """Attitudes of one IMU by stamp, and the attitude between them."""
+class ValueTrack(ABC, Generic[T]):
+    """Values of one source by stamp, and the value between them."""
 
     def __init__(self, max_gap: int = MAX_GAP) -> None:
-        """`max_gap`: the longest time in ns between two attitudes to interpolate (inclusive)."""
+        """`max_gap`: the longest time in ns between two values to interpolate (inclusive)."""
         self._max_gap = max_gap
         self._stamps: list[int] = []
-        self._turns: list[Quaternion] = []
+        self._values: list[T] = []
         self._arrived: list[int] = []
 
-    def add(self, stamp: int, turn: Quaternion, arrived: int = 0) -> None:
-        """Take a unit quaternion (x, y, z, w), and when it came; in any order, of equal stamps the first one counts."""
+    @abstractmethod
+    def blend(self, first: T, second: T, part: float) -> T:
+        """Return the value between two, `part` (0 to 1) of the way."""
+
+    def add(self, stamp: int, value: T, arrived: int = 0) -> None:
+        """Take a value, and when it came; in any order, of equal stamps the first one counts."""
         place = bisect.bisect_left(self._stamps, stamp)
         if place == len(self._stamps) or self._stamps[place] != stamp:
             self._stamps.insert(place, stamp)
-            self._turns.insert(place, turn)
+            self._values.insert(place, value)
             self._arrived.insert(place, arrived)
 
-    def orientation(self, stamp: int) -> Quaternion | None:
-        """Return the unit quaternion at a stamp in ns, interpolated the short way; None without two near neighbours."""
+    def at(self, stamp: int) -> T | None:
+        """Return the value at a stamp in ns, interpolated; None without two near neighbours."""
         after = bisect.bisect_left(self._stamps, stamp)
         if after < len(self._stamps) and self._stamps[after] == stamp:
-            return self._turns[after]
+            return self._values[after]
         if after in (0, len(self._stamps)):
             return None
         first, second = self._stamps[after - 1], self._stamps[after]
         if second - first > self._max_gap:
             return None
-        return _slerp(self._turns[after - 1], self._turns[after], (stamp - first) / (second - first))
+        return self.blend(self._values[after - 1], self._values[after], (stamp - first) / (second - first))
 
     def horizon(self, stamp: int) -> int:
-        """Return the latest stamp at which a further attitude could change orientation(stamp)."""
+        """Return the latest stamp at which a further value could change at(stamp)."""
         after = bisect.bisect_right(self._stamps, stamp)
         nearest = self._stamps[after - 1] if after else None
         if nearest is None or nearest == stamp or stamp - nearest > self._max_gap:
@@ -261,10 +268,72 @@ class AttitudeTrack:
         return min(farthest, self._stamps[after]) if after < len(self._stamps) else farthest
 
     def forget(self, before_stamp: int, came_before: int = 1) -> None:
-        """Drop attitudes that came earlier than that and that orientations at `before_stamp` and later do not need."""
+        """Drop values that came earlier than that and that values at `before_stamp` and later do not need."""
         cut = _old(self._arrived, bisect.bisect_left(self._stamps, before_stamp - self._max_gap), came_before)
         if cut > 0:
-            del self._stamps[:cut], self._turns[:cut], self._arrived[:cut]
+            del self._stamps[:cut], self._values[:cut], self._arrived[:cut]
+
+
+class AttitudeTrack(ValueTrack[Quaternion]):
+    """Attitudes of one IMU: unit quaternions x, y, z, w, interpolated the short way."""
+
+    def blend(self, first: Quaternion, second: Quaternion, part: float) -> Quaternion:
+        """Return the attitude between two, `part` (0 to 1) of the way."""
+        return _slerp(first, second, part)
+
+
+class EgoPose(NamedTuple):
+    """A pose: position in m, orientation as unit quaternion x, y, z, w."""
+
+    position: tuple[float, float, float]
+    orientation: Quaternion
+
+
+def pose_of(position: Sequence[float], orientation: Sequence[float]) -> EgoPose | None:
+    """Return a pose of m and a quaternion x, y, z, w of any length; None if it is not finite or the length is 0."""
+    x, y, z, w = orientation
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    if not (math.isfinite(length) and length > 0 and all(map(math.isfinite, position))):
+        return None
+    a, b, c = position
+    return EgoPose((a, b, c), (x / length, y / length, z / length, w / length))
+
+
+def compose(first: EgoPose, second: EgoPose) -> EgoPose:
+    """Return the pose `second`, which is in the axes of `first`, in the axes that `first` is in."""
+    (ax, ay, az, aw), (bx, by, bz, bw) = first.orientation, second.orientation
+    x, y, z = (a + b for a, b in zip(first.position, _turn(first.orientation, second.position), strict=True))
+    turn = (
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    )
+    return EgoPose((x, y, z), turn)
+
+
+def invert(pose: EgoPose) -> EgoPose:
+    """Return the pose of the outer axes in the inner ones."""
+    x, y, z, w = pose.orientation
+    back = (-x, -y, -z, w)
+    a, b, c = _turn(back, pose.position)
+    return EgoPose((-a, -b, -c), back)
+
+
+def _turn(turn: Quaternion, place: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Return a place turned by a unit quaternion."""
+    (x, y, z, w), (a, b, c) = turn, place
+    u, v, t = 2 * (y * c - z * b), 2 * (z * a - x * c), 2 * (x * b - y * a)
+    return a + w * u + y * t - z * v, b + w * v + z * u - x * t, c + w * t + x * v - y * u
+
+
+class PoseTrack(ValueTrack[EgoPose]):
+    """Poses of one frame in another: positions interpolated along the line, orientations the short way."""
+
+    def blend(self, first: EgoPose, second: EgoPose, part: float) -> EgoPose:
+        """Return the pose between two, `part` (0 to 1) of the way."""
+        x, y, z = (a + part * (b - a) for a, b in zip(first.position, second.position, strict=True))
+        return EgoPose((x, y, z), _slerp(first.orientation, second.orientation, part))
 
 
 def _old(arrived: list[int], count: int, before: int) -> int:

@@ -104,6 +104,41 @@ def frames_from(transforms: Iterable[Mapping[str, Any]], start: str) -> dict[str
     return found
 
 
+def find_chain(parents: Mapping[str, str], fixed: str, moving: str) -> list[tuple[str, str, bool]]:
+    """Return the steps from one frame to another: (parent, child, True if it leads up, from child to parent).
+
+    Args:
+        parents: parent of each frame.
+        fixed: frame at the begin of the chain.
+        moving: frame at its end.
+
+    Raises:
+        ValueError: a loop, or no chain; the message names the frames.
+
+    """
+    up, down = _climb(parents, fixed), _climb(parents, moving)
+    if fixed == moving:
+        raise ValueError(f"both frames are {fixed!r}: name the fixed and the moving one")
+    common = next((frame for frame in up if frame in down), None)
+    if common is None:
+        ends = " and ".join(f"{' -> '.join(reversed(way))}" for way in (up, down))
+        raise ValueError(f"no chain of transforms joins {fixed!r} and {moving!r}: the chains are {ends}")
+    rise, fall = up[: up.index(common) + 1], down[: down.index(common) + 1][::-1]
+    steps = [(parent, child, True) for child, parent in itertools.pairwise(rise)]
+    return steps + [(parent, child, False) for parent, child in itertools.pairwise(fall)]
+
+
+def _climb(parents: Mapping[str, str], frame: str) -> list[str]:
+    """Return a frame and all above it. Raises ValueError for a loop."""
+    way = [frame]
+    while way[-1] in parents:
+        way.append(parents[way[-1]])
+        if way[-1] in way[:-1]:
+            loop = " -> ".join(reversed(way[way.index(way[-1]) :]))
+            raise ValueError(f"the transforms are a loop: {loop}")
+    return way
+
+
 def move_boxes(boxes: ArrayLike, way: Floats) -> Floats:
     """Return boxes (N, 6) [center x, y, z, extent x, y, z] in the axes that `way` (4, 4) leads to, m.
 

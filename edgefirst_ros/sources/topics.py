@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assigns roles to topics: camera, companions, GPS, IMU, model."""
+"""Assigns roles to topics: camera, companions, GPS, IMU, pose, model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 
 from edgefirst_ros import streams
-from edgefirst_ros.config import RigSensor, Settings
+from edgefirst_ros.config import Settings
 from edgefirst_ros.errors import RecordingError, UsageError, nearest_first
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.streams import CAMERA_INFO, CAMERA_TYPES, CLOUD, CUBE, CUBES, DETECT, FIX, IMU, MASK, MODEL, TILED
@@ -99,6 +99,10 @@ class Roles:
     """Companion sensor -> topic."""
     gps: str | None = None
     imu: str | None = None
+    pose: str | None = None
+    """Topic of poses of the vehicle, or of transforms."""
+    pose_frames: tuple[str, str] | None = None
+    """Fixed and moving frame of the pose, if it comes from transforms; None where the topic has poses."""
     model: str | None = None
     """Topic of Model or Detect messages."""
     masks: str | None = None
@@ -121,15 +125,20 @@ class Roles:
         return self.schema in CAMERA_TYPES and self.sensor is None
 
     @property
+    def navigation(self) -> tuple[str | None, ...]:
+        """Topics of positions, attitudes and poses."""
+        return self.gps, self.imu, self.pose
+
+    @property
     def streamed(self) -> frozenset[str]:
         """Topics of which every message is read."""
         results = self.model, self.masks, self.boxes3d
-        return frozenset(t for t in (self.reference, *self.companions.values(), self.gps, self.imu, *results) if t)
+        return frozenset(t for t in (self.reference, *self.companions.values(), *self.navigation, *results) if t)
 
     @property
     def aligned(self) -> frozenset[str]:
         """Topics in addition to the reference that are aligned by time."""
-        others = *self.companions.values(), self.gps, self.imu, self.boxes3d
+        others = *self.companions.values(), *self.navigation, self.boxes3d
         return frozenset(topic for topic in others if topic) - {self.reference}
 
 
@@ -275,6 +284,26 @@ class _Finder:
             return own[0], own[:1]
         return None, [t for t, space in spaces.items() if self.cameras.owner(space) is None]
 
+    def pose(self, settings: Settings) -> str | None:
+        """Return the topic of poses: the named one, that of transforms between named frames, else the only one."""
+        own = settings.sensor("pose")
+        if own.tf is not None:
+            topic = self.one("tf")
+            if topic is None and not self.live:
+                self.notes.append(
+                    f"pose: the rig names {own.tf[0]} and {own.tf[1]} of /tf, but the recording has no topic /tf"
+                )
+                self.missing.append("pose")
+            return topic
+        if own.topic is not None:
+            return self.named("pose", streams.ROLES["pose"], settings)
+        alike = [topic for schema in streams.ROLES["pose"] for topic in self.unknown(schema)]
+        if len(alike) > 1:
+            self.notes.append(f"pose: {', '.join(alike)} have poses, and only one can be used; name it with pose_topic")
+        elif alike:
+            self.notes.append(f"{alike[0]} is used as pose: it is the only topic of poses")
+        return alike[0] if len(alike) == 1 else None
+
     def only(self, name: str, schema: str, chosen: str | None, key: str) -> str | None:
         """Return a topic by configuration, by its known name, or as the only one of its type without a known name."""
         if chosen is not None:
@@ -366,8 +395,6 @@ def choose_topics(
     """
     finder = _Finder(topics, live, given={topic for topic in topics if settings.is_left_alone(topic)})
     in_rig = settings.rig.sensors if settings.rig is not None else {}
-    if settings.sensor("pose") != RigSensor():
-        finder.notes.append("pose: topics of poses are not read; positions and attitudes are those of GPS and IMU")
 
     def in_rig_topic(key: str) -> bool:
         return key in in_rig and in_rig[key].topic is not None
@@ -401,7 +428,7 @@ def choose_topics(
     if topics[reference] in CAMERA_TYPES and name in (None, *CAMERA_NAMES):
         finder.cameras = Cameras(topics, reference)
     given = {sensor.key: finder.named(sensor.key, sensor.topic.types, settings) for sensor in settings.companions}
-    for key in in_rig.keys() & streams.ROLES.keys():
+    for key in in_rig.keys() & streams.ROLES.keys() - {"pose"}:
         given[key] = finder.named(key, streams.ROLES[key], settings)
     info = finder.named(CAMERA, (CAMERA_INFO,), settings, "info")
     model_info = finder.named("model", KNOWN_TOPICS["model/info"], settings, "info")
@@ -416,6 +443,7 @@ def choose_topics(
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
     finder.note_absent(settings.sensors, companions, own)
+    pose = finder.pose(settings)
     model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
     own_info, infos = (info, [info]) if info is not None else finder.infos()
@@ -431,6 +459,8 @@ def choose_topics(
         companions,
         given["gps"] if in_rig_topic("gps") else finder.only("gps", FIX, settings.gps_topic, "gps_topic"),
         given["imu"] if in_rig_topic("imu") else finder.only("imu", IMU, settings.imu_topic, "imu_topic"),
+        pose,
+        settings.sensor("pose").tf,
         model,
         masks,
         boxes3d if boxes3d not in (reference, model) else None,
@@ -452,6 +482,7 @@ def guess_key(topic: str, schema: str, settings: Settings, radars: Container[str
 USABLE = frozenset({*CAMERA_TYPES, CLOUD, CUBE, *(schema for types in streams.ROLES.values() for schema in types)})
 """Types of topics that a dataset could use."""
 SHORT = {FIX: "gps_topic", IMU: "imu_topic", MODEL: "model_topic", DETECT: "model_topic"}
+SHORT |= dict.fromkeys(streams.ROLES["pose"], "pose_topic")
 """Type -> setting that names its topic."""
 
 
@@ -474,13 +505,14 @@ def unused_topics(
         elif schema in SHORT:
             found[topic] = f"{SHORT[schema]}: {topic}"
         elif topic not in guessed:
-            found[topic] = f"{'pose_topic' if schema not in CAMERA_TYPES else 'reference_topic'}: {topic}"
+            found[topic] = f"reference_topic: {topic}"
     return {topic: found.get(topic) or f"rig: {guessed[topic]}: {{topic: {topic}}}" for topic in left}
 
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
     """Return the roles completed by the device's names for topics that may still come."""
     companions = {sensor.key: _expected(sensor.topic.name) for sensor in settings.companions} | roles.companions
+    pose = "tf" if roles.pose_frames is not None else settings.sensor("pose").topic
     name = known_name(roles.reference, roles.schema)
     space = namespace_of(roles.reference, roles.schema) if roles.camera else ""
     prefix = roles.reference.removesuffix(name) if roles.camera and name else f"/{space}/" if space else "/"
@@ -495,6 +527,7 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
         companions=companions,
         gps=roles.gps or _expected(settings.gps_topic or "gps"),
         imu=roles.imu or _expected(settings.imu_topic or "imu"),
+        pose=roles.pose or (_expected(pose) if pose is not None else None),
         model=roles.model or (_expected(settings.model_topic) if settings.model_topic else own["model/output"]),
         masks=roles.masks or (own["model/mask"] if masked else None),
         boxes3d=roles.boxes3d or ("/fusion/boxes3d" if roles.reference != "/fusion/boxes3d" else None),
@@ -509,6 +542,7 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
     if settings.model_topic is None and roles.model is not None:
         model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
     parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
+    parts[roles.pose] = streams.ROLES["pose"] if roles.pose_frames is None else KNOWN_TOPICS["tf"]
     parts |= {topic: streams.of_key(sensor).topic.types for sensor, topic in roles.companions.items()}
     parts |= dict.fromkeys(roles.statics, (CAMERA_INFO,))
     parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
@@ -524,7 +558,7 @@ def late_parts(
     """
     fixed = settings.model_copy(update={"reference_topic": roles.reference})
     found = expect_topics(choose_topics({**topics, roles.reference: roles.schema}, fixed, live=True), fixed)
-    parts = ("gps", "imu", "model") if found.model != roles.model else ("gps", "imu", "masks")
+    parts = ("gps", "imu", "pose", "model") if found.model != roles.model else ("gps", "imu", "pose", "masks")
     now = {part: getattr(found, part) for part in parts}
     late = {p: t for p, t in now.items() if t in topics and t != getattr(roles, p) and t not in used}
     return late | ({"masks": found.masks} if "model" in late else {})

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Protocol
 
 from edgefirst_ros.errors import MessageError, UsageError
-from edgefirst_ros.messages import Message, decode, header_stamp
+from edgefirst_ros.messages import Message, decode, first_stamp
 
 SECOND = 1_000_000_000
 YEAR_2000 = 946_684_800 * SECOND
@@ -63,7 +63,7 @@ class TopicTimes:
 
     def add(self, message: Message) -> None:
         """Add a decodable message."""
-        stamp = header_stamp(message)
+        stamp = first_stamp(message)
         if stamp is not None:
             self.header.add(stamp, message.log_time)
         self.publish.add(message.publish_time, message.log_time)
@@ -95,7 +95,7 @@ class TimeBase:
         """Time of a message in ns."""
         if message.topic not in self.replaced:
             if self.base == "header":
-                stamp = header_stamp(message)
+                stamp = first_stamp(message)
                 if stamp is not None:
                     return stamp
             elif self.base == "publish":
@@ -171,6 +171,17 @@ class Segments:
         self.spans[-1] = (min(first, stamp), max(last, stamp))
         self.current = len(self.spans) - 1
         return self.current
+
+    def of(self, stamp: int, back: int) -> int:
+        """Return the segment of a message of another topic: the newest one whose end it is near, else the next one.
+
+        Args:
+            stamp: ns.
+            back: how far before the end, ns.
+        """
+        newest = range(len(self.spans) - 1, max(-1, len(self.spans) - 3), -1)
+        near = (n for n in newest if self.spans[n][1] - back <= stamp <= self.spans[n][1] + JUMP_FORWARD)
+        return next(near, len(self.spans))
 
     def overlapping(self, margin: int) -> set[int]:
         """Return the segments that overlap another one in time, or come within `margin` ns of it.

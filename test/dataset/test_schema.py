@@ -92,6 +92,8 @@ def test_frames():
         "longitude": pl.Float64,
         "altitude": pl.Float64,
         "orientation": pl.Array(pl.Float64, 4),
+        "pose_position": pl.Array(pl.Float64, 3),
+        "pose_orientation": pl.Array(pl.Float64, 4),
         "size": pl.Array(pl.UInt32, 2),
     }
     for base in ("radar_cube", "radar_targets", "lidar_points"):

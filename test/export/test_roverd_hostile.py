@@ -195,4 +195,4 @@ def test_of_the_attitudes_those_beside_a_picture_count(traces, tmp_path):
     samples = list(Dataset(path).samples())
     assert samples
     for sample in samples:
-        assert sample.row["orientation"] == pytest.approx(track.orientation(sample.timestamp), abs=1e-12)
+        assert sample.row["orientation"] == pytest.approx(track.at(sample.timestamp), abs=1e-12)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+from edgefirst.schemas import geometry_msgs, std_msgs
 
 from edgefirst_ros.messages import Message
 from edgefirst_ros.pipeline.frames import FrameNumbers
-from edgefirst_ros.streams import VIDEO
+from edgefirst_ros.pipeline.tracks import Poses
+from edgefirst_ros.streams import POSE_STAMPED, VIDEO
+from edgefirst_ros.sync.clock import Segments
 
 S = 1_000_000_000
 
@@ -58,3 +61,35 @@ def test_offline_only_segments_that_overlap_are_epochs_of_their_own():
         line.segment(stamp)
         epochs.append(line.epoch)
     assert epochs == [0, 0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "expected"),
+    [
+        *((104, 1), (109, 1), (111, 1)),  # the newest is at 106
+        *((111.5, 0), (115, 0)),  # the one before ended at 110
+        *((103.9, 2), (115.5, 2), (1e6, 2)),
+    ],
+)
+def test_a_message_is_of_the_newest_segment_that_it_may_be_of_or_of_the_next(stamp, expected):
+    segments = Segments()
+    assert segments.of(100 * S, S) == 0
+    for second in (100, 105, 110, 104, 106):
+        segments.add(second * S)
+    found = segments.of(round(stamp * S), 2 * S)
+    assert found == expected
+
+
+def test_no_pose_is_interpolated_between_segments():
+    poses = Poses(2 * S, None, list)
+    one = geometry_msgs.Pose(geometry_msgs.Point(1, 2, 3), geometry_msgs.Quaternion(0, 0, 0, 2))
+    message = geometry_msgs.PoseStamped(std_msgs.Header(frame_id="map"), one)
+    for stamp in (1 * S, 2 * S, 3 * S):
+        assert poses.add(POSE_STAMPED, message, stamp, None, 0, lambda stamp: int(stamp >= 3 * S)) == ""
+    assert poses.at(3 * S // 2, 0) == ((1, 2, 3), (0, 0, 0, 1))
+    assert poses.at(5 * S // 2, 0) is poses.at(5 * S // 2, 1) is None
+    assert poses.at(3 * S, 1) is not None
+    assert poses.horizon(2 * S, 1) == 2 * S
+    poses.forget({1: 3 * S}, 1, S, 1)
+    assert poses.at(2 * S, 0) is None
+    assert poses.at(3 * S, 1) is not None

@@ -10,6 +10,7 @@ import pytest
 from edgefirst.schemas import edgefirst_msgs, geometry_msgs, sensor_msgs, std_msgs
 
 from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import Transforms, transforms_of
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.streams import TF_MESSAGE, TRANSFORM
 
@@ -27,12 +28,6 @@ def camera(fx=1000.0, width=1920, name="camera"):
 def transform(child, x, parent="base_link"):
     moved = geometry_msgs.Transform(geometry_msgs.Vector3(x, 2, 3), geometry_msgs.Quaternion(0, 0, 0, 2))
     return geometry_msgs.TransformStamped(std_msgs.Header(frame_id=parent), child, moved)
-
-
-def as_read(message):
-    """A transform as mcap-ros2-support gives it."""
-    header = types.SimpleNamespace(frame_id=message.frame_id)
-    return types.SimpleNamespace(header=header, child_frame_id=message.child_frame_id, transform=message.transform)
 
 
 def test_camera_info():
@@ -64,10 +59,8 @@ def test_transforms_and_labels():
     found.take(TRANSFORM, transform("radar", 1.5))
     found.take(TRANSFORM, transform("radar", 9.0))
     found.take(TRANSFORM, transform("lidar", 4.0, "radar"))
-    found.take(
-        TF_MESSAGE,
-        types.SimpleNamespace(transforms=[as_read(transform("camera", 0.5)), as_read(transform("radar", 8.0))]),
-    )
+    both = [*transforms_of(TRANSFORM, transform("camera", 0.5)), *transforms_of(TRANSFORM, transform("radar", 8.0))]
+    found.take(TF_MESSAGE, Transforms(both))
     assert [(t["parent"], t["child"], t["translation"][0]) for t in found.static_transforms] == [
         ("base_link", "camera", 0.5), ("base_link", "radar", 1.5), ("radar", "lidar", 4.0),
     ]  # fmt: skip

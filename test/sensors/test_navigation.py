@@ -286,10 +286,10 @@ def test_slerp_turns_evenly_the_short_way():
     made.add(0, about_z(10))
     made.add(S, tuple(-part for part in about_z(100)))
     for part in range(1, 9):
-        found = made.orientation(part * S // 9)
+        found = made.at(part * S // 9)
         assert yaw_pitch_roll(found)[0] == pytest.approx(10 + 10 * part, abs=1e-6)
         assert math.hypot(*found) == pytest.approx(1, abs=1e-12)
-    assert made.orientation(0) == about_z(10)
+    assert made.at(0) == about_z(10)
 
 
 @given(st.floats(0, 1e-3), st.floats(0, 1))
@@ -297,7 +297,7 @@ def test_slerp_of_next_to_no_turn(angle, part):
     made = AttitudeTrack()
     made.add(0, about_z(0))
     made.add(10**9, about_z(angle))
-    found = made.orientation(int(part * 10**9))
+    found = made.at(int(part * 10**9))
     assert yaw_pitch_roll(found)[0] == pytest.approx(angle * int(part * 10**9) / 10**9, abs=1e-12)
 
 
@@ -337,7 +337,7 @@ def test_attitudes_are_those_of_brute_force(known, further, half, forget):
     for a, b in itertools.pairwise(sorted(first)):
         if a < stamp < b and b - a <= 2 * S:
             wanted = first[a] + (stamp - a) / (b - a) * (first[b] - first[a])
-    found, horizon = made.orientation(stamp), made.horizon(stamp)
+    found, horizon = made.at(stamp), made.horizon(stamp)
     assert (found is None) == (wanted is None)
     if found is not None:
         assert yaw_pitch_roll(found)[0] == pytest.approx(wanted, abs=1e-6)
@@ -345,4 +345,4 @@ def test_attitudes_are_those_of_brute_force(known, further, half, forget):
     for tick, angle in further:
         if tick * S > horizon:
             made.add(tick * S, about_z(angle))
-    assert made.orientation(stamp) == found
+    assert made.at(stamp) == found

@@ -31,13 +31,13 @@ WHY = {
 
 @rule("FRM001", "error", "all columns are there, with their types")
 def columns(subject: Subject) -> Found:
-    """Of companions those that the table has, each with stamp and skew; earlier versions say nothing of the model."""
+    """Of companions those that the table has, each with stamp and skew; earlier versions have no model and pose."""
     if subject.frames is None:
         return
     found = {field.name: field.type for field in subject.frames.schema}
     companions = [base for base in schema.COMPANIONS if {f"{base}_timestamp", f"{base}_skew"} & set(found)]
     for name, column in schema.frames_columns(companions).items():
-        if name not in found and name != schema.MODEL_TIMESTAMP:
+        if name not in found and name not in schema.LATER:
             yield name, "there is no such column"
         elif name in found and not is_same(found[name], column.type):
             yield name, f"is {found[name]}, must be {column.type}"
@@ -67,20 +67,25 @@ def identified(subject: Subject) -> Found:
     )
 
 
-@rule("FRM004", "error", "positions are on the earth, orientations of length 1")
+@rule("FRM004", "error", "positions are on the earth, poses finite and whole, orientations of length 1")
 def navigation(subject: Subject) -> Found:
     """Degrees within ±90 and ±180; quaternions x, y, z, w."""
-    latitude, longitude, turn = pl.col("latitude"), pl.col("longitude"), pl.col("orientation")
+    latitude, longitude = pl.col("latitude"), pl.col("longitude")
     both = latitude.is_not_null() & longitude.is_not_null()
     on_earth = (latitude.abs() <= 90) & latitude.is_not_nan() & (longitude.abs() <= 180) & longitude.is_not_nan()
     bad = (latitude.is_null() != longitude.is_null()) | (both & ~on_earth)
     yield from where(subject.framed, bad, lambda row: f"latitude {row['latitude']}, longitude {row['longitude']}")
-    length = turn.list.eval(pl.element() ** 2).list.sum() ** 0.5
-    lacking = turn.list.drop_nulls().list.len() < turn.list.len()
-    off = ~(((length - 1).abs() <= UNIT) & length.is_not_nan())
-    yield from where(
-        subject.framed, turn.is_not_null() & (lacking | off), lambda row: f"orientation {row['orientation']}"
-    )
+    for name in ("orientation", "pose_orientation"):
+        turn = pl.col(name)
+        length = turn.list.eval(pl.element() ** 2).list.sum() ** 0.5
+        lacking = turn.list.drop_nulls().list.len() < turn.list.len()
+        off = ~(((length - 1).abs() <= UNIT) & length.is_not_nan())
+        yield from where(subject.framed, turn.is_not_null() & (lacking | off), partial(_say_value, name))
+    place, turn = pl.col("pose_position"), pl.col("pose_orientation")
+    finite = place.list.drop_nulls().list.eval(pl.element().is_finite()).list.all() & (place.list.len() == 3)
+    finite &= place.list.drop_nulls().list.len() == place.list.len()
+    bad = (place.is_null() != turn.is_null()) | (place.is_not_null() & ~finite)
+    yield from where(subject.framed, bad, partial(_say_value, "pose_position"))
 
 
 @rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
@@ -241,6 +246,10 @@ def judge_drive(subject: Subject) -> list[Check]:
         return []
     timeline = Timeline.of_file(subject.frames)
     return summarize(timeline, metadata, {}).checks if len(timeline) else []
+
+
+def _say_value(name: str, row: Mapping[str, Any]) -> str:
+    return f"{name} {row[name]}"
 
 
 def _say_skew(base: str, row: Mapping[str, Any]) -> str:

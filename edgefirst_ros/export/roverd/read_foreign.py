@@ -274,7 +274,7 @@ class _ForeignTrace:
                     row |= {f"{companion.column}_timestamp": measured, f"{companion.column}_skew": measured - stamp}
             else:
                 annotations.append({"mask": data})
-        position, turn = self._fixes.position(stamp), self._turns.orientation(stamp)
+        position, turn = self._fixes.position(stamp), self._turns.at(stamp)
         if position is not None:
             row |= {key: getattr(position, key) for key in ("latitude", "longitude", "altitude")}
             self._used[f"{self._gps}/{LLA}", "latitude, longitude, altitude"] += 1
