@@ -86,7 +86,6 @@ class DaskEngine:
 
     @property
     def workers(self) -> int:
-        """All workers, also."""
         return self._count()[1]
 
     def _count(self) -> tuple[int, int]:
@@ -119,7 +118,6 @@ class DaskEngine:
         future.add_done_callback(self._ended.put)
 
     def completed(self, timeout: float) -> Sequence[tuple[Task, Mapping[str, Any] | str]]:
-        """Return the tasks that ended in the meantime."""
         found = []
         try:
             future = self._ended.get(timeout=timeout)

@@ -64,15 +64,12 @@ class StandardError:
             self._shown = len(line)
 
     def info(self, text: str, /) -> None:
-        """Log normal operation."""
         self._say(text)
 
     def warning(self, text: str, /) -> None:
-        """Log what the user should look at."""
         self._say(f"warning: {text}")
 
     def error(self, text: str, /) -> None:
-        """Log what cannot be recorded."""
         self._say(f"error: {text}")
 
     def _say(self, text: str) -> None:

@@ -88,22 +88,18 @@ class BagRecording(Recording):
 
     @property
     def files(self) -> Sequence[RecordedFile]:
-        """The files it is made of, in order, as `walk()` found them."""
         return [RecordedFile(bag.path, bag.size, bag.sha256, bag.damage) for bag in self._bags]
 
     @property
     def size(self) -> int:
-        """Bytes of the recording, known once `walk()` has begun."""
         return sum(bag.size for bag in self._bags)
 
     @property
     def position(self) -> int:
-        """Bytes that `walk()` has done, by the number of messages."""
         return self.size * self._read // max(1, self._messages)
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        """Channels by id, as `walk()` found them; those of one topic and type in all files are one."""
         found: dict[tuple[str, str], Channel] = {}
         for bag in self._bags:
             for channel in bag.channels.values():
@@ -115,12 +111,10 @@ class BagRecording(Recording):
 
     @property
     def repeated(self) -> Counter[str]:
-        """{topic: messages that an earlier file has too}; they count once."""
         return sum((bag.repeated for bag in self._bags), Counter())
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What could not be read, in all files."""
         return [damage for bag in self._bags for damage in bag.damage]
 
     @property
@@ -129,10 +123,6 @@ class BagRecording(Recording):
         return [f"{bag.path.name}: {damage}" for bag in self._bags for damage in bag.damage]
 
     def walk(self) -> Iterator[Message]:
-        """Read everything once and yield every CDR message once, file by file.
-
-        Raises RecordingError where a file cannot be opened or is of another kind.
-        """
         repeats = Repeats() if len(self._bags) > 1 else None
         for bag in self._bags:
             with open_raw(bag.path) as file:

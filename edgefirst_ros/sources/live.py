@@ -350,7 +350,6 @@ class LiveSource(Source):
 
     @property
     def topics(self) -> dict[str, str]:
-        """{recorded topic, by the device's name: type}."""
         return {state.delivered_as: state.schema for state in self.states.values()}
 
     @property
@@ -519,18 +518,15 @@ class ChosenTopics(Transport):
         self._chosen = re.compile("|".join(f"(?:/?{topic.removeprefix('/')})" for topic in topics))
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        """Return the chosen topics that are published now, as `Transport.look` says."""
         offers = self._transport.look(expected)
         fits = self._chosen.fullmatch
         names = {topic: (name, kind) for topic, (name, kind) in offers.names.items() if fits(topic) or fits(name)}
         return Offers(names, {name: what for name, what in offers.mixed.items() if fits(name)})
 
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
-        """Subscribe a topic, as `Transport.listen` says."""
         return self._transport.listen(state, arrive, once=once)
 
     def close(self) -> None:
-        """Close all subscriptions; new ones may follow."""
         self._transport.close()
 
 
@@ -598,6 +594,5 @@ class TilingTransport(Transport):
         return take
 
     def close(self) -> None:
-        """Close all subscriptions; new ones may follow."""
         self._transport.close()
         self._parts, self._joiners = {}, {}

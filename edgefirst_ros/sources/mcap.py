@@ -166,22 +166,18 @@ class McapRecording(Recording):
 
     @property
     def files(self) -> Sequence[RecordedFile]:
-        """The files, in order, as `walk()` found them."""
         return [RecordedFile(file.path, file.walk.size, file.sha256, file.walk.damage) for file in self._files]
 
     @property
     def size(self) -> int:
-        """Bytes of all files; 0 before the walk."""
         return sum(file.walk.size or file.size for file in self._files)
 
     @property
     def position(self) -> int:
-        """Bytes that `walk()` has done."""
         return sum(file.walk.position for file in self._files)
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        """The channels by number, those of other encodings too; those of one topic and type in all files are one."""
         if len(self._files) == 1:
             return self._files[0].walk.channels
         found: dict[tuple[str, str, str], Channel] = {}
@@ -194,12 +190,10 @@ class McapRecording(Recording):
 
     @property
     def repeated(self) -> Counter[str]:
-        """{topic: messages that an earlier file has too}; they count once."""
         return sum((file.walk.repeated for file in self._files), Counter())
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What could not be read, in all files."""
         return [damage for file in self._files for damage in file.walk.damage]
 
     @property

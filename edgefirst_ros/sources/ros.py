@@ -199,7 +199,6 @@ class RosTransport(Transport):
         state.fault = fault
 
     def close(self) -> None:
-        """Close all subscriptions; new ones may follow."""
         for subscription in self.subscriptions.values():
             self._node.destroy_subscription(subscription.handle)
         self.subscriptions = {}

@@ -133,22 +133,18 @@ class TiledRecording(Recording):
 
     @property
     def files(self) -> Sequence[RecordedFile]:
-        """The files it is made of, in order, as `walk()` found them."""
         return self._recording.files
 
     @property
     def size(self) -> int:
-        """Bytes of the recording."""
         return self._recording.size
 
     @property
     def position(self) -> int:
-        """Bytes that `walk()` has done."""
         return self._recording.position
 
     @property
     def damage(self) -> Sequence[Damage]:
-        """What `walk()` could not read."""
         return self._recording.damage
 
     @property
@@ -159,12 +155,10 @@ class TiledRecording(Recording):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What could not be read, in words."""
         return self._recording.notes
 
     @property
     def topics(self) -> Mapping[str, str]:
-        """Topics with CDR messages -> type; the tiles as one."""
         return with_whole(self._recording.topics)
 
     @property

@@ -79,7 +79,6 @@ class ZenohTransport(Transport):
 
     # ---- topics --------------------------------------------------------------------------
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
-        """Return the topics that are announced, or of which messages came, as `Transport.look` says."""
         intake = self._intake
         if intake is None:
             intake = self._intake = Intake(self._live.depth, self._live.pretrigger_bytes)

@@ -122,7 +122,6 @@ class BucketStore:
         return BucketStore, (self._root, self._seconds, self._rate)
 
     def stat(self, key: str) -> StoredObject | None:
-        """Return what is there under a key, by one request; None if absent."""
         return self._if_there(key, lambda: _object(self._obstore.head(self._store, key)))
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
@@ -196,7 +195,6 @@ class BucketStore:
         return self._if_there(key, ask)
 
     def stream(self, found: StoredObject) -> Iterator[bytes]:
-        """Yield the bytes of an object in order, by one request where nothing breaks off."""
         return self._blocks(found.key, 0, found.size, found.etag)
 
     def _blocks(self, key: str, at: int, end: int, etag: str | None) -> Iterator[bytes]:
@@ -228,7 +226,6 @@ class BucketStore:
         return _limited(answer, end - start)
 
     def write(self, key: str, data: bytes) -> StoredObject:
-        """Put a small object in place by one request."""
         done = self._ask(key, lambda: self._obstore.put(self._store, key, data, use_multipart=False))
         return StoredObject(key, len(data), _plain(done["e_tag"]))
 
@@ -269,7 +266,6 @@ class BucketStore:
         return digest.digest() == own.digest()
 
     def delete(self, key: str) -> None:
-        """Remove an object, if it exists."""
         self._if_there(key, lambda: self._obstore.delete(self._store, key))
 
     def _ask(self, key: str, request: Callable[[], T], size: int = 0) -> T:

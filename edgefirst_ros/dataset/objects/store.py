@@ -104,7 +104,6 @@ class FolderStore:
             raise _refused(str(failed[0].filename).lstrip("/"), failed[0])
 
     def read(self, key: str, start: int = 0, end: int | None = None, *, etag: str | None = None) -> bytes:
-        """Return the bytes from `start` to before `end`."""
         try:
             with open(f"/{key}", "rb") as file:
                 if etag is not None and _object(key, os.fstat(file.fileno())).etag != etag:
@@ -115,12 +114,10 @@ class FolderStore:
             raise _refused(key, error) from error
 
     def tail(self, key: str, size: int) -> tuple[StoredObject, bytes] | None:
-        """Return an object and at most `size` of its last bytes."""
         found = self.stat(key)
         return None if found is None else (found, self.read(key, max(0, found.size - size)))
 
     def stream(self, found: StoredObject) -> Iterator[bytes]:
-        """Yield the bytes of a file in order."""
         try:
             with open(f"/{found.key}", "rb") as file:
                 while block := file.read(BLOCK):
@@ -129,7 +126,6 @@ class FolderStore:
             raise _refused(found.key, error) from error
 
     def write(self, key: str, data: bytes) -> StoredObject:
-        """Put a small file in place."""
         return self._place(key, io.BytesIO(data))
 
     def put(self, key: str, path: Path, *, scratch: bool = False) -> StoredObject:
@@ -138,14 +134,12 @@ class FolderStore:
             return self._place(key, source, linked=path if scratch else None)
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        """True if a file is what another holds."""
         try:
             return filecmp.cmp(f"/{found.key}", path, shallow=False)
         except OSError as error:
             raise _refused(found.key, error) from error
 
     def delete(self, key: str) -> None:
-        """Remove a file, if it exists."""
         try:
             os.unlink(f"/{key}")
         except FileNotFoundError:

@@ -95,7 +95,6 @@ class ArchiveMembers:
         self.writer = writer
 
     def is_complete(self, journals: Journals, limits: Limits) -> bool:
-        """Return True if the ZIP has its end, and every member in it is whole. Raises TooLargeError."""
         try:
             archive = Archive(self.writer.path, limits)
         except TooLargeError:
@@ -115,7 +114,6 @@ class ArchiveMembers:
         return count == len(archive.entries)
 
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members and what is between them, as `Members` says."""
         archive, own = self.writer, journals.written_here
         for found in archive.scan(0 if verify else self._trusted(journals)):
             if isinstance(found, Lost):
@@ -133,7 +131,6 @@ class ArchiveMembers:
         return synced if self.writer.file_bytes() >= synced else 0
 
     def rewind(self, journals: Journals) -> Checkpoint:
-        """Go back to the last commit that is complete, as `Members` says."""
         archive, points, ends = self.writer, journals.points, {0: 0}
         wanted, rows = {p.samples for p in points}, _rows(journals.frames(points[-1].samples))
         for number, end in enumerate(archive.sample_ends(self._trusted(journals), rows), 1):
@@ -163,7 +160,6 @@ class FolderMembers:
         return not any(_fault_of(*one, known, journals) for one in files(self.writer.path))
 
     def whole(self, journals: Journals, *, verify: bool) -> Iterator[Found | Lost]:
-        """Yield the whole members and what is none, as `Members` says."""
         known = FrameSet() if verify else _synced_samples(journals)
         for name, file in files(self.writer.path):
             why = _fault_of(name, file, known, journals)
@@ -178,7 +174,6 @@ class FolderMembers:
             yield Found(name, status.st_mtime_ns, partial(_head, file))
 
     def rewind(self, journals: Journals) -> Checkpoint:
-        """Go back to the last commit that is complete, as `Members` says."""
         known, whole = _synced_samples(journals), 0
         for row in _rows(journals.frames(journals.points[-1].samples)):
             found = self._present(row)

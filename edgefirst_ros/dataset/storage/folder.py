@@ -56,11 +56,9 @@ class DirectoryWriter:
         self._there = StillThere(path, self._root)
 
     def begin(self) -> None:
-        """Mark the beginning of a sample."""
         self.seen.recent.clear()
 
     def undo(self) -> None:
-        """Remove the members added since `begin`."""
         self._unwanted += self.seen.undo()
         with contextlib.suppress(StorageError):
             self._clear()
@@ -105,7 +103,6 @@ class DirectoryWriter:
         self._folder, self._sequence = folder, sequence
 
     def flush(self, sync: bool) -> int:
-        """Return the bytes so far, none of which are buffered here; `sync`: wait until the disk has them all."""
         with reporting(self.path, "write"):
             if self._doubtful and sync:  # the system tells it once, and forgets what the disk did not take
                 raise OSError(errno.EIO, "the disk did not keep all that was written before")
@@ -119,7 +116,6 @@ class DirectoryWriter:
     closing_bytes = 0
 
     def close(self) -> None:
-        """Sync and close."""
         self._clear()
         self.flush(sync=True)
         self.abandon()
@@ -155,14 +151,12 @@ class Folder:
         """Do nothing: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:
-        """Bytes of a member."""
         try:
             return self._sizes[name]
         except KeyError:
             raise DatasetError(f"{self.path}: has no member {name!r}") from None
 
     def read(self, name: str) -> bytes:
-        """Return a whole member. Raises DatasetError."""
         size = self.size(name)
         data = self.head(name, size + 1)
         if len(data) != size:
@@ -170,7 +164,6 @@ class Folder:
         return data
 
     def head(self, name: str, size: int) -> bytes:
-        """At most `size` bytes a member begins with. Raises DatasetError."""
         self.size(name)
         folder, _, file = name.rpartition("/")
         within = open_folder(self.path / folder, name=folder, within=self._root) if folder else self._root

@@ -424,11 +424,9 @@ class Archive:
         """Do nothing: reads of a disk are cheap."""
 
     def size(self, name: str) -> int:
-        """Bytes of a member, unpacked."""
         return int(self._plain.sizes[self._number(name)]) if self._plain is not None else self.entry(name).file_size
 
     def read(self, name: str) -> bytes:
-        """Return a whole member, its checksum compared. Raises DatasetError."""
         return self.read_entry(self.entry(name))
 
     def read_entry(self, entry: zipfile.ZipInfo) -> bytes:

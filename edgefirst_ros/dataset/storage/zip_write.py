@@ -221,12 +221,10 @@ class ArchiveWriter:
         self._behind = WriteBehind(self.fd, piece=1)
 
     def begin(self) -> None:
-        """Mark the beginning of a sample."""
         self.seen.recent.clear()
         self._begun = self._offset, self._count, self._central.size
 
     def undo(self) -> None:
-        """Remove the members added since `begin`."""
         self.seen.undo()
         self._offset, self._count, directory = self._begun
         self._central.truncate(directory)
@@ -325,11 +323,9 @@ class ArchiveWriter:
 
     @property
     def closing_bytes(self) -> int:
-        """Bytes of central directory and end record."""
         return self._central.size + END_BYTES
 
     def close(self) -> None:
-        """Write central directory and end record, sync, close."""
         with reporting(self.path, "finish"):
             start = end = self._offset
             os.ftruncate(self.fd, start)
@@ -347,7 +343,6 @@ class ArchiveWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close without completing; closing twice does nothing."""
         if self.fd >= 0:
             give_back(self.fd)
             self.fd = -1

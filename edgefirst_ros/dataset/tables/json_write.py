@@ -49,7 +49,6 @@ class NestedWriter:
             file.write(beside[:-1].encode("utf-8", "backslashreplace") + b', "samples": [')
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
         heads = self._heads(batch)
         rows, blank = self._annotations(batch)
         runs = pl.DataFrame({"head": heads, "row": rows, "blank": blank})
