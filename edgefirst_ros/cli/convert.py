@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgefirst_ros import streams
-from edgefirst_ros.cli.options import SET, print_groups, texts_of
-from edgefirst_ros.cli.output import one_line, progress, repeated, say, show_path, table
+from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, print_groups, texts_of
+from edgefirst_ros.cli.output import finish, one_line, progress, repeated, say, show_path, table
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
 
 if TYPE_CHECKING:
     from edgefirst_ros.cli.output import Report
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.objects.places import Place
-    from edgefirst_ros.dataset.summary import DatasetSummary
     from edgefirst_ros.pipeline.conversion import Outcome
 
 SENSORS = tuple(sensor.key for sensor in streams.with_column())
@@ -37,9 +35,7 @@ def convert(
     name: Annotated[
         str | None, typer.Option(help="Name of the dataset; default: the recording's, of several the folder's.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings; options override it.")
-    ] = None,
+    config: Annotated[Path | None, CONFIG] = None,
     assignments: Annotated[list[str] | None, SET] = None,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
     sequence: Annotated[
@@ -58,7 +54,7 @@ def convert(
         str | None,
         typer.Option(metavar="s3://...", help="Folder or s3://BUCKET/PREFIX to which the dataset is then copied."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Convert MCAP recordings to an EdgeFirst dataset.
 
@@ -110,11 +106,7 @@ def convert(
     outcome.notes[:0] = notes
     if with_report and outcome.refused is None:
         outcome.notes.append(_report(outcome, overwrite=overwrite))
-    if as_json:
-        say(json.dumps(_as_json(outcome), indent=1))
-    else:
-        print_outcome(outcome)
-    raise typer.Exit(outcome.exit_code)
+    finish(outcome, print_outcome, as_json=as_json)
 
 
 def _place_of(flag: str, file: str, places: list[Place]) -> int | None:
@@ -173,38 +165,6 @@ def _upload(outcome: Outcome, target: Location, overwrite: bool, report: Report)
     outcome.notes.append(f"uploaded to {target / done[-1].key.rpartition('/')[2]}")
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
-    summary = _summarize(outcome) if outcome.refused is None else None
-    tables: dict[str, Any] = {}
-    if summary is not None:
-        tables = {"samples_with": dict(summary.whole.sensors), "skew_ms": summary.whole.skew}
-        tables["by_sequence"] = summary.plain()
-    return {
-        "dataset": str(outcome.paths.container),
-        "annotations": str(outcome.paths.arrow),
-        "frames": str(outcome.paths.frames),
-        "finished": outcome.refused is None,
-        "samples": outcome.samples,
-        "exit_code": outcome.exit_code,
-        "loss": outcome.loss,
-        "time_bases": outcome.time_bases,
-        "counts": outcome.counts.plain(),
-        **tables,
-        "groups": {} if outcome.groups is None else outcome.groups.plain,
-        "notes": outcome.notes,
-        "duration_s": outcome.duration,
-        "seconds": outcome.seconds,
-        "seconds_by_step": dict(outcome.steps),
-        "cores": outcome.cores,
-    }
-
-
-def _summarize(outcome: Outcome) -> DatasetSummary:
-    from edgefirst_ros.dataset.summary import summarize_tables
-
-    return summarize_tables(outcome.paths, grouped=outcome.groups is not None)
-
-
 def _print_repeats(outcome: Outcome) -> None:
     from edgefirst_ros.dataset.query import count_repeats
 
@@ -222,7 +182,7 @@ def print_outcome(outcome: Outcome) -> None:
         for note in outcome.notes:
             say(one_line(f"note: {note}"))
         return
-    summary = _summarize(outcome)
+    summary = outcome.summarize()
     by_sensor = summary.whole.sensors
     say(f"{counted(outcome.samples, 'sample')} in {show_path(outcome.paths.container)}")
     say(f"tables: {show_path(outcome.paths.arrow)}, {show_path(outcome.paths.frames)}")

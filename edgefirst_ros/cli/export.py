@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, progress, say, table
+from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
+from edgefirst_ros.cli.output import explained, finish, progress, say, table
 from edgefirst_ros.errors import UsageError
 from edgefirst_ros.export import SYSTEMS
 
@@ -26,9 +26,7 @@ WIDTH = 40
 
 def export(
     context: typer.Context,
-    dataset: Annotated[
-        Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
-    ],
+    dataset: Annotated[Path, DATASET],
     to: Annotated[str, typer.Option("--to", metavar="|".join(SYSTEMS), help="Format to write.")],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the output.")],
     label_map: Annotated[
@@ -70,7 +68,7 @@ def export(
         bool | None,
         typer.Option("--unlooked", help="For coco and yolo: include samples that the model never saw, as empty ones."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Write a dataset in the format of another system.
 
@@ -103,14 +101,11 @@ def export(
             unlooked=unlooked,
             progress=tell,
         )
-    show(done, as_json=as_json)
+    finish(done, show, as_json=as_json)
 
 
-def show(done: Exported, *, as_json: bool) -> None:
-    """Print the outcome, and exit with its exit code."""
-    if as_json:
-        say(json.dumps({"out": str(done.out), "exit_code": done.exit_code} | done.report.plain(), indent=1))
-        raise typer.Exit(done.exit_code)
+def show(done: Exported) -> None:
+    """Print the outcome."""
     say(f"{done.system}: {done.out}")
     say("")
     rows = []
@@ -121,7 +116,6 @@ def show(done: Exported, *, as_json: bool) -> None:
         rows.append((first, number, "; ".join(filter(None, (line.where, lost)))))
         rows += [(part, "", "") for part in more]
     table(("what", "number", "where it went"), rows)
-    raise typer.Exit(done.exit_code)
 
 
 def _labels(given: list[str]) -> dict[str, str]:
@@ -157,7 +151,7 @@ def restore(
     system: Annotated[str, typer.Option("--from", metavar=KNOWN, help="Format of SOURCE.")],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="New folder for the dataset.")],
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Make a dataset from the format of another system.
 
@@ -170,4 +164,4 @@ def restore(
     limits = limits_of(context, assignments)
     with progress(quiet=as_json) as tell:
         done = run(source, system, out, limits=limits, progress=tell)
-    show(done, as_json=as_json)
+    finish(done, show, as_json=as_json)

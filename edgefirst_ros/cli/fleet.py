@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from edgefirst_ros.cli.options import SET, SET_GROUPING, command_of, print_groups, rule_of, texts_of
+from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, SET_GROUPING, command_of, print_groups, rule_of, texts_of
 from edgefirst_ros.cli.output import (
     EVERY,
     LINE_EVERY,
     describe_time,
+    finish,
     one_line,
     progress,
     say,
@@ -26,7 +27,7 @@ from edgefirst_ros.cli.output import (
     size_of,
     table,
 )
-from edgefirst_ros.cli.report import print_reported, reported_as_json
+from edgefirst_ros.cli.report import print_reported
 from edgefirst_ros.errors import DatasetError, ObjectStoreError, UsageError, counted, printable
 from edgefirst_ros.export import SYSTEMS
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from edgefirst_ros.fleet.converting import Conversion, FleetProgress
     from edgefirst_ros.fleet.datasets import FleetDataset
     from edgefirst_ros.fleet.layout import Layout
+    from edgefirst_ros.report.run import Reported
 
 CLUSTER = typer.Option(
     metavar="ADDRESS|FILE", help="Scheduler of a Dask cluster: tcp://HOST:8786, tls://HOST:8786 or its scheduler file."
@@ -44,7 +46,6 @@ PLACE = typer.Argument(metavar="DST", help="Folder or s3://BUCKET/PREFIX that fl
 WHERE = typer.Option(
     metavar="SQL", help='Only recordings whose row in the catalogue meets a condition, such as "samples > 100".'
 )
-JSON = typer.Option("--json", help="Print the outcome as JSON.")
 LISTED = 20
 """Recordings that `status` lists."""
 
@@ -58,9 +59,7 @@ def convert(
         ),
     ],
     out: Annotated[str, typer.Option("-o", "--out", metavar="DST", help="Folder or s3://BUCKET/PREFIX.")],
-    config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings; options override it.")
-    ] = None,
+    config: Annotated[Path | None, CONFIG] = None,
     assignments: Annotated[list[str] | None, SET] = None,
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,
@@ -69,7 +68,7 @@ def convert(
         bool, typer.Option("--retry-failed", help="Also retry recordings that failed or crashed before.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Convert many recordings, each to a dataset of its own; those that are done already are skipped.
 
@@ -106,32 +105,11 @@ def convert(
             raise typer.Exit(130) from None
         finally:
             sweep(scratch)
-    if as_json:
-        say(json.dumps(_as_json(conversion), indent=1))
-    else:
-        _print(conversion)
-    raise typer.Exit(conversion.tally.exit_code)
+    finish(conversion, _print, as_json=as_json)
 
 
 def _note(text: str) -> None:
     print(printable(one_line(text)), file=sys.stderr, flush=True)
-
-
-def _as_json(conversion: Conversion) -> dict[str, Any]:
-    tally: FleetProgress = conversion.tally
-    return {
-        "out": str(conversion.layout.root),
-        "settings": conversion.hash,
-        "catalogue": str(conversion.layout.catalogue),
-        "recordings": tally.total,
-        "done_before": tally.before,
-        "done_now": tally.now,
-        "verdicts": dict(sorted(tally.verdicts.items())),
-        "not_all_there": [dict(zip(("source", "verdict", "why"), row, strict=True)) for row in tally.failures],
-        "source_bytes": tally.bytes,
-        "seconds": tally.seconds,
-        "exit_code": tally.exit_code,
-    }
 
 
 def _print(conversion: Conversion) -> None:
@@ -243,7 +221,7 @@ def validate(
     cluster: Annotated[str | None, CLUSTER] = None,
     workers: Annotated[int | None, WORKERS] = None,
     scratch: Annotated[str | None, SCRATCH] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Check every dataset of a fleet against the format and against its state file.
 
@@ -257,7 +235,7 @@ def validate(
     layout = Layout(Location.of(place))
     datasets = finished_datasets(layout, where)
     records = results(validate_one, layout, datasets, cluster, workers, quiet=as_json, strict=strict, scratch=scratch)
-    finish(records, as_json=as_json)
+    conclude(records, as_json=as_json)
 
 
 def merge(
@@ -273,7 +251,7 @@ def merge(
     scratch: Annotated[str | None, SCRATCH] = None,
     assignments: Annotated[list[str] | None, SET_GROUPING] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing datasets.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Merge the datasets of a fleet to one, or to shards.
 
@@ -330,7 +308,7 @@ def export(
     single_group: Annotated[
         bool | None, typer.Option("--single-group", help="For yolo: also drives without pictures in train or val.")
     ] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Write every dataset of a fleet in the format of another system, as OUT/NAME/...; nuscenes as one set in OUT.
 
@@ -369,7 +347,7 @@ def export(
         options={} if single_group is None else {"single_group": single_group},
         scratch=scratch,
     )
-    finish(records, as_json=as_json, partly=3)
+    conclude(records, as_json=as_json, partly=3)
 
 
 def report(
@@ -381,7 +359,7 @@ def report(
     scratch: Annotated[str | None, SCRATCH] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pages that exist.")] = False,
     table_only: Annotated[bool, typer.Option("--table-only", help="Only the table, no pages.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Write a table of the recordings of a fleet, each with its verdict, and a page for each dataset.
 
@@ -416,12 +394,12 @@ def report(
     wanted += [Wanted(cast("Path", ObjectPath(uri)), uri, fetch=partial(_refuse, uri, why)) for uri, why in failed]
     with progress(quiet=as_json) as tell:
         done = report_all(wanted, out, overwrite=overwrite, table_only=table_only, progress=tell)
-    if as_json:
-        say(json.dumps(reported_as_json(done), indent=1))
-    else:
+
+    def show(done: Reported) -> None:
         print_reported(done)
         say(f"{len(datasets)} of {counted(len(wanted), 'recording')} have a dataset")
-    raise typer.Exit(done.exit_code)
+
+    finish(done, show, as_json=as_json)
 
 
 def _refuse(uri: str, why: str) -> NoReturn:
@@ -493,7 +471,7 @@ def results(
         return sorted(found, key=lambda record: str(record["name"]))
 
 
-def finish(records: Sequence[Mapping[str, Any]], *, as_json: bool, partly: int = 1) -> None:
+def conclude(records: Sequence[Mapping[str, Any]], *, as_json: bool, partly: int = 1) -> None:
     """Print the result of each dataset, and exit: 0 if all are ok, `partly` if some are, else 1."""
     bad = [record for record in records if record["verdict"] != "ok"]
     code = 0 if not bad else partly if len(bad) < len(records) else 1

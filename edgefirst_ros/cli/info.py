@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
+from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
 from edgefirst_ros.cli.output import explained, is_recording, one_line, progress, repeated, say, table
 from edgefirst_ros.errors import EdgeFirstError, counted
 
@@ -39,7 +39,7 @@ def info(
         ),
     ],
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Show what is in a recording or a dataset.
 

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, progress, say
+from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
+from edgefirst_ros.cli.output import explained, finish, progress, say
 from edgefirst_ros.errors import counted
+
+if TYPE_CHECKING:
+    from edgefirst_ros.export.labels.labelling import Labelled
 
 SHOWN = 5
 """Names of pictures that are listed."""
@@ -19,9 +21,7 @@ SHOWN = 5
 
 def label(
     context: typer.Context,
-    dataset: Annotated[
-        Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
-    ],
+    dataset: Annotated[Path, DATASET],
     labels: Annotated[
         Path, typer.Argument(metavar="LABELS", readable=False, help="COCO JSON, YOLO data.yaml, or their folder.")
     ],
@@ -38,7 +38,7 @@ def label(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the changes.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Import labels of other tools into the annotations of a dataset.
 
@@ -66,20 +66,17 @@ def label(
             dry_run=dry_run,
             progress=tell,
         )
-    if as_json:
-        facts = {"arrow": str(done.arrow), "exit_code": done.exit_code, "pictures": done.pictures}
-        facts |= {"annotations": done.annotations, "replaced": done.replaced, "kept": done.kept}
-        facts |= {"matched": done.matched, "empty": done.empty, "dry_run": dry_run}
-        facts |= {"before": None if done.before is None else str(done.before), "keys": done.keys}
-        say(json.dumps({**facts, "unmatched": done.unmatched, "lost": done.lost, "notes": done.notes}, indent=1))
-        raise typer.Exit(done.exit_code)
-    say("dry run: nothing is changed" if dry_run else f"{done.arrow}: written")
+    finish(done, _print, as_json=as_json)
+
+
+def _print(done: Labelled) -> None:
+    say("dry run: nothing is changed" if done.dry_run else f"{done.arrow}: written")
     say(f"{counted(done.annotations, 'annotation')} brought in, {counted(done.pictures, 'sample')} named")
     say(f"{done.replaced} replaced, {done.matched} of them matched, {done.kept} kept")
     if done.before is not None:
         say(f"the table before: {done.before}")
     if done.empty:
-        say(f"came in as empty: {counted(done.empty, 'picture')}" + (", left as they were" if skip_empty else ""))
+        say(f"came in as empty: {counted(done.empty, 'picture')}" + (", left as they were" if done.skip_empty else ""))
     if done.unmatched:
         more = f" and {len(done.unmatched) - SHOWN} more" if len(done.unmatched) > SHOWN else ""
         names = ", ".join(repr(name[:80]) for name in done.unmatched[:SHOWN])
@@ -90,4 +87,3 @@ def label(
         say(f"lost: key {key}, which has no place: {number}")
     for note in done.notes:
         say(f"note: {note}")
-    raise typer.Exit(done.exit_code)

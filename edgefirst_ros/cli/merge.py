@@ -3,26 +3,23 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import SET_GROUPING, limits_of, print_groups, rule_of
-from edgefirst_ros.cli.output import explained, progress, say, show_path
+from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_GROUPING, limits_of, print_groups, rule_of
+from edgefirst_ros.cli.output import explained, finish, progress, say, show_path
 from edgefirst_ros.errors import UsageError, counted
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.merge import Merged
+    from edgefirst_ros.dataset.regroup import Regrouped
 
 
 def merge(
     context: typer.Context,
-    datasets: Annotated[
-        list[Path],
-        typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each."),
-    ],
+    datasets: Annotated[list[Path], DATASET],
     out: Annotated[Path, typer.Option("-o", "--out", readable=False, help="Folder for the merged dataset.")],
     name: Annotated[str | None, typer.Option(help="Name of the merged dataset; default: the folder's.")] = None,
     rename: Annotated[
@@ -36,7 +33,7 @@ def merge(
     ] = "zip",
     assignments: Annotated[list[str] | None, SET_GROUPING] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing dataset.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Merge datasets into one.
 
@@ -64,25 +61,7 @@ def merge(
             limits=limits,
             progress=report,
         )
-    if as_json:
-        say(json.dumps(_as_json(merged), indent=1))
-    else:
-        _print(merged)
-    raise typer.Exit(merged.exit_code)
-
-
-def _as_json(merged: Merged) -> dict[str, Any]:
-    return {
-        "dataset": str(merged.paths.container),
-        "annotations": str(merged.paths.arrow),
-        "frames": str(merged.paths.frames),
-        "samples": merged.samples,
-        "sequences": merged.sequences,
-        "groups": {} if merged.groups is None else merged.groups.plain,
-        "notes": merged.notes,
-        "loss": merged.loss,
-        "exit_code": merged.exit_code,
-    }
+    finish(merged, _print, as_json=as_json)
 
 
 def _print(merged: Merged) -> None:
@@ -101,12 +80,9 @@ def _print(merged: Merged) -> None:
 
 def split(
     context: typer.Context,
-    datasets: Annotated[
-        list[Path],
-        typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow of each."),
-    ],
+    datasets: Annotated[list[Path], DATASET],
     assignments: Annotated[list[str] | None, SET_GROUPING] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Assign the samples of datasets to new groups.
 
@@ -124,11 +100,10 @@ def split(
     refuse_buckets("split", datasets, FETCH)
     with explained(*datasets), on_disk(datasets) as found:
         done = run(found, rule, limits=limits_of(context, assignments))
-    if as_json:
-        tables = [str(path) for path in done.tables]
-        facts = {"tables": tables, "groups": done.counts.plain, "without_group": done.counts.without}
-        say(json.dumps({**facts, "notes": done.counts.notes}, indent=1))
-        return
+    finish(done, _print_split, as_json=as_json)
+
+
+def _print_split(done: Regrouped) -> None:
     say(f"groups written to {counted(len(done.tables), 'table')}: {', '.join(map(show_path, done.tables))}")
     say("")
     print_groups(done.counts)

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import say
+from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
+from edgefirst_ros.cli.output import finish, say
 from edgefirst_ros.errors import DatasetError, UsageError, counted
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def migrate(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Convert annotations to another schema version or file format.
 
@@ -77,11 +76,7 @@ def migrate(
             overwrite=overwrite,
             limits=limits_of(context, assignments),
         )
-    if as_json:
-        say(json.dumps(_as_json(report), indent=1))
-    else:
-        _print(report)
-    raise typer.Exit(report.exit_code)
+    finish(report, _print, as_json=as_json)
 
 
 def _refuse_others(source: Path, target: Path) -> None:
@@ -96,20 +91,6 @@ def _refuse_others(source: Path, target: Path) -> None:
         raise DatasetError(f"{source}: {found} of a dataset; {expected}")
     if not os.path.isdir(target.parent):
         raise DatasetError(f"{target}: there is no folder {target.parent}; make it first")
-
-
-def _as_json(report: Migration) -> dict[str, Any]:
-    return {
-        "source": str(report.source),
-        "out": str(report.out),
-        "from": report.from_version,
-        "to": report.to_version,
-        "rows": report.rows,
-        "changed": report.changed,
-        "lost": report.lost,
-        "notes": report.notes,
-        "exit_code": report.exit_code,
-    }
 
 
 def _print(report: Migration) -> None:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from edgefirst_ros.limits import Limits
 
 
+DATASET = typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
+CONFIG = typer.Option(readable=False, help="YAML file with settings; options override it.")
+AS_JSON = typer.Option("--json", help="Print the outcome as JSON.")
 SET = typer.Option("--set", metavar="NAME=VALUE", help="Any setting, such as streams.radar.cube.tolerance=0.05.")
 LIMITS = ("limits.table_rows", "limits.unpacked_bytes")
 """Settings of every verb that reads datasets."""

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, NoReturn, Protocol, TypeVar
+
+import typer
 
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, counted, printable
 from edgefirst_ros.progress import UNITS
@@ -37,6 +41,29 @@ def say(text: str) -> None:
         with open(os.devnull, "wb") as nowhere:  # for what is buffered
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise EdgeFirstError(f"standard output: cannot write: {error.strerror}; what was done is done") from error
+
+
+class Result(Protocol):
+    """Outcome of a verb."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is there, 3 after a loss."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+
+
+AnyResult = TypeVar("AnyResult", bound=Result)
+
+
+def finish(done: AnyResult, show: Callable[[AnyResult], object], *, as_json: bool) -> NoReturn:
+    """Print the outcome of a verb, as JSON or by `show`, and exit with its exit code."""
+    if as_json:
+        say(json.dumps(done.plain(), indent=1))
+    else:
+        show(done)
+    raise typer.Exit(done.exit_code)
 
 
 def repeated(members: int, size: int) -> str:

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
-from edgefirst_ros.cli.output import explained, say, show_path, table
+from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
+from edgefirst_ros.cli.output import explained, finish, say, show_path, table
 
 if TYPE_CHECKING:
     from edgefirst_ros.dataset.recovery.recover import (
@@ -25,7 +24,7 @@ def recover(
     verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of all members of a ZIP.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished dataset of that name.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Complete a dataset whose writing was interrupted.
 
@@ -41,33 +40,7 @@ def recover(
     refuse_buckets("recover", [dataset], FETCH)
     with explained(dataset), one_on_disk(dataset) as found:
         report = run(found, verify=verify, dry_run=dry_run, overwrite=overwrite, limits=limits)
-    if as_json:
-        say(json.dumps(_as_json(report), indent=1))
-    else:
-        _print(report)
-    raise typer.Exit(report.exit_code)
-
-
-def _as_json(report: Recovery) -> dict[str, Any]:
-    return {
-        "dataset": str(report.paths.container),
-        "dry_run": report.dry_run,
-        "complete": report.complete,
-        "samples": report.samples,
-        "members": report.members,
-        "lost_bytes": report.lost_bytes,
-        "lost": [
-            {"offset": lost.start, "bytes": lost.end - lost.start, "name": lost.name, "why": lost.why}
-            for lost in report.lost
-        ],
-        "rows_rebuilt": report.rows_rebuilt,
-        "unstamped": report.unstamped,
-        "annotations_lost": report.annotations_lost,
-        "rows_dropped": report.rows_dropped,
-        "members_missing": report.members_missing,
-        "notes": report.notes,
-        "exit_code": report.exit_code,
-    }
+    finish(report, _print, as_json=as_json)
 
 
 def _print(report: Recovery) -> None:

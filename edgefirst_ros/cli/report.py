@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import SET, looking_settings
-from edgefirst_ros.cli.output import progress, say, table
+from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, looking_settings
+from edgefirst_ros.cli.output import finish, progress, say, table
 from edgefirst_ros.errors import counted
 
 
@@ -35,11 +34,9 @@ def report(
     ] = False,
     table_only: Annotated[bool, typer.Option("--table-only", help="Write only the table, no reports.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
-    config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options override it.")
-    ] = None,
+    config: Annotated[Path | None, CONFIG] = None,
     assignments: Annotated[list[str] | None, SET] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the facts as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Write an HTML report that shows whether a drive is good.
 
@@ -67,18 +64,7 @@ def report(
             settings=looking_settings(context, config, assignments),
             progress=tell,
         )
-    if as_json:
-        say(json.dumps(reported_as_json(done), indent=1))
-    else:
-        print_reported(done)
-    raise typer.Exit(done.exit_code)
-
-
-def reported_as_json(done: Any) -> dict[str, Any]:
-    """The facts of one page; of several `reports`, a list of them."""
-    if done.table is None:
-        return {**done.facts[0], "page": str(done.pages[0]), "exit_code": done.exit_code}
-    return {"table": str(done.table), "reports": done.facts, "exit_code": done.exit_code}
+    finish(done, print_reported, as_json=as_json)
 
 
 def print_reported(done: Any) -> None:

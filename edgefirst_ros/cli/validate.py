@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefirst_ros.cli.options import SET_LIMITS, limits_of
+from edgefirst_ros.cli.options import AS_JSON, DATASET, SET_LIMITS, limits_of
 from edgefirst_ros.cli.output import explained, instead, say
 from edgefirst_ros.errors import printable
 
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 def validate(
     context: typer.Context,
-    dataset: Annotated[
-        Path, typer.Argument(metavar="DATASET", readable=False, help="OUT/NAME.zip, OUT/NAME or OUT/NAME.arrow.")
-    ],
+    dataset: Annotated[Path, DATASET],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     repair: Annotated[bool, typer.Option("--fix", help="First repair the annotations where possible.")] = False,
     assignments: Annotated[list[str] | None, SET_LIMITS] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    as_json: Annotated[bool, AS_JSON] = False,
 ) -> None:
     """Check a dataset against the format.
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from edgefirst_ros.cli.options import SET, looking_settings
+from edgefirst_ros.cli.options import CONFIG, SET, looking_settings
 from edgefirst_ros.cli.output import explained, one_line, progress, say
 from edgefirst_ros.errors import counted
 
@@ -30,9 +30,7 @@ def view(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --save.")] = False,
     join: Annotated[bool, typer.Option("--join", help="All files are parts of one recording, in this order.")] = False,
-    config: Annotated[
-        Path | None, typer.Option(readable=False, help="YAML file with settings of recordings; options override it.")
-    ] = None,
+    config: Annotated[Path | None, CONFIG] = None,
     assignments: Annotated[list[str] | None, SET] = None,
 ) -> None:
     """Show a dataset or a recording in the rerun viewer.

@@ -53,6 +53,20 @@ class Merged:
         """0 when all is there, 3 when something could not be taken over."""
         return 3 if self.loss else 0
 
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        return {
+            "dataset": str(self.paths.container),
+            "annotations": str(self.paths.arrow),
+            "frames": str(self.paths.frames),
+            "samples": self.samples,
+            "sequences": self.sequences,
+            "groups": {} if self.groups is None else self.groups.plain,
+            "notes": self.notes,
+            "loss": self.loss,
+            "exit_code": self.exit_code,
+        }
+
 
 def merge(
     datasets: Sequence[str | os.PathLike[str]],

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -74,6 +75,20 @@ class Migration:
     def exit_code(self) -> int:
         """0: all stays; 3: something could not be."""
         return 3 if self.lost else 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        return {
+            "source": str(self.source),
+            "out": str(self.out),
+            "from": self.from_version,
+            "to": self.to_version,
+            "rows": self.rows,
+            "changed": self.changed,
+            "lost": self.lost,
+            "notes": self.notes,
+            "exit_code": self.exit_code,
+        }
 
 
 def migrate(

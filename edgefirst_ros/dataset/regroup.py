@@ -173,6 +173,12 @@ class Regrouped:
     """Tables that were rewritten."""
     counts: GroupCounts
     """Counts of each group over all datasets."""
+    exit_code: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        facts = {"tables": list(map(str, self.tables)), "groups": self.counts.plain}
+        return facts | {"without_group": self.counts.without, "notes": self.counts.notes}
 
 
 def split(

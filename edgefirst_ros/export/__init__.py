@@ -101,6 +101,10 @@ class Exported:
     report: LossReport
     exit_code: int = 0
 
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        return {"out": str(self.out), "exit_code": self.exit_code} | self.report.plain()
+
 
 def export(
     dataset: Dataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],

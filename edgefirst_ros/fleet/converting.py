@@ -159,6 +159,28 @@ class Conversion:
         self.tally = FleetProgress(len(self.sources), Counter(self.plan.done.values()), len(self.plan.done))
         self._list_known()
 
+    @property
+    def exit_code(self) -> int:
+        """That of the tally."""
+        return self.tally.exit_code
+
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        tally = self.tally
+        return {
+            "out": str(self.layout.root),
+            "settings": self.hash,
+            "catalogue": str(self.layout.catalogue),
+            "recordings": tally.total,
+            "done_before": tally.before,
+            "done_now": tally.now,
+            "verdicts": dict(sorted(tally.verdicts.items())),
+            "not_all_there": [dict(zip(("source", "verdict", "why"), row, strict=True)) for row in tally.failures],
+            "source_bytes": tally.bytes,
+            "seconds": tally.seconds,
+            "exit_code": tally.exit_code,
+        }
+
     def run(self, engine: Engine, report: Callable[[FleetProgress], None]) -> FleetProgress:
         """Do what is to be done; `report` is called every second or more often.
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from edgefirst_ros.dataset.recovery.unfinished import UnfinishedDataset
     from edgefirst_ros.dataset.regroup import GroupCounts
+    from edgefirst_ros.dataset.summary import DatasetSummary
 
 
 class Options(TypedDict, total=False):
@@ -185,6 +186,46 @@ class Outcome:
     def exit_code(self) -> int:
         """0 if complete, 3 after a loss."""
         return 3 if self.loss else 0
+
+    def summarize(self) -> DatasetSummary:
+        """Summarize the dataset from its tables.
+
+        Returns:
+            Sensors, topics and labels, by sequence and in sum.
+        """
+        from edgefirst_ros.dataset.summary import summarize_tables
+
+        return summarize_tables(self.paths, grouped=self.groups is not None)
+
+    def plain(self) -> dict[str, Any]:
+        """Describe the outcome.
+
+        Returns:
+            What `convert --json` prints.
+        """
+        summary = self.summarize() if self.refused is None else None
+        tables: dict[str, Any] = {}
+        if summary is not None:
+            tables = {"samples_with": dict(summary.whole.sensors), "skew_ms": summary.whole.skew}
+            tables["by_sequence"] = summary.plain()
+        return {
+            "dataset": str(self.paths.container),
+            "annotations": str(self.paths.arrow),
+            "frames": str(self.paths.frames),
+            "finished": self.refused is None,
+            "samples": self.samples,
+            "exit_code": self.exit_code,
+            "loss": self.loss,
+            "time_bases": self.time_bases,
+            "counts": self.counts.plain(),
+            **tables,
+            "groups": {} if self.groups is None else self.groups.plain,
+            "notes": self.notes,
+            "duration_s": self.duration,
+            "seconds": self.seconds,
+            "seconds_by_step": dict(self.steps),
+            "cores": self.cores,
+        }
 
 
 def convert(

@@ -48,6 +48,12 @@ class Reported:
         """0 when all could be read, 3 when something of a folder could not."""
         return 3 if any("error" in one for one in self.facts) else 0
 
+    def plain(self) -> dict[str, Any]:
+        """Return the facts of one page; of several `reports`, a list of them."""
+        if self.table is None:
+            return {**self.facts[0], "page": str(self.pages[0]), "exit_code": self.exit_code}
+        return {"table": str(self.table), "reports": self.facts, "exit_code": self.exit_code}
+
 
 @dataclass(frozen=True)
 class _Pages:

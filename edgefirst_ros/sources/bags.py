@@ -19,7 +19,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import Message, full_type
 from edgefirst_ros.sources.mcap import McapRecording, sha256
 from edgefirst_ros.sources.mcap_walk import Repeats, key_of, open_raw
-from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Recording, in_span, type_wanted
+from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Recording, in_span, join_channels, type_wanted
 from edgefirst_ros.streams import TF_MESSAGE
 
 BAG, DATABASE = ".bag", ".db3"
@@ -100,27 +100,11 @@ class BagRecording(Recording):
 
     @property
     def channels(self) -> Mapping[int, Channel]:
-        found: dict[tuple[str, str], Channel] = {}
-        for bag in self._bags:
-            for channel in bag.channels.values():
-                known = found.setdefault(
-                    (channel.topic, channel.schema), Channel(channel.topic, channel.schema, channel.encoding, b"")
-                )
-                known.seen += channel.seen
-        return dict(enumerate(found.values()))
+        return join_channels(bag.channels for bag in self._bags)
 
     @property
     def repeated(self) -> Counter[str]:
         return sum((bag.repeated for bag in self._bags), Counter())
-
-    @property
-    def damage(self) -> Sequence[Damage]:
-        return [damage for bag in self._bags for damage in bag.damage]
-
-    @property
-    def notes(self) -> list[str]:
-        """What could not be read, in words."""
-        return [f"{bag.path.name}: {damage}" for bag in self._bags for damage in bag.damage]
 
     def walk(self) -> Iterator[Message]:
         repeats = Repeats() if len(self._bags) > 1 else None

@@ -10,7 +10,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -34,7 +34,7 @@ from edgefirst_ros.sources.mcap_walk import (
     unpack,
 )
 from edgefirst_ros.sources.order import FileOrder, recorded_order
-from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Recording, in_span, type_wanted
+from edgefirst_ros.sources.source import Channel, RecordedFile, Recording, in_span, join_channels, type_wanted
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -180,32 +180,16 @@ class McapRecording(Recording):
     def channels(self) -> Mapping[int, Channel]:
         if len(self._files) == 1:
             return self._files[0].walk.channels
-        found: dict[tuple[str, str, str], Channel] = {}
-        for file in self._files:
-            for channel in file.walk.channels.values():
-                key = channel.topic, channel.schema, channel.encoding
-                known = found.setdefault(key, replace(channel, seen=0))
-                known.seen += channel.seen
-        return dict(enumerate(found.values()))
+        return join_channels(file.walk.channels for file in self._files)
 
     @property
     def repeated(self) -> Counter[str]:
         return sum((file.walk.repeated for file in self._files), Counter())
 
     @property
-    def damage(self) -> Sequence[Damage]:
-        return [damage for file in self._files for damage in file.walk.damage]
-
-    @property
     def ended(self) -> bool:
         """True if every file has its end record, so that nothing was cut off."""
         return bool(self._files) and all(file.walk.ended for file in self._files)
-
-    @property
-    def notes(self) -> list[str]:
-        """What could not be read, in words."""
-        named = len(self._files) > 1
-        return [f"{file.path.name + ': ' if named else ''}{damage}" for file in self.files for damage in file.damage]
 
     def walk(self) -> Iterator[Message]:
         """Read the recording from start to end and yield every CDR message once, in file order.

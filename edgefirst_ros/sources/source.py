@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -176,6 +176,13 @@ class Recording(Source, Protocol):
     @property
     def damage(self) -> Sequence[Damage]:
         """What `walk()` could not read, in all files."""
+        return [damage for file in self.files for damage in file.damage]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What could not be read, in words; of several files with their names."""
+        named = len(self.files) > 1
+        return [f"{file.path.name + ': ' if named else ''}{damage}" for file in self.files for damage in file.damage]
 
     @property
     def repeated(self) -> Mapping[str, int]:
@@ -186,6 +193,15 @@ class Recording(Source, Protocol):
 
         Raises RecordingError where the recording cannot be read.
         """
+
+
+def join_channels(files: Iterable[Mapping[int, Channel]]) -> Mapping[int, Channel]:
+    """Return the channels of all files by number; those of one topic, type and encoding are one."""
+    found: dict[tuple[str, str, str], Channel] = {}
+    for channel in (channel for channels in files for channel in channels.values()):
+        known = found.setdefault((channel.topic, channel.schema, channel.encoding), replace(channel, seen=0))
+        known.seen += channel.seen
+    return dict(enumerate(found.values()))
 
 
 def type_wanted(topics: Collection[str] | None, topic: str, schema: str) -> bool:

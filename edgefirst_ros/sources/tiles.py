@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefirst_ros.messages import Message, header_stamp, join_tiles
-from edgefirst_ros.sources.source import Channel, Damage, RecordedFile, Recording
+from edgefirst_ros.sources.source import Channel, RecordedFile, Recording
 from edgefirst_ros.streams import TILED, TILES, VIDEO
 
 LONGEST_WAIT = 2_000_000_000
@@ -144,18 +144,10 @@ class TiledRecording(Recording):
         return self._recording.position
 
     @property
-    def damage(self) -> Sequence[Damage]:
-        return self._recording.damage
-
-    @property
     def repeated(self) -> Mapping[str, int]:
         """{topic: messages that two of its files have}; tiles are counted by stamps, so none of theirs."""
         types = self._recording.topics
         return {t: n for t, n in self._recording.repeated.items() if whole_of(t, types.get(t, "")) is None}
-
-    @property
-    def notes(self) -> Sequence[str]:
-        return self._recording.notes
 
     @property
     def topics(self) -> Mapping[str, str]:

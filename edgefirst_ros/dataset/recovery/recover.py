@@ -280,7 +280,7 @@ class Recovery:
         if len(self.lost) < LISTED:
             self.lost.append(lost)
 
-    def plain(self, not_understood: Mapping[Path, str]) -> dict[str, Any]:
+    def describe(self, not_understood: Mapping[Path, str]) -> dict[str, Any]:
         """Return the metadata `recovered`; `not_understood`: the fault with the journals that stay."""
         told: dict[str, Any] = {
             "members": self.members,
@@ -302,6 +302,17 @@ class Recovery:
         """0 if complete, 3 after a loss."""
         lost = self.lost_stretches, self.rows_rebuilt, self.annotations_lost, self.rows_dropped, self.members_missing
         return 3 if any(lost) or self.kept else 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        first = ("dry_run", "complete", "samples", "members", "lost_bytes")
+        names = ("rows_rebuilt", "unstamped", "annotations_lost", "rows_dropped", "members_missing", "notes")
+        facts = {"dataset": str(self.paths.container)} | {name: getattr(self, name) for name in first}
+        facts["lost"] = [
+            {"offset": lost.start, "bytes": lost.end - lost.start, "name": lost.name, "why": lost.why}
+            for lost in self.lost
+        ]
+        return facts | {name: getattr(self, name) for name in names} | {"exit_code": self.exit_code}
 
 
 _LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -658,7 +669,7 @@ class _Recoverer:
         """Write the table of frames without what is gone; False where nothing is."""
         if self._own is None or not (self._report.rows_dropped or self._report.members_missing):
             return False
-        changed = {"recovered": self._report.plain({}), **recount_facts(self._own.description, self._used)}
+        changed = {"recovered": self._report.describe({}), **recount_facts(self._own.description, self._used)}
         self._own.write(self._paths.frames_partial, self._dataset.kinds, changed)
         return True
 
@@ -668,5 +679,5 @@ class _Recoverer:
         known["sources"] = known["sources"] or []
         known |= {key: told[key] for key in (LEFT_OUT, *POSE) if told.get(key)}
         known |= recount_facts(self._journals.description, self._used)
-        known["recovered"] = self._report.plain(self._journals.not_understood)
+        known["recovered"] = self._report.describe(self._journals.not_understood)
         return known

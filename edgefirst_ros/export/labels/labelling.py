@@ -71,10 +71,21 @@ class Labelled:
     """The table as it was before; None if there was none, or nothing was changed."""
     notes: list[str] = field(default_factory=list)
 
+    dry_run: bool = False
+    skip_empty: bool = False
+    """True if pictures without a label stay as they were."""
+
     @property
     def exit_code(self) -> int:
         """0 when all is there, 3 when labels were lost."""
         return 3 if self.lost else 0
+
+    def plain(self) -> dict[str, Any]:
+        """Return the outcome, ready for JSON."""
+        names = ("exit_code", "pictures", "annotations", "replaced", "kept", "matched", "empty", "dry_run")
+        facts = {"arrow": str(self.arrow)} | {name: getattr(self, name) for name in names}
+        facts["before"] = None if self.before is None else str(self.before)
+        return facts | {name: getattr(self, name) for name in ("keys", "unmatched", "lost", "notes")}
 
 
 def label(
@@ -135,7 +146,7 @@ def label(
     if not os.path.lexists(path):
         raise DatasetError(f"{path}: does not exist")
     found: ForeignLabels = getattr(import_module(f"edgefirst_ros.export.labels.{module}"), name)(path)
-    done = Labelled(opened.paths.arrow)
+    done = Labelled(opened.paths.arrow, dry_run=dry_run, skip_empty=skip_empty)
     named, rows, empty = _matched(opened, found, done)
     done.empty = len(empty)
     if skip_empty:
