@@ -2,12 +2,15 @@
 """Table of sensors: topics and types, members and columns in a dataset, and other names of each.
 
 Everything else that lists sensors is derived from it. A new sensor is one record here, one codec file in
-`sensors/` named in `sensors.companions`, and a paragraph in docs/reference/dataset-format.md.
+`sensors/` named in `sensors.companions`, and a paragraph in docs/reference/dataset-format.md. A rig may have further
+instances of a sensor, such as `lidar.points.rear`: their records are made of the sensor's own by name.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 VIDEO = "foxglove_msgs/msg/CompressedVideo"
@@ -72,6 +75,18 @@ class Sensor(NamedTuple):
     """Name and value of the setting that selects it; None: it is always used."""
     default: bool = True
     """True if it is used by default."""
+    instance: str | None = None
+    """Name of a further one in a rig: `rear` of `lidar.points.rear`; None for the first."""
+
+    @property
+    def base(self) -> str:
+        """Key of the first instance: `lidar.points` of `lidar.points.rear`."""
+        return self.key.removesuffix(f".{self.instance}") if self.instance is not None else self.key
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Place among the members of a sample: that of the first instance, then by name."""
+        return list(_BY_KEY).index(self.base), self.instance or ""
 
     @property
     def kind(self) -> str:
@@ -167,27 +182,80 @@ def companions() -> tuple[Sensor, ...]:
     return tuple(sensor for sensor in SENSORS if sensor.topics and sensor.form != "camera")
 
 
-def with_column() -> tuple[Sensor, ...]:
-    """Return the sensors that have a stamp and a skew in the frames table."""
-    return tuple(sensor for sensor in SENSORS if sensor.column is not None)
+INSTANCE = "[a-z0-9_]{1,32}"
+"""Names of instances."""
+KNOWN = 4096
+"""Names whose records are remembered; what a foreign file names has no other bound."""
+_SEVERAL = {sensor.column or sensor.key: sensor for sensor in SENSORS if sensor.column or sensor is CAMERA}
+"""Sensors of which a rig may have further instances, by the beginning of their columns."""
+_KEY = re.compile(rf"(?P<base>{'|'.join(re.escape(s.key) for s in _SEVERAL.values())})\.(?P<instance>{INSTANCE})")
+_COLUMN = re.compile(rf"(?P<base>{'|'.join(_SEVERAL)})_(?P<instance>{INSTANCE})")
+_KIND = re.compile(rf"(?P<stem>[a-z]+)-(?P<instance>{INSTANCE})(?P<ending>\.[a-z]+)")
 
 
+def _make_instance(sensor: Sensor, name: str) -> Sensor:
+    return sensor._replace(
+        key=f"{sensor.key}.{name}",
+        kinds=tuple(kind.replace(".", f"-{name}.", 1) for kind in sensor.kinds),
+        former=f"{sensor.key}.{name}",
+        column=f"{sensor.column or sensor.key}_{name}",
+        alias=None,
+        instance=name,
+    )
+
+
+def is_key(key: str) -> bool:
+    """True for the key of a sensor, or of an instance of one of which a rig may have several."""
+    return key in _BY_KEY or _KEY.fullmatch(key) is not None
+
+
+@functools.lru_cache(KNOWN)
 def of_key(key: str) -> Sensor:
-    """Return the sensor of a key (`radar.cube`); raises KeyError for an unknown one."""
-    return _BY_KEY[key]
+    """Return the sensor of a key (`radar.cube`, `lidar.points.rear`); raises KeyError for an unknown one."""
+    match = _KEY.fullmatch(key)
+    if key in _BY_KEY or match is None:
+        return _BY_KEY[key]
+    return _make_instance(_BY_KEY[match["base"]], match["instance"])
 
 
+@functools.lru_cache(KNOWN)
 def of_column(column: str) -> Sensor:
-    """Return the sensor of a column of the frames table (`radar_cube`); raises KeyError for an unknown one."""
-    return _BY_COLUMN[column]
+    """Return the sensor of columns of the frames table (`radar_cube`); raises KeyError for an unknown one."""
+    match = _COLUMN.fullmatch(column)
+    if column in _BY_COLUMN or match is None:
+        return _BY_COLUMN[column]
+    return _make_instance(_SEVERAL[match["base"]], match["instance"])
 
 
+@functools.lru_cache(KNOWN)
 def of_kind(kind: str) -> Sensor:
     """Return the first sensor that has members of a kind (`radar.pcd`); raises KeyError for an unknown one."""
-    return _BY_KIND[kind]
+    match = _KIND.fullmatch(kind)
+    if match is None:
+        return _BY_KIND[kind]
+    sensor = _BY_KIND[match["stem"] + match["ending"]]
+    if sensor not in _SEVERAL.values():
+        raise KeyError(kind)
+    return _make_instance(sensor, match["instance"])
 
 
-@functools.cache
+def of_columns(names: Iterable[str]) -> tuple[Sensor, ...]:
+    """Return the sensors that have a stamp or a skew among the columns of a frames table, in the order of members."""
+    found = set()
+    for name in names:
+        base, _, what = name.rpartition("_")
+        if what in ("timestamp", "skew") and (base in _BY_COLUMN or _COLUMN.fullmatch(base)):
+            found.add(of_column(base))
+    return tuple(sorted(found, key=lambda sensor: sensor.order))
+
+
+def stamp_columns(there: Collection[str]) -> dict[str, str]:
+    """Return {sensor: its stamp column}, of the columns `there` of a frames table."""
+    columns = {sensor.key: f"{sensor.column}_timestamp" for sensor in of_columns(there)}
+    return {name: column for name, column in columns.items() if column in there}
+
+
+@functools.lru_cache(KNOWN)
 def keys_named(name: str) -> tuple[str, ...]:
     """Return the keys of sensors with a name: a key, a topic, a member, a column, an earlier or a short name."""
     if name in _BY_KEY:
@@ -199,6 +267,10 @@ def keys_named(name: str) -> tuple[str, ...]:
         others = {sensor.former, sensor.alias, sensor.column, *sensor.kinds, *(topic.name for topic in sensor.topics)}
         if plain in others or dotted == sensor.key:
             found.append(sensor.key)
+    if not found and (match := _KIND.fullmatch(plain)):
+        found = [f"{key}.{match['instance']}" for key in keys_named(match["stem"] + match["ending"])]
+    elif not found and (match := _KEY.fullmatch(plain) or _COLUMN.fullmatch(plain)):
+        found = [f"{key}.{match['instance']}" for key in keys_named(match["base"])]
     return tuple(found)
 
 
@@ -208,7 +280,15 @@ def meant(name: str) -> str | None:
     return found[0] if found else "model" if name.lower().strip("/").removeprefix("rt/").startswith("model") else None
 
 
+def form_of(kind: str) -> Form | None:
+    """Return the content of members of a kind; None for an unknown one."""
+    try:
+        return of_kind(kind).form
+    except KeyError:
+        return None
+
+
 def kinds(*forms: Form) -> tuple[str, ...]:
-    """Return the kinds of members, those of some forms or all."""
+    """Return the kinds of members of first instances, those of some forms or all."""
     wanted = (sensor for sensor in SENSORS if not forms or sensor.form in forms)
     return tuple(dict.fromkeys(kind for sensor in wanted for kind in sensor.kinds))

@@ -29,6 +29,7 @@ from edgefirst_ros.counts import LOSS, NO_LOSS, PART_REASONS
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import KINDS
 from edgefirst_ros.dataset.sequences import LEFT_OUT, SEQUENCES
+from edgefirst_ros.streams import SENSORS
 from edgefirst_ros.synthetic import Recipe, write_recording
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -338,7 +339,8 @@ def test_annotation_columns_are_listed():
 
 def test_frames_columns_are_listed():
     listed = [(code(name)[0], kind) for name, kind, _ in rows(FORMAT, "| column | type | content")]
-    assert listed == [(c.name, type_name(c.type)) for c in schema.frames_columns(schema.COMPANIONS).values()]
+    companions = [sensor.column for sensor in SENSORS if sensor.column]
+    assert listed == [(c.name, type_name(c.type)) for c in schema.frames_columns(companions).values()]
 
 
 def test_metadata_are_listed():

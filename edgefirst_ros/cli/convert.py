@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefirst_ros import streams
 from edgefirst_ros.cli.options import AS_JSON, CONFIG, SET, print_groups, texts_of
 from edgefirst_ros.cli.output import finish, one_line, progress, repeated, say, show_path, table
 from edgefirst_ros.errors import EdgeFirstError, ObjectStoreError, UsageError, counted, need
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from edgefirst_ros.dataset.objects.location import Location
     from edgefirst_ros.dataset.objects.places import Place
     from edgefirst_ros.pipeline.conversion import Outcome
-
-SENSORS = tuple(sensor.key for sensor in streams.with_column())
 
 
 def convert(

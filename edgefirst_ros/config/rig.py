@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 
 from edgefirst_ros import streams
 from edgefirst_ros.config.values import Model, Seconds, setting
+from edgefirst_ros.streams import Sensor
 
 INLINE = "{"
 """First character of a rig that is given as text; any other text is the path of a YAML file."""
@@ -71,6 +72,12 @@ class Rig(Model):
         rest = {str(name): part for name, part in value.items() if name not in ("base_frame", "unused")}
         return {**plain, "sensors": dict(_flatten(rest))}
 
+    @property
+    def instances(self) -> list[Sensor]:
+        """The further instances of sensors, such as `lidar.points.rear`."""
+        known = (streams.of_key(key) for key in self.sensors if key not in streams.ROLES)
+        return [sensor for sensor in known if sensor.instance is not None]
+
     @model_serializer
     def _plain(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -85,6 +92,8 @@ class Rig(Model):
     def _known_keys(cls, value: dict[str, RigSensor]) -> dict[str, RigSensor]:
         for key, sensor in value.items():
             check_key(key)
+            if key not in streams.RIG_KEYS and sensor.topic is None:
+                raise ValueError(f"{key}: expected a topic: an instance has no usual name")
             wrong = [
                 name
                 for name, allowed in (
@@ -105,12 +114,19 @@ class Rig(Model):
 
 
 def check_key(key: str) -> None:
-    """Raise ValueError if a key of a rig is not a sensor; a sample has one of each."""
+    """Raise ValueError if a key of a rig is neither a sensor nor an instance of one of which a sample has several."""
     if key in streams.RIG_KEYS:
         return
     first = next((known for known in streams.RIG_KEYS if key.startswith(f"{known}.")), None)
     if first is not None:
-        raise ValueError(f"{key}: a sample has one {first}: name its topic under {first}, other topics under unused")
+        name = key.removeprefix(f"{first}.")
+        if first == streams.CAMERA.key or not streams.is_key(f"{first}.a"):
+            raise ValueError(
+                f"{key}: a sample has one {first}: name its topic under {first}, other topics under unused"
+            )
+        if not streams.is_key(key) or name in RigSensor.model_fields:
+            raise ValueError(f"{key}: {name!r} cannot name an instance; expected 1 to 32 of a-z, 0-9 and _, no setting")
+        return
     near = streams.meant(key)
     hint = f"; did you mean {near}?" if near is not None else ""
     raise ValueError(f"unknown sensor {key!r}{hint}; known: {', '.join(streams.RIG_KEYS)}")

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from edgefirst_ros import streams
-from edgefirst_ros.config.rig import RigSensor, RigText, StreamSettings
+from edgefirst_ros.config.rig import Rig, RigSensor, RigText, StreamSettings
 from edgefirst_ros.config.values import (
     CAPTURE,
     CONVERT,
@@ -41,7 +41,7 @@ FOREVER = 1 << 62
 """ns, later than any stamp."""
 HARDLY = 2.0
 """Tolerance in s above which milliseconds were probably meant."""
-SENSORS = tuple(sensor.key for sensor in streams.with_column())
+SENSORS = tuple(sensor.key for sensor in streams.SENSORS if sensor.column is not None)
 """Companion sensors that can be required and have settings of their own."""
 PARTS = tuple(sensor.key for sensor in streams.SENSORS if sensor.topics)
 """Sensors a sample may have."""
@@ -58,6 +58,12 @@ def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
             raise ValueError(f"unknown sensor {name!r}; known: {', '.join(sorted(known))}")
         found.append(key)
     return tuple(dict.fromkeys(found))
+
+
+def _instances(info: ValidationInfo) -> list[str]:
+    """Return the keys of the rig's further instances."""
+    rig = info.data.get("rig")
+    return [sensor.key for sensor in rig.instances] if isinstance(rig, Rig) else []
 
 
 UNSET_STREAM = StreamSettings()
@@ -235,18 +241,18 @@ class Settings(Model):
 
     @field_validator("require")
     @classmethod
-    def _known_sensors(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _known(value, (*SENSORS, MODEL))
+    def _known_sensors(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return _known(value, (*SENSORS, MODEL, *_instances(info)))
 
     @field_validator("sensors")
     @classmethod
-    def _known_parts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return _known(value, PARTS)
+    def _known_parts(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return _known(value, (*PARTS, *_instances(info)))
 
     @field_validator("streams")
     @classmethod
-    def _known_streams(cls, value: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
-        return dict(zip(_known(value, SENSORS), value.values(), strict=True))
+    def _known_streams(cls, value: dict[str, StreamSettings], info: ValidationInfo) -> dict[str, StreamSettings]:
+        return dict(zip(_known(value, (*SENSORS, *_instances(info))), value.values(), strict=True))
 
     @field_validator("split", "group")
     @classmethod
@@ -371,9 +377,11 @@ class Settings(Model):
 
     @property
     def companions(self) -> tuple[Sensor, ...]:
-        """The companion sensors in use."""
-        chosen = (s for s in streams.companions() if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
-        return tuple(sensor for sensor in chosen if not self.sensors or sensor.key in self.sensors)
+        """The companion sensors in use, in the order of their members."""
+        found = [*streams.companions(), *(self.rig.instances if self.rig is not None else ())]
+        chosen = (s for s in found if not s.setting or getattr(self, s.setting[0]) == s.setting[1])
+        used = (sensor for sensor in chosen if not self.sensors or sensor.key in self.sensors)
+        return tuple(sorted(used, key=lambda sensor: sensor.order))
 
     @property
     def exact_rate(self) -> Fraction | None:

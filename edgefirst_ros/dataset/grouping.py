@@ -323,9 +323,9 @@ def describe_missed_shares(asked: Mapping[str, float], samples: Mapping[str | No
 
 def _count_frames(batch: pa.RecordBatch, block: int, found: dict[tuple[str, int], Counter[Kind]]) -> None:
     stamps = {
-        Kind("sensor", streams.of_column(column).key): f"{column}_timestamp"
-        for column in schema.COMPANIONS
-        if f"{column}_timestamp" in batch.schema.names
+        Kind("sensor", sensor.key): f"{sensor.column}_timestamp"
+        for sensor in streams.of_columns(batch.schema.names)
+        if f"{sensor.column}_timestamp" in batch.schema.names
     }
     table = pa.table({**_units(batch, block), **{kind.name: batch[column] for kind, column in stamps.items()}})
     counted = table.group_by([NAME, BLOCK]).aggregate([([], "count_all"), *((kind.name, "count") for kind in stamps)])

@@ -19,7 +19,7 @@ import polars as pl
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule
 from edgefirst_ros.dataset.merge_labels import MergeInput, merge_metadata, separate_ids, unite_labels
-from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, Key, Layout, check_name, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, Key, Layout, check_name, safe_name
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.regroup import GroupCounts
@@ -30,6 +30,7 @@ from edgefirst_ros.errors import DatasetError, EdgeFirstError, UsageError, count
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.exif import COMMENT, MAIN, insert_jpeg, insert_png, rename_exif
+from edgefirst_ros.streams import form_of, of_column
 
 ASCII = b"ASCII\0\0\0"
 
@@ -119,7 +120,8 @@ def merge(
         notes.append("labels were renumbered: category_metadata has the label_index of each")
     separate_ids(parts)
     metadata = merge_metadata(parts, notes)
-    companions = [base for base in schema.COMPANIONS if any(_has(part, base) for part in parts)]
+    tables = (part.frames for part in parts if part.frames is not None)
+    companions = schema.companions_of(name for table in tables for name in table.columns if name.endswith("_timestamp"))
     version = max(part.version for part in parts)
     writer = DatasetWriter(
         out,
@@ -211,12 +213,12 @@ def _frames_row(part: MergeInput, key: Key, companions: Sequence[str]) -> dict[s
     row = {name: value for name, value in part.frames.row(number, named=True).items() if name in known}
     if row.get("timestamp") is None:
         return None
-    there = {KIND_OF[base] for base in companions if _has(part, base)}
+    there = {kind for base in companions if _has(part, base) for kind in of_column(base).kinds}
     for base in companions:
-        kind = KIND_OF[base]
-        if kind not in there and kind in part.dataset.members(key):  # it is the reference itself, elsewhere it is not
-            row |= {f"{base}_timestamp": row["timestamp"], f"{base}_skew": 0}
-            there.add(kind)
+        kinds = of_column(base).kinds
+        if there.isdisjoint(kinds) and not part.dataset.members(key).keys().isdisjoint(kinds):
+            row |= {f"{base}_timestamp": row["timestamp"], f"{base}_skew": 0}  # elsewhere it is not the reference
+            there.update(kinds)
     return row
 
 
@@ -226,7 +228,7 @@ def _sample(part: MergeInput, key: Key, row: dict[str, Any], layout: str) -> Sam
     members: list[tuple[str, Sequence[Any]]] = []
     for kind, name in dataset.members(key).items():
         data = dataset.container.read(name)
-        renamed = sequence != key.name and kind.startswith("camera.")
+        renamed = sequence != key.name and form_of(kind) == "camera"
         try:
             if renamed:
                 members.append((kind, _with_sequence(data, kind, sequence)))

@@ -269,7 +269,11 @@ def read_frames(file: TableFile) -> pl.DataFrame:
 
     Raises DatasetError naming a column of another kind, before anything is made of it.
     """
-    known = {c.name: c for c in schema.frames_columns(schema.COMPANIONS).values() if c.name in file.schema.names}
+    known = {
+        c.name: c
+        for c in schema.frames_columns(schema.companions_of(file.schema.names)).values()
+        if c.name in file.schema.names
+    }
     wanted = schema.journal_schema(known)
     batches = [_cast(file, batch.select(wanted.names), wanted) for batch in file.batches()]
     return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, wanted)))

@@ -23,15 +23,13 @@ T = TypeVar("T")
 Layout = Literal["zip", "directory"]
 
 KINDS = streams.kinds()
-"""The kinds of members. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
-KIND_OF = {sensor.column: sensor.kind for sensor in streams.SENSORS if sensor.column is not None}
-"""Companion with columns in the frames table -> kind of its member."""
+"""The kinds of members of first instances. Source: EdgeFirst Dataset Format, "Dataset Hierarchy"."""
 
 MAX_FRAME = 2**32 - 1
 MAX_NAME_BYTES = 180  # leaves room for "_FRAME.camera.jpeg" and ".frames.arrow.journal" below the usual 255
 
 _MEMBER = re.compile(
-    r"(?P<sequence>[^/]+)/(?P=sequence)_(?P<frame>[0-9]{1,10})\.(?P<kind>" + "|".join(map(re.escape, KINDS)) + ")"
+    r"(?P<sequence>[^/]+)/(?P=sequence)_(?P<frame>[0-9]{1,10})\.(?P<kind>[a-z]+(?:-[a-z0-9_]+)?\.[a-z]+)"
 )
 _STAMPED = re.compile(r"(?P<host>.+)_\d{4}(?:_\d{2}){5}", re.DOTALL | re.ASCII)
 _FORBIDDEN = frozenset('/\\:*?"<>|')
@@ -54,7 +52,7 @@ def member_name(sequence: str, frame: int, kind: str) -> str:
 
     Raises DatasetError for an unknown kind, a frame outside 0..2**32-1 or a sequence that is not a safe name.
     """
-    if kind not in KINDS:
+    if streams.form_of(kind) is None:
         raise DatasetError(f"{kind!r} is not a kind of member; known: {', '.join(KINDS)}")
     if not 0 <= frame <= MAX_FRAME:
         raise DatasetError(f"frame {frame} of {sequence!r} is outside 0..{MAX_FRAME}")
@@ -72,8 +70,8 @@ def parse_member(name: str) -> Member | None:
     match = _MEMBER.fullmatch(name)
     if match is None or match["sequence"] in (".", "..") or "\\" in name or "\0" in name:
         return None
-    frame = int(match["frame"])
-    return Member(match["sequence"], frame, match["kind"]) if frame <= MAX_FRAME else None
+    frame, kind = int(match["frame"]), match["kind"]
+    return Member(match["sequence"], frame, kind) if frame <= MAX_FRAME and streams.form_of(kind) else None
 
 
 @functools.lru_cache(maxsize=256)  # asked of every member
@@ -327,10 +325,9 @@ def _candidates(given: Path) -> list[DatasetPaths]:
     return plain
 
 
-INPUT_OF = {kind: streams.of_kind(kind).key for kind in KINDS}
-"""Kind of a member -> its sensor; in a dataset with `radar_clusters` columns `radar.pcd` is of radar.clusters."""
 _FLAT = re.compile(r"(?P<sequence>.+)_(?P<frame>[0-9]{1,10})", re.DOTALL)
 """A name in the flat folders of the vendor's client."""
+_SINGLE = re.compile(r"(?P<name>.+)\.(?P<kind>[^.]+\.[^.]+)", re.DOTALL)
 _STANDALONE = {".jpeg": "camera.jpeg", ".jpg": "camera.jpeg", ".png": "camera.png"}
 
 
@@ -347,7 +344,10 @@ def member_of(name: str) -> tuple[Key, str] | None:
     if member is not None:
         return Key(member.sequence, member.frame), member.kind
     stem = name.rpartition("/")[2]
-    for ending, kind in (*((f".{kind}", kind) for kind in INPUT_OF), *_STANDALONE.items()):
+    match = _SINGLE.fullmatch(stem)
+    if match is not None and streams.form_of(match["kind"]):
+        return Key(match["name"], None), match["kind"]
+    for ending, kind in _STANDALONE.items():
         if stem.endswith(ending) and len(stem) > len(ending):
             return Key(stem.removesuffix(ending), None), kind
     return None
@@ -381,57 +381,7 @@ def input_name(name: str) -> str:
     return found
 
 
-_PAGE = 512
-_FRAME = 8 * -(-len(KINDS) // 8)
-"""Bits that a frame has: one for each kind of member, as whole bytes."""
-
-
-class MemberIndex:
-    """Set of members. `recent` are the names added since it was last cleared."""
-
-    def __init__(self) -> None:
-        self.recent: list[str] = []
-        self._pages: dict[tuple[str, int], bytearray] = {}
-
-    def add(self, name: str) -> Member:
-        """Add a member; raises DatasetError for an invalid name or one that was added before."""
-        member = parse_member(name)
-        if member is None or member_name(member.sequence, member.frame, member.kind) != name:
-            raise DatasetError(f"{name!r} is not a member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
-        if not self.note(member):
-            raise DatasetError(f"{name} was written before; frame numbers must not repeat")
-        self.recent.append(name)
-        return member
-
-    def note(self, member: Member) -> bool:
-        """Add a member; return False if it was added before."""
-        bits, place, bit = self._bit(member)
-        if bits[place] & bit:
-            return False
-        bits[place] |= bit
-        return True
-
-    def kinds(self, sequence: str, frame: int) -> frozenset[str]:
-        """Return the kinds of members that a frame has."""
-        page, place = divmod(frame, _PAGE)
-        bits = self._pages.get((sequence, page), b"")
-        found = int.from_bytes(bits[place * _FRAME // 8 : (place + 1) * _FRAME // 8], "little")
-        return frozenset(kind for n, kind in enumerate(KINDS) if found >> n & 1)
-
-    def undo(self) -> list[str]:
-        """Remove the recent members; return their names."""
-        names, self.recent = self.recent, []
-        for member in filter(None, map(parse_member, names)):
-            bits, place, bit = self._bit(member)
-            bits[place] &= ~bit
-        return names
-
-    def _bit(self, member: Member) -> tuple[bytearray, int, int]:
-        """Return the page that holds a member's bit, the index of the byte in it, and the bit mask."""
-        page, frame = divmod(member.frame, _PAGE)
-        bits = self._pages.setdefault((member.sequence, page), bytearray(_PAGE * _FRAME // 8))
-        place, bit = divmod(frame * _FRAME + KINDS.index(member.kind), 8)
-        return bits, place, 1 << bit
+_PAGE = 4096
 
 
 class FrameSet:
@@ -445,12 +395,57 @@ class FrameSet:
         page, place = divmod(frame, _PAGE)
         self._pages[sequence, page] = self._pages.get((sequence, page), 0) | 1 << place
 
+    def remove(self, sequence: str, frame: int) -> None:
+        """Remove a frame that was added."""
+        page, place = divmod(frame, _PAGE)
+        self._pages[sequence, page] &= ~(1 << place)
+
     def __bool__(self) -> bool:
         return bool(self._pages)
 
     def __contains__(self, frame: tuple[str, int]) -> bool:
         page, place = divmod(frame[1], _PAGE)
         return bool(self._pages.get((frame[0], page), 0) >> place & 1)
+
+
+class MemberIndex:
+    """Set of members, a bit each. `recent` are the names added since it was last cleared."""
+
+    def __init__(self) -> None:
+        self.recent: list[str] = []
+        self._frames: dict[str, FrameSet] = {}
+        """The frames that have a kind of member."""
+
+    def add(self, name: str) -> Member:
+        """Add a member; raises DatasetError for an invalid name or one that was added before."""
+        member = parse_member(name)
+        if member is None or member_name(member.sequence, member.frame, member.kind) != name:
+            raise DatasetError(f"{name!r} is not a member name; expected SEQUENCE/SEQUENCE_FRAME.KIND")
+        if not self.note(member):
+            raise DatasetError(f"{name} was written before; frame numbers must not repeat")
+        self.recent.append(name)
+        return member
+
+    def note(self, member: Member) -> bool:
+        """Add a member; return False if it was added before."""
+        frames = self._frames.get(member.kind)
+        if frames is None:
+            frames = self._frames[member.kind] = FrameSet()
+        if (member.sequence, member.frame) in frames:
+            return False
+        frames.add(member.sequence, member.frame)
+        return True
+
+    def kinds(self, sequence: str, frame: int) -> frozenset[str]:
+        """Return the kinds of members that a frame has."""
+        return frozenset(kind for kind, frames in self._frames.items() if (sequence, frame) in frames)
+
+    def undo(self) -> list[str]:
+        """Remove the recent members; return their names."""
+        names, self.recent = self.recent, []
+        for member in filter(None, map(parse_member, names)):
+            self._frames[member.kind].remove(member.sequence, member.frame)
+        return names
 
 
 class NewMessages:
@@ -475,13 +470,21 @@ def keys_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int]]:
     return zip(batch["name"].to_pylist(), batch["frame"].to_pylist(), strict=True)
 
 
-def inputs_of_kinds(columns: Collection[str]) -> dict[str, str]:
-    """Return {kind of member: sensor} of a dataset whose frames table has these columns."""
-    found = dict(INPUT_OF)
-    for sensor in streams.with_column():
-        kind = sensor.kind
-        if f"{sensor.column}_timestamp" in columns and f"{streams.of_kind(kind).column}_timestamp" not in columns:
-            found |= dict.fromkeys(sensor.kinds, sensor.key)
+class KeyOfKind(dict[str, str]):
+    """{kind of member: key of its sensor}, also of kinds that are not listed: `lidar-rear.pcd` of a rig."""
+
+    def __missing__(self, kind: str) -> str:
+        return streams.of_kind(kind).key
+
+
+def inputs_of_kinds(columns: Collection[str]) -> KeyOfKind:
+    """Return {kind of member: sensor} of a dataset whose frames table has these columns.
+
+    With `radar_clusters` columns, and no `radar_targets`, `radar.pcd` is of radar.clusters.
+    """
+    found, there = KeyOfKind((kind, streams.of_kind(kind).key) for kind in KINDS), streams.of_columns(columns)
+    for sensor in reversed(there):
+        found |= dict.fromkeys(sensor.kinds, sensor.key)
     return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import operator
 import random
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import INPUT_OF, DatasetPaths, FrameSet, Key, inputs_of_kinds, parse_member
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_kinds, parse_member
 from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
-from edgefirst_ros.streams import with_column
+from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -306,8 +306,9 @@ def select(
         looked = _looked(dataset)
         found = [key for key in found if (key in looked) == model]
     if not repeats:
-        wanted = {dataset.sensors[kind] for kind in (frozenset().union(*kinds) if named else INPUT_OF)}
-        found = [key for key in found if not dataset.repeats.get(key, frozenset()) & wanted]
+        wanted = {dataset.sensors[kind] for kind in frozenset().union(*kinds)}
+        repeated = (dataset.repeats.get(key, frozenset()) for key in found)
+        found = [key for key, of in zip(found, repeated, strict=True) if not (of & wanted if named else of)]
     return found
 
 
@@ -370,12 +371,6 @@ def boxes_of(rows: pl.DataFrame, metadata: Mapping[str, Any]) -> NDArray[np.floa
     return found
 
 
-def stamp_columns(there: Container[str]) -> dict[str, str]:
-    """Return {sensor: its stamp column}, of the columns `there` of a frames table."""
-    columns = ((sensor.key, f"{sensor.column}_timestamp") for sensor in with_column())
-    return {name: column for name, column in columns if column in there}
-
-
 def repeats_of(
     stamps: Mapping[str, Sequence[Any]], keys: Iterable[Key], rows: Mapping[Key, int]
 ) -> dict[Key, frozenset[str]]:
@@ -420,7 +415,7 @@ def count_repeats(paths: DatasetPaths) -> tuple[int, int]:
 
     def repeats(name: str) -> bool:
         member = parse_member(name)
-        frames = found.get(inputs_of.get(member.kind, "")) if member is not None else None
+        frames = found.get(inputs_of[member.kind]) if member is not None else None
         return frames is not None and member is not None and (member.sequence, member.frame) in frames
 
     return count_members(paths.members, repeats) if any(found.values()) else (0, 0)

@@ -27,7 +27,6 @@ from edgefirst_ros.dataset.query import (
     rows_by_key,
     select,
     sorted_rows,
-    stamp_columns,
     where,
     with_all_columns,
     with_frames,
@@ -41,7 +40,7 @@ from edgefirst_ros.errors import (
     counted,
 )
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
-from edgefirst_ros.streams import keys_named, of_key
+from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
 if TYPE_CHECKING:
     import polars as pl

@@ -27,9 +27,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 
 KEY = ["name", "frame"]
 ANNOTATIONS = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64, "label": pl.String, "group": pl.String}
-FRAMES = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64} | {
-    f"{column}_timestamp": pl.Int64 for column in schema.COMPANIONS
-}
+FRAMES = {"name": pl.String, "frame": pl.Int64, "timestamp": pl.Int64}
 
 
 class GroupRows:
@@ -45,8 +43,11 @@ class GroupRows:
         own = pl.DataFrame(schema=ANNOTATIONS)
         if found is not None:
             own = read_columns(open_annotations(found, limits), ANNOTATIONS)
-        there = os.path.lexists(paths.frames)
-        frames = read_columns(TableFile(paths.frames, limits), FRAMES) if there else pl.DataFrame(schema=FRAMES)
+        frames = pl.DataFrame(schema=FRAMES)
+        if os.path.lexists(paths.frames):
+            table = TableFile(paths.frames, limits)
+            stamps = (f"{column}_timestamp" for column in schema.companions_of(table.schema.names))
+            frames = read_columns(table, {**FRAMES, **dict.fromkeys(stamps, pl.Int64)})
         known = frames.select(*KEY, pl.col("timestamp").alias("stamp")).unique(KEY, keep="first")
         joined = own.join(known, on=KEY, how="left", nulls_equal=True, maintain_order="left")
         self.annotations = joined.with_columns(pl.coalesce("stamp", "timestamp").alias("timestamp")).drop("stamp")
@@ -108,7 +109,8 @@ class GroupCounts:
             for name, group, number in samples.group_by("name", "group").len().rows():
                 if rule is not None and rule.share_of(name):
                     shared[group] += number
-            sensors = [pl.col(f"{column}_timestamp").count().alias(column) for column in schema.COMPANIONS]
+            found_sensors = schema.companions_of(samples.columns)
+            sensors = [pl.col(f"{column}_timestamp").count().alias(column) for column in found_sensors]
             for counts in samples.group_by("group").agg(pl.len().alias("samples"), *sensors).sort("group").to_dicts():
                 group = counts.pop("group")
                 if group is None:

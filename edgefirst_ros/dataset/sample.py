@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import INPUT_OF, BySensor, Inputs, Key
+from edgefirst_ros.dataset.names import BySensor, Inputs, Key
 from edgefirst_ros.dataset.query import (
     boxes_of,
 )
@@ -25,7 +25,7 @@ from edgefirst_ros.errors import (
     text_of,
 )
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
-from edgefirst_ros.streams import of_kind, with_column
+from edgefirst_ros.streams import form_of, of_columns, of_kind
 
 if TYPE_CHECKING:
     import polars as pl
@@ -151,7 +151,7 @@ class Sample:
     def skew(self) -> dict[str, int]:
         """{sensor: its stamp minus that of the sample, ns}; `[]`, `in` and `get` take other names of a sensor too."""
         row = self.row
-        skews = {sensor.key: row.get(f"{sensor.column}_skew") for sensor in with_column()}
+        skews = {sensor.key: row.get(f"{sensor.column}_skew") for sensor in of_columns(row)}
         return BySensor({key: value for key, value in skews.items() if value is not None})
 
     @property
@@ -278,7 +278,7 @@ class Sample:
     def _kind(self, kind: str) -> str:
         """Return the kind of member that holds an input."""
         members = self.dataset.members(self.key)
-        for candidate in (kind,) if kind in INPUT_OF else self.dataset.kinds_of(kind):
+        for candidate in (kind,) if form_of(kind) else self.dataset.kinds_of(kind):
             if candidate in members:
                 return candidate
         raise DatasetError(f"{self.dataset.container.path}: frame {self.frame} of {self.name!r} has no {kind}")

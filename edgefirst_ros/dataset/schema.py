@@ -7,13 +7,13 @@ Format, "Annotation Schema" (2025.01). Versions are compared as text, as the ven
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from edgefirst_ros.streams import SENSORS
+from edgefirst_ros.streams import SENSORS, Sensor, of_column, of_columns
 
 VERSIONS = ("2025.01", "2025.10", "2026.04", "2026.10")
 """All that can be read; files of the first two name no version, and `stated_version` shows them apart."""
@@ -194,9 +194,8 @@ def location_order(version: str) -> tuple[str, str]:
     return ("longitude", "latitude") if version == "2025.01" else ("latitude", "longitude")
 
 
-COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not None)
-"""Sensors with a stamp and a skew in the frames table, by the beginning of their columns."""
-DEFAULT_COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column is not None and sensor.default)
+DEFAULT_COMPANIONS = tuple(sensor.column for sensor in SENSORS if sensor.column and sensor.default)
+"""Sensors with a stamp and a skew in every frames table, by the beginning of their columns."""
 
 MODEL_TIMESTAMP = "model_timestamp"
 """Frames column: stamp of the model result of a frame, ns; null if the model did not process it.
@@ -217,9 +216,20 @@ FRAMES_METADATA = (
 """Keys of the metadata of the frames table; the values are JSON."""
 
 
+def companions_of(columns: Iterable[str]) -> list[str]:
+    """Return the companions that have columns among those of a frames table, by the beginning of their columns."""
+    return [sensor.column for sensor in of_columns(columns) if sensor.column]
+
+
+def companion_columns(sensor: Sensor) -> dict[str, Column]:
+    """Return the columns of a companion in the frames table by name."""
+    listed = [Column(f"{sensor.column}_{what}", _I64, "sample") for what in ("timestamp", "skew")]
+    listed += [Column(f"{sensor.column}_size", array(_U32, 2), "sample")] if sensor.form == "camera" else []
+    return {column.name: column for column in listed}
+
+
 def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, Column]:
     """Return the columns of NAME.frames.arrow by name: always all of them, whatever is known."""
-    stamps = [Column(f"{base}_{what}", _I64, "sample") for base in companions for what in ("timestamp", "skew")]
     listed = [
         Column("name", TEXT, "identity", nullable=False),
         Column("frame", _U32, "identity", nullable=False),
@@ -231,7 +241,7 @@ def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, 
         Column("pose_position", array(_F64, 3), "sample"),  # m in pose_frame
         Column("pose_orientation", array(_F64, 4), "sample"),  # x, y, z, w
         Column("size", array(_U32, 2), "sample"),  # width, height
-        *stamps,
+        *(column for base in companions for column in companion_columns(of_column(base)).values()),
         Column("keyframe", pa.bool_(), "sample"),
         Column("segment", _U32, "sample"),
         Column(MODEL_TIMESTAMP, _I64, "sample"),

@@ -15,7 +15,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.schema import FRAMES_METADATA
 from edgefirst_ros.errors import DatasetError
 from edgefirst_ros.sensors.calibration import WORDS, frames_of, judge
-from edgefirst_ros.streams import SENSORS
+from edgefirst_ros.streams import of_kind
 
 SEQUENCES = "sequences"
 """Key of the metadata."""
@@ -129,7 +129,7 @@ def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
     said = known.get("calibration")
     if isinstance(said, str) and said in WORDS:
         return said
-    sensors = [sensor.key for sensor in SENSORS if set(sensor.kinds) & set(kinds)]
+    sensors = {of_kind(kind).key for kind in kinds}
     return judge(known.get("camera_info"), known.get("static_transforms"), frames_of(sensors))
 
 

@@ -23,7 +23,7 @@ from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.tables.rings import is_valid
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
-from edgefirst_ros.streams import with_column
+from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,15 +38,8 @@ MODEL = "model"
 POSE = "pose"
 PRESENT = {"latitude": "position", "orientation": "attitude", "pose_position": POSE}
 """Further columns whose values are counted."""
-COLUMNS = (
-    "name",
-    "timestamp",
-    "segment",
-    *(f"{sensor.column}_timestamp" for sensor in with_column()),
-    MODEL_TIMESTAMP,
-    *PRESENT,
-)
-"""Columns of the frames table that are read."""
+COLUMNS = ("name", "timestamp", "segment", MODEL_TIMESTAMP, *PRESENT)
+"""Columns of the frames table that are read, beside the stamps of companions."""
 FEWEST = 3
 """Fewest messages for which a usual interval is defined."""
 
@@ -125,7 +118,8 @@ class Timeline:
         """Return the times in a table of frames, without loading polars. Raises DatasetError."""
         import pyarrow as pa
 
-        there = [name for name in table.schema.names if name in COLUMNS]
+        wanted = {*COLUMNS, *stamp_columns(table.schema.names).values()}
+        there = [name for name in table.schema.names if name in wanted]
         kept = pa.schema([table.schema.field(name) for name in there])
         return cls(pa.Table.from_batches([batch.select(there) for batch in table.batches()], kept))
 
@@ -177,7 +171,7 @@ class Timeline:
         found = {PRESENT[name]: int(there[self.rows].sum()) for name, there in self._columns.there.items()}
         found |= {
             key: int(values[1][self.rows].sum())
-            for key, column in _sensor_columns()
+            for key, column in self._columns.stamps.items()
             if (values := self._columns.integers.get(column)) is not None
         }
         return dict(sorted((key, number) for key, number in found.items() if number or key != POSE))
@@ -267,15 +261,11 @@ class Timeline:
         return seconds, firsts, offsets
 
     def _found(self) -> Iterator[tuple[str, CompanionStamps]]:
-        for key, column in _sensor_columns():
+        for key, column in self._columns.stamps.items():
             values = self._columns.integers.get(column)
             if values and values[1][self.rows].any():
                 stamps = values[0][self.rows]
                 yield key, CompanionStamps(values[1][self.rows], stamps, stamps - self.stamps)
-
-
-def _sensor_columns() -> list[tuple[str, str]]:
-    return [*((sensor.key, f"{sensor.column}_timestamp") for sensor in with_column()), (MODEL, MODEL_TIMESTAMP)]
 
 
 class Level(IntEnum):
@@ -515,6 +505,11 @@ class _Columns:
     there: dict[str, Flags]
     """Rows that have a value, of PRESENT."""
 
+    @property
+    def stamps(self) -> dict[str, str]:
+        """{sensor: its stamp column}, with that of the model."""
+        return {**stamp_columns(self.integers), MODEL: MODEL_TIMESTAMP}
+
     @classmethod
     def of(cls, table: pa.Table) -> _Columns:
         """Return those columns that have the type of the format."""
@@ -527,9 +522,8 @@ class _Columns:
         names, kinds = [""] * table.num_rows, {field.name: field.type for field in table.schema}
         if "name" in kinds and is_text(kinds["name"]):
             names = [value or "" for value in table["name"].to_pylist()]
-        integers = {
-            name: _integers(table[name]) for name in COLUMNS if name in kinds and pa.types.is_integer(kinds[name])
-        }
+        wanted = {*COLUMNS, *stamp_columns(kinds).values()}
+        integers = {n: _integers(table[n]) for n, kind in kinds.items() if n in wanted and pa.types.is_integer(kind)}
         there = {name: _validity(table[name]) for name in PRESENT if name in kinds}
         return cls(names, integers, there)
 

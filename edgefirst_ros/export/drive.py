@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from edgefirst_ros.dataset.names import KIND_OF, Key
+from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration
@@ -30,11 +30,12 @@ from edgefirst_ros.sensors.transforms import (
     rotation,
     world_to_ecef,
 )
+from edgefirst_ros.streams import of_columns
 
 
 def measured(row: Mapping[str, Any], kind: str) -> int:
     """Return the stamp of a member, ns since the epoch: its own in the frames row, else that of the sample."""
-    columns = [f"{companion}_timestamp" for companion, other in KIND_OF.items() if other == kind]
+    columns = [f"{sensor.column}_timestamp" for sensor in of_columns(row) if kind in sensor.kinds]
     return int(next((row[name] for name in columns if row.get(name) is not None), row["timestamp"]))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from edgefirst_ros import streams
+from edgefirst_ros.config import MODEL, SENSORS
 from edgefirst_ros.dataset.objects.bucket import map_in_threads
 from edgefirst_ros.dataset.objects.location import StoredObject
 from edgefirst_ros.dataset.objects.store import Store, open_store
@@ -24,7 +24,6 @@ BATCH = 10_000
 """States that are listed and read before they are packed."""
 LABEL, SENSOR = "label_", "samples_"
 """Prefixes of the columns with the number of samples by label and by sensor."""
-SENSORS = {sensor.key: f"{SENSOR}{sensor.column}" for sensor in streams.with_column()} | {"model": f"{SENSOR}model"}
 MEMBERS = pl.List(pl.Struct({"key": pl.String, "bytes": pl.Int64, "etag": pl.String}))
 SCHEMA: Mapping[str, Any] = {
     "source": pl.String,
@@ -36,7 +35,7 @@ SCHEMA: Mapping[str, Any] = {
     "verdict": pl.String,
     "name": pl.String,
     "samples": pl.Int64,
-    **dict.fromkeys(SENSORS.values(), pl.Int64),
+    **{f"{SENSOR}{key.replace('.', '_')}": pl.Int64 for key in (*SENSORS, MODEL)},
     "first": pl.Int64,
     "last": pl.Int64,
     "latitude": pl.Float64,
@@ -51,7 +50,7 @@ SCHEMA: Mapping[str, Any] = {
     "state": pl.String,
     "state_etag": pl.String,
 }
-"""Columns, in addition to those for labels."""
+"""Columns, in addition to those for labels and for further instances of sensors."""
 
 
 class Catalogue:
@@ -108,7 +107,7 @@ def current(layout: Layout, note: Callable[[str], None] = lambda text: None) -> 
     if not new and not len(gone):
         return Catalogue(stored, number, changed=False)
     rows = _merged(stored.filter(~pl.col("state").is_in(gone.implode())), new)
-    most = rows.select(pl.selectors.starts_with(LABEL).max()).collect()
+    most = rows.select((pl.selectors.starts_with(LABEL, SENSOR) - pl.selectors.by_name(SCHEMA)).max()).collect()
     used = sorted(column.name for column in most if column.item())
     return Catalogue(rows.select(*SCHEMA, *used), number, changed=True)
 
@@ -127,7 +126,8 @@ def row_of(state: RecordingState, place: str, etag: str) -> dict[str, Any]:
     row = state.model_dump(exclude={"sensors", "labels", "counts"})
     row |= {"bytes": state.total_bytes, "container": state.container, "state": place, "state_etag": etag}
     row["counts"] = json.dumps(state.counts, separators=(",", ":"))
-    row |= {column: state.sensors.get(key, 0) for key, column in SENSORS.items()}
+    row |= {name: 0 for name in SCHEMA if name.startswith(SENSOR)}
+    row |= {f"{SENSOR}{key.replace('.', '_')}": number for key, number in state.sensors.items()}
     return row | {f"{LABEL}{label}": number for label, number in state.labels.items()}
 
 
@@ -147,10 +147,11 @@ def _stored(layout: Layout, store: Store) -> pl.LazyFrame:
 
 
 def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
-    """Merge the rows of two sorted tables; counts of labels that one does not have are 0."""
+    """Merge the rows of two sorted tables; counts of labels and sensors that one does not have are 0."""
     read = pl.concat(new, how="diagonal") if new else pl.LazyFrame(schema=SCHEMA)
     schemas = stored.collect_schema(), read.collect_schema()
-    labels = sorted(name for name in schemas[0].keys() | schemas[1].keys() if name.startswith(LABEL))
+    counted = (name for name in schemas[0].keys() | schemas[1].keys() if name.startswith((LABEL, SENSOR)))
+    labels = sorted(name for name in counted if name not in SCHEMA)
     whole = [
         table.with_columns(pl.lit(None, pl.Int64).alias(label) for label in labels if label not in schema)
         .select(*SCHEMA, *labels)
@@ -187,5 +188,5 @@ def _read(layout: Layout, store: Store, changed: Sequence[StoredObject], note: C
             note(f"{row}; it counts as not done")
         else:
             rows.append(row)
-    labels = sorted({name for row in rows for name in row if name.startswith(LABEL)})
+    labels = sorted({name for row in rows for name in row if name.startswith((LABEL, SENSOR))} - SCHEMA.keys())
     return pl.DataFrame(rows, schema={**SCHEMA, **dict.fromkeys(labels, pl.Int64)}).sort("state")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgefirst_ros import __version__, streams
+from edgefirst_ros import __version__
 from edgefirst_ros.config import Settings
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, safe_name
@@ -30,12 +30,8 @@ from edgefirst_ros.fleet.scratch import scratch_of
 from edgefirst_ros.fleet.sources import ListedRecording
 from edgefirst_ros.fleet.state import LONGEST_ERROR, MemberFile, RecordingState, Verdict
 from edgefirst_ros.pipeline.conversion import Outcome, convert
-from edgefirst_ros.streams import RECORDINGS
+from edgefirst_ros.streams import RECORDINGS, stamp_columns
 
-SENSORS = {f"{sensor.column}_timestamp": sensor.key for sensor in streams.with_column()} | {
-    schema.MODEL_TIMESTAMP: "model"
-}
-"""Columns of stamps in the table of frames, and the sensors that they tell of."""
 LONGEST_FILE_NAME = 255
 """Bytes."""
 
@@ -46,9 +42,10 @@ def facts(paths: DatasetPaths) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     Raises DatasetError where a table cannot be read.
     """
     table = TableFile(paths.frames)
-    there = [name for name in SENSORS if name in table.schema.names]
-    samples = table.frame(["timestamp", "latitude", "longitude", *there])
-    sensors = {SENSORS[name]: number for name in there if (number := samples[name].count())}
+    stamps = stamp_columns(table.schema.names)
+    stamps |= {"model": schema.MODEL_TIMESTAMP} if schema.MODEL_TIMESTAMP in table.schema.names else {}
+    samples = table.frame(["timestamp", "latitude", "longitude", *stamps.values()])
+    sensors = {key: number for key, name in stamps.items() if (number := samples[name].count())}
     known = samples.select("latitude", "longitude").drop_nulls()
     labels, groups = _labels_and_groups(paths)
     return {

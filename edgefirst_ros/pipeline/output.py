@@ -48,8 +48,8 @@ def open_writer(
 
     Raises DatasetError if it cannot be written.
     """
-    used = settings.companions
-    columns = (s.column for s in streams.with_column() if (s.default or s in used) and s.key != roles.sensor)
+    used = {*settings.companions, *(sensor for sensor in streams.companions() if sensor.default)}
+    columns = (s.column for s in sorted(used, key=lambda sensor: sensor.order) if s.key != roles.sensor)
     return DatasetWriter(
         out,
         name,

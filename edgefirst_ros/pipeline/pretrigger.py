@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from edgefirst_ros.config import SENSORS, Settings, nanoseconds
+from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Message
 from edgefirst_ros.sensors.pictures import Parsed, open_parser
@@ -140,8 +140,8 @@ class Recent:
 
 def max_skew(settings: Settings) -> int:
     """Return the largest possible skew of a companion, ns."""
-    streams = [settings.stream(sensor) for sensor in SENSORS]
-    return max(tolerance + abs(offset) for tolerance, offset, _ in streams)
+    streams = [settings.stream(sensor.key) for sensor in settings.companions]
+    return max((tolerance + abs(offset) for tolerance, offset, _ in streams), default=nanoseconds(settings.tolerance))
 
 
 def _time(arrival: Arrival) -> int:

@@ -21,6 +21,7 @@ from edgefirst_ros.sensors.cube import check_cube, decode_cube, encode_cube
 from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.picture import LARGEST_SIDE, check_size
 from edgefirst_ros.sensors.png import decode_gray, encode_gray, is_filled
+from edgefirst_ros.streams import of_key
 
 
 def check_depth(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -121,12 +122,12 @@ CODECS: dict[str, Codec] = {
     "lidar.reflect": Codec(check_reflect, _reflect, decode_reflect),
     "depth": Codec(check_depth, _depth, decode_depth),
 }
-"""Key of a sensor in `streams.SENSORS` -> its codec."""
+"""Key of a sensor in `streams.SENSORS` -> its codec, also of its other instances."""
 
 
 def storable(sensor: str, content: Any, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise MessageError when a companion's message cannot be stored."""
-    CODECS[sensor].check(content, limits)
+    CODECS[of_key(sensor).base].check(content, limits)
 
 
 def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequence[Any]:
@@ -134,7 +135,7 @@ def encode(sensor: str, content: Any, stamp: int, settings: Settings) -> Sequenc
 
     `stamp`: its time in ns, offset included.
     """
-    return CODECS[sensor].encode(content, stamp, settings)
+    return CODECS[of_key(sensor).base].encode(content, stamp, settings)
 
 
 def decode(sensor: str, data: bytes) -> Any:
@@ -142,4 +143,4 @@ def decode(sensor: str, data: bytes) -> Any:
 
     Raises EdgeFirstError where it cannot be read.
     """
-    return CODECS[sensor].decode(data)
+    return CODECS[of_key(sensor).base].decode(data)

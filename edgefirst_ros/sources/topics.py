@@ -167,7 +167,7 @@ class _Finder:
         if name is None:
             return None
         where = key if part == "topic" else f"{key}.{part}"
-        if any(letter in name for letter in "*?["):
+        if is_glob(name):
             found = sorted(t for t in self.topics if fnmatchcase(t, name) or fnmatchcase(t.removeprefix("/"), name))
             if len(found) != 1 and not (self.live and not found):
                 what = f"matches {', '.join(found[:FEW])}" if found else "matches no topic"
@@ -178,7 +178,9 @@ class _Finder:
         else:
             topic = _named(name, self.topics)
         if topic is None:
-            if not self.live:
+            if self.live and is_glob(name):
+                self.notes.append(f"{where}: {name} matches no topic, so it is not recorded")
+            elif not self.live:
                 self.notes.append(f"{where}: the rig gives it {name}, which the recording has not")
                 self.missing += [key] if part == "topic" else []
             return None
@@ -442,6 +444,8 @@ def choose_topics(
     pictures = streams.companions() if topics[reference] in CAMERA_TYPES else ()
     known = (sensor.key for sensor in pictures if sensor.topic.name == name)
     own = next((key for key, topic in companions.items() if topic == reference), next(known, None))
+    if own is not None and (sensor := streams.of_key(own)).instance is not None:
+        raise UsageError(f"{reference} is {own} of the rig; to make samples of it, it must be {sensor.base}")
     finder.note_absent(settings.sensors, companions, own)
     pose = finder.pose(settings)
     model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
@@ -510,8 +514,10 @@ def unused_topics(
 
 
 def expect_topics(roles: Roles, settings: Settings) -> Roles:
-    """Return the roles completed by the device's names for topics that may still come."""
-    companions = {sensor.key: _expected(sensor.topic.name) for sensor in settings.companions} | roles.companions
+    """Return the roles completed by the names of topics that may still come: the rig's, else the device's."""
+    names = {sensor.key: settings.sensor(sensor.key).topic or sensor.topic.name for sensor in settings.companions}
+    may_come = ((key, roles.companions.get(key) or _expected(name)) for key, name in names.items())
+    companions = {key: topic for key, topic in may_come if not is_glob(topic)} | roles.companions
     pose = "tf" if roles.pose_frames is not None else settings.sensor("pose").topic
     name = known_name(roles.reference, roles.schema)
     space = namespace_of(roles.reference, roles.schema) if roles.camera else ""
@@ -562,6 +568,11 @@ def late_parts(
     now = {part: getattr(found, part) for part in parts}
     late = {p: t for p, t in now.items() if t in topics and t != getattr(roles, p) and t not in used}
     return late | ({"masks": found.masks} if "model" in late else {})
+
+
+def is_glob(name: str) -> bool:
+    """True if a topic of a rig is a pattern that one topic must match."""
+    return any(letter in name for letter in "*?[")
 
 
 def _expected(name: str) -> str:

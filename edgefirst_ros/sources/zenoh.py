@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from edgefirst_ros.config import LiveSettings, Settings
-from edgefirst_ros.errors import counted
+from edgefirst_ros.errors import UsageError, counted
 from edgefirst_ros.messages import KNOWN_TOPICS, known_name
 from edgefirst_ros.sources.live import Arrive, Offers, TopicState, Transport
 from edgefirst_ros.sources.tiles import whole_of
-from edgefirst_ros.sources.topics import CAMERA_NAMES, STATICS
+from edgefirst_ros.sources.topics import CAMERA, CAMERA_NAMES, STATICS, is_glob
 from edgefirst_ros.sources.zenoh_intake import MOST_KEYS, Gaps, Intake, Lane, sent
 from edgefirst_ros.sources.zenoh_keys import (
     TILE_NAMES,
@@ -210,18 +210,25 @@ class ZenohTransport(Transport):
 
 def _cameras(settings: Settings) -> set[str]:
     """Plain names of the topics that may be the reference, those of tiles too."""
-    chosen = settings.reference_topic
+    chosen = settings.reference_topic or settings.sensor(CAMERA).topic
     topics = (chosen,) if isinstance(chosen, str) else chosen  # several are refused where the parts are given
     names = {*CAMERA_NAMES} if topics is None else {plain_name(topic) for topic in topics}
     return names | ({*TILE_NAMES} if names & {*TILE_NAMES} else set())
 
 
 def _wanted_names(settings: Settings) -> set[str]:
-    """Plain names of the topics that a capture has use for."""
+    """Plain names of the topics that a capture has use for.
+
+    Raises UsageError for a pattern: keys are subscribed by their names, before anybody publishes them.
+    """
+    given = settings.given_topics
+    if (pattern := next(filter(is_glob, given), None)) is not None:
+        raise UsageError(f"rig: {pattern!r} is a pattern; expected the whole name of the topic to record it from Zenoh")
     chosen = (settings.gps_topic, settings.imu_topic, settings.model_topic)
     gps, imu, model = (None if topic is None else plain_name(topic) for topic in chosen)
     names = {*STATICS, gps or "gps", imu or "imu", "fusion/boxes3d"}
-    names |= {sensor.topic.name for sensor in settings.companions}
+    names |= {sensor.topic.name for sensor in settings.companions if sensor.instance is None}
+    names |= {plain_name(topic) for topic in given}
     names |= _cameras(settings)
     return names | ({*MODELS} if model is None else {model, *MODELS[2:]})
 

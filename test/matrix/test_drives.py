@@ -24,7 +24,7 @@ from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.report.figures import rates
 from edgefirst_ros.report.run import report
 from edgefirst_ros.report.subject import ReportSubject
-from edgefirst_ros.streams import with_column
+from edgefirst_ros.streams import SENSORS
 
 SMALL = {
     "seconds": 3,
@@ -77,7 +77,7 @@ class Truth:
 
     def of(self, name):
         own, rows = self.frames.filter(name=name), self.rows.filter(name=name)
-        columns = {f"{sensor.column}_timestamp": sensor.key for sensor in with_column()}
+        columns = {f"{sensor.column}_timestamp": sensor.key for sensor in SENSORS if sensor.column}
         groups = rows.unique(["frame", "group"])["group"].drop_nulls().to_list() if "group" in rows.columns else []
         return {
             "samples": len(own),

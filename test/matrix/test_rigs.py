@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ready rigs: a drive whose topics have their names gives the members and rows of the Maivin's names, byte for byte."""
+"""Rigs: other names of topics, and several instances of a sensor.
+
+With a ready rig a drive whose topics have its names gives the members and rows of the Maivin's names, byte for byte. Of
+several instances each gives what it gives as the only one.
+"""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.ipc
 import pytest
 import yaml
+from bags import messages, together, write
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
-from same_dataset import assert_same_dataset
+from same_dataset import assert_same_dataset, frame_of, frames, members
 from typer.testing import CliRunner
 
 from edgefirst_ros import convert
@@ -174,3 +180,71 @@ def test_a_key_without_a_topic_is_missing_in_the_metadata(plain, tmp_path):
     outcome = convert(plain[0], tmp_path, rig={"lidar.points": "/mine"})
     metadata = pyarrow.ipc.open_file(outcome.paths.frames).schema.metadata
     assert json.loads(metadata[b"missing"]) == ["lidar.points"]
+
+
+# ---- several instances of a sensor ---------------------------------------------------------------
+INSTANCES = {
+    "lidar.points": "lidar/points",
+    "lidar.points.rear": "/rear/points",
+    "radar.cube": "radar/cube",
+    "radar.cube.rear": "/rear/cube",
+    "radar.targets": "radar/targets",
+    "radar.targets.rear": "/rear/targets",
+}
+KINDS = {
+    "lidar.points.rear": ("lidar-rear.pcd", "lidar.pcd"),
+    "radar.cube.rear": ("radar-rear.png", "radar.png"),
+    "radar.targets.rear": ("radar-rear.pcd", "radar.pcd"),
+}
+SETTINGS = {"lidar.points.rear": {"tolerance": 0.03, "offset": -0.012}, "radar.cube.rear": {"reuse": False}}
+COUNTED = ("written", "dropped")
+
+
+def settings_of(keys):
+    return {key: {"topic": INSTANCES[key], **SETTINGS.get(key, {})} for key in keys}
+
+
+@pytest.fixture(scope="module")
+def several(recording, tmp_path_factory):
+    """A recording with a second lidar and a second radar, of other rates, stamps, content and frames."""
+    front = recording(**SMALL)
+    sensors = {"lidar/points", "radar/cube", "radar/targets"}
+    names = {name: f"/rear/{name.partition('/')[2]}" for name in sensors}
+    rates = {"lidar/points": 7.0, "radar/cube": 11.0, "radar/targets": 11.0}
+    rear = recording(**SMALL, topics=sensors, seed=5, host="rear", rename=names, rates=rates)
+    stored = [(s, c, replace(m, data=in_frame(m.data))) for s, c, m in messages(rear)]
+    folder = tmp_path_factory.mktemp("several")
+    return write(folder / front.name, together(messages(front), stored))
+
+
+def in_frame(data):
+    """A message with another frame_id of the same length."""
+    return data.replace(b"\6\0\0\0lidar\0", b"\6\0\0\0aft_l\0").replace(b"\6\0\0\0radar\0", b"\6\0\0\0aft_r\0")
+
+
+def by_frame(path, kind):
+    return {frame_of(name): data for name, data in members(path).items() if name.endswith(f".{kind}")}
+
+
+@pytest.fixture(scope="module")
+def whole(several, tmp_path_factory):
+    return convert(several, tmp_path_factory.mktemp("whole"), rig=settings_of(INSTANCES))
+
+
+@pytest.mark.parametrize("key", KINDS)
+def test_each_instance_is_what_it_is_as_the_only_one(several, whole, tmp_path, key):
+    base = key.removesuffix(".rear")
+    alone = convert(several, tmp_path, rig={base: {"topic": INSTANCES[key], **SETTINGS.get(key, {})}})
+    kind, first = KINDS[key]
+    found = by_frame(whole.paths.container, kind)
+    assert found == by_frame(alone.paths.container, first) != {}
+    mine, its = (frames(outcome.paths.frames) for outcome in (whole, alone))
+    columns = [f"{base.replace('.', '_')}{{}}_{what}" for what in ("timestamp", "skew")]
+    for column in columns:
+        assert mine[column.format("_rear")].to_list() == its[column.format("")].to_list()
+    both = by_frame(whole.paths.container, first)
+    assert both != found
+    assert both == by_frame(convert(several, tmp_path / "first").paths.container, first)
+    one, other = (outcome.counts[INSTANCES[key]] for outcome in (whole, alone))
+    assert [getattr(one, name) for name in COUNTED] == [getattr(other, name) for name in COUNTED]
+    assert whole.skews[key].largest == alone.skews[base].largest

@@ -7,7 +7,7 @@ import base64
 import io
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from zlib_ng import zlib_ng
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import KIND_OF, DatasetPaths, FrameSet, keys_of, safe_name
+from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.sequences import frames_metadata
 from edgefirst_ros.dataset.storage.lock import create_anew, is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_write import missing
@@ -27,6 +27,7 @@ from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.dataset.tables.write import json_text
 from edgefirst_ros.errors import DatasetError, StorageError, TooLargeError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Budget, Limits
+from edgefirst_ros.streams import of_columns
 
 _LARGEST_LOG = 1 << 26
 """Most bytes read of a log of version 0.1: far more than a flush interval wrote."""
@@ -104,7 +105,7 @@ class _Older:
         frames: Rows | None = None
         order = 0
         for batch, checkpoint in self._batches(path, _frames_columns):
-            self.companions = companions_of(batch.schema.names)
+            self.companions = schema.companions_of(batch.schema.names)
             frames = Rows(batch.schema) if frames is None else frames
             frames.append_batch(batch)
             order = _order_of(batch, order)
@@ -150,12 +151,7 @@ class _Older:
 
 def _frames_columns(found: pa.Schema) -> pa.Schema:
     """Return the columns of frames with the companions of a table."""
-    return schema.journal_schema(schema.frames_columns(companions_of(found.names)))
-
-
-def companions_of(columns: Collection[str]) -> list[str]:
-    """Return the companions that have a column among those of a table of frames."""
-    return [base for base in schema.COMPANIONS if f"{base}_timestamp" in columns or f"{base}_skew" in columns]
+    return schema.journal_schema(schema.frames_columns(schema.companions_of(found.names)))
 
 
 def _order_of(batch: pa.RecordBatch, order: int) -> int:
@@ -310,7 +306,7 @@ class FinishedFrames:
         software = self.description.get("software")
         if not isinstance(software, dict) or not software.get("name"):
             raise DatasetError(f"{table.path}: does not name the software that wrote it")
-        self._columns = schema.journal_schema(schema.frames_columns(companions_of(table.schema.names)))
+        self._columns = schema.journal_schema(schema.frames_columns(schema.companions_of(table.schema.names)))
         for batch in self.batches():
             check_rows(batch)
 
@@ -335,9 +331,9 @@ class FinishedFrames:
             rows = self._cast(stored)
             found = [kinds(*key) for key in keys_of(rows)]
             batch = stored
-            for base, kind in KIND_OF.items():
-                there = pa.array([kind in own for own in found], pa.bool_())
-                for name in {f"{base}_timestamp", f"{base}_skew"} & {*stored.schema.names}:
+            for sensor in of_columns(stored.schema.names):
+                there = pa.array([not own.isdisjoint(sensor.kinds) for own in found], pa.bool_())
+                for name in schema.companion_columns(sensor).keys() & {*stored.schema.names}:
                     values, place = stored[name], stored.schema.get_field_index(name)
                     nulled = pc.if_else(there, values, pa.scalar(None, values.type))
                     batch = batch.set_column(place, stored.schema.field(place), nulled)

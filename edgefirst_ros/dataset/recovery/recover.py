@@ -17,7 +17,6 @@ from edgefirst_ros.counts import INTERRUPTED, Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import (
-    KIND_OF,
     DatasetPaths,
     FrameSet,
     Layout,
@@ -51,6 +50,7 @@ from edgefirst_ros.sensors.exif import ExifFound, read_exif
 from edgefirst_ros.sensors.jpeg import jpeg_size
 from edgefirst_ros.sensors.navigation import yaw_pitch_roll
 from edgefirst_ros.sensors.png import check_png
+from edgefirst_ros.streams import CAMERA, of_columns
 
 _HEADS = (1 << 12, 1 << 17)
 """Bytes of a JPEG in which EXIF and size are looked for; the second only where the first do not do."""
@@ -93,7 +93,7 @@ class Rebuilt:
         key = member.sequence, member.frame
         if key in self._in_frames:
             return
-        if not member.kind.startswith("camera."):
+        if member.kind not in CAMERA.kinds:
             self._without_picture.setdefault(key, found.stamp)
             return
         self._without_picture.pop(key, None)
@@ -586,9 +586,9 @@ class _Recoverer:
             if not kinds and missing(row, kinds):
                 continue
             lost += missing(row, kinds)
-            for base, kind in KIND_OF.items():
-                if f"{base}_skew" in row and kind not in kinds:
-                    row[f"{base}_timestamp"] = row[f"{base}_skew"] = None
+            for sensor in of_columns(row):
+                if kinds.isdisjoint(sensor.kinds):
+                    row.update(dict.fromkeys(schema.companion_columns(sensor)))
             kept.append(row)
         return kept, lost
 

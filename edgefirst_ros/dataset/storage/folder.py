@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from edgefirst_ros.dataset.storage.lock import (
 )
 from edgefirst_ros.dataset.storage.space import StillThere
 from edgefirst_ros.errors import DatasetError, StorageError
+from edgefirst_ros.streams import of_columns, of_kind
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -196,9 +197,10 @@ def _files(path: Path, folder: int, prefix: str) -> list[tuple[str, int]]:
     return found
 
 
-def present(root: Path, sequence: str, frame: int) -> Iterator[tuple[Member, Path]]:
-    """Yield (member, file) for the members of a frame in a folder."""
-    for kind in KINDS if safe_name(sequence) == sequence else ():
+def present(root: Path, sequence: str, frame: int, columns: Iterable[str]) -> Iterator[tuple[Member, Path]]:
+    """Yield (member, file) for the members of a frame in a folder; `columns`: those of the frames table."""
+    own = [kind for sensor in of_columns(columns) if sensor.instance is not None for kind in sensor.kinds]
+    for kind in (*KINDS, *own) if safe_name(sequence) == sequence else ():
         file = root / member_name(sequence, frame, kind)
         if is_plain_file(file):
             yield Member(sequence, frame, kind), file
@@ -217,6 +219,6 @@ def _listed(folder: Path, *, folders: bool) -> list[Path]:
     return [folder / name for name in sorted(names)]
 
 
-def _order(name: str) -> tuple[int, int, str]:
+def _order(name: str) -> tuple[int, tuple[int, str], str]:
     member = parse_member(name)
-    return (member.frame, KINDS.index(member.kind), name) if member is not None else (-1, 0, name)
+    return (member.frame, of_kind(member.kind).order, name) if member is not None else (-1, (0, ""), name)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zlib_ng import zlib_ng
 
-from edgefirst_ros.dataset.names import KIND_OF, MemberIndex, parse_member
+from edgefirst_ros.dataset.names import MemberIndex, parse_member
 from edgefirst_ros.dataset.storage.atomic import WriteBehind
 from edgefirst_ros.dataset.storage.lock import (
     byte_views,
@@ -58,6 +58,7 @@ from edgefirst_ros.dataset.storage.zip_read import (
     date_time,
     read_local,
 )
+from edgefirst_ros.streams import CAMERA, of_columns
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -191,7 +192,7 @@ class ArchiveWriter:
     """Writes a ZIP of stored (or `Deflated`) members; sizes and CRC are in the local headers, nothing written changes.
 
     The file is created anew and locked: one that a dead writer left is replaced, one in use is refused (DatasetError).
-    Memory does not grow with the members but for one byte per frame, which shows repeated names.
+    Memory does not grow with the members but for a bit per member, which shows repeated names.
     """
 
     announced = False
@@ -447,9 +448,9 @@ def scan(fd: int, trusted: int) -> Iterator[Entry | Lost]:
 
 def missing(row: Mapping[str, Any], kinds: Set[str]) -> int:
     """Return how many members of its frames row a sample with these `kinds` does not have."""
-    camera = row["size"] is not None and not any(kind.startswith("camera.") for kind in kinds)
-    expected = {kind for base, kind in KIND_OF.items() if row.get(f"{base}_timestamp") is not None}
-    return len(expected - kinds) + camera
+    stamped = [name for name, value in row.items() if value is not None and name.endswith("_timestamp")]
+    expected = {sensor.kinds for sensor in (*of_columns(stamped), *([CAMERA] if row["size"] is not None else []))}
+    return sum(kinds.isdisjoint(any_of) for any_of in expected)
 
 
 def whole_samples(fd: int, found: Iterable[Entry | Lost], rows: Iterable[Mapping[str, Any]]) -> Iterator[int]:

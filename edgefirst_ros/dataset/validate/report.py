@@ -272,9 +272,14 @@ class Subject:
         return found.with_columns(pl.Series(f"has_{name}", flags, pl.Boolean) for name, flags in there.items())
 
     @cached_property
+    def companions(self) -> list[str]:
+        """Companions with columns in the frames table."""
+        return schema.companions_of(self.frames.schema.names if self.frames else ())
+
+    @cached_property
     def framed(self) -> pl.DataFrame:
         """Rows of the frames table, with the columns of the format as in `annotated`."""
-        return plain_frame(self.frames, schema.frames_columns(schema.COMPANIONS).values())
+        return plain_frame(self.frames, schema.frames_columns(self.companions).values())
 
     @cached_property
     def keys(self) -> pl.DataFrame:
@@ -375,7 +380,7 @@ class Subject:
     def rows(self) -> dict[Key, FrameRow]:
         """{sample: its row of the frames table}, the last of several."""
         found = {}
-        stamps = [f"{base}_timestamp" for base in schema.COMPANIONS]
+        stamps = [f"{base}_timestamp" for base in self.companions]
         for row in self.framed.iter_rows(named=True):
             place = row["latitude"], row["longitude"]
             found[key_of(row)] = FrameRow(

@@ -13,13 +13,13 @@ import polars as pl
 
 from edgefirst_ros.counts import PART_REASONS
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import KIND_OF
 from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence, parsed
 from edgefirst_ros.dataset.summary import summarize
 from edgefirst_ros.dataset.validate.report import KEY, Found, Subject, is_same, place_of, rule, where
 from edgefirst_ros.dataset.verdict import Check, Timeline
 from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.sensors.calibration import IDENTITY, MISSING
+from edgefirst_ros.streams import of_column
 
 UNIT = 1e-6  # how far the length of a quaternion may be from 1
 LOCATION = 2e-5  # degrees: float32 has steps of 1.5e-5 at 180
@@ -35,8 +35,7 @@ def columns(subject: Subject) -> Found:
     if subject.frames is None:
         return
     found = {field.name: field.type for field in subject.frames.schema}
-    companions = [base for base in schema.COMPANIONS if {f"{base}_timestamp", f"{base}_skew"} & set(found)]
-    for name, column in schema.frames_columns(companions).items():
+    for name, column in schema.frames_columns(subject.companions).items():
         if name not in found and name not in schema.LATER:
             yield name, "there is no such column"
         elif name in found and not is_same(found[name], column.type):
@@ -91,7 +90,7 @@ def navigation(subject: Subject) -> Found:
 @rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
 def skew(subject: Subject) -> Found:
     """Null exactly without a companion."""
-    for base in schema.COMPANIONS:
+    for base in subject.companions:
         wanted = pl.col(f"{base}_timestamp") - pl.col("timestamp")
         rows = subject.framed.select(*KEY, pl.col(f"{base}_skew").alias("found"), wanted.alias("wanted"))
         yield from where(
@@ -151,16 +150,18 @@ def stamps(subject: Subject) -> Found:
 @rule("REF005", "error", "a companion has a stamp exactly where it has a member")
 def companions(subject: Subject) -> Found:
     """Sensors without columns (the reference itself) remain alone."""
-    there = {base for base in KIND_OF if subject.frames and f"{base}_timestamp" in subject.frames.schema.names}
-    kinds = dict.fromkeys(KIND_OF[base] for base in KIND_OF if base in there)
+    names = subject.frames.schema.names if subject.frames else ()
+    kinds = dict.fromkeys(of_column(base).kinds for base in subject.companions if f"{base}_timestamp" in names)
     recovered = subject.frames is not None and "recovered" in subject.frames.metadata
     for key, row in subject.rows.items():
-        stamped = {KIND_OF[base] for base in row.companions if base in KIND_OF}
-        for kind in kinds:
-            if recovered and kind not in stamped:
+        stamped = {of_column(base).kinds for base in row.companions}
+        for any_of in kinds:
+            if recovered and any_of not in stamped:
                 continue  # the row may have been lost, and a cloud does not tell its stamp
-            if (kind in stamped) != (kind in subject.samples.get(key, ())) and key in subject.samples:
-                yield place_of(key), f"has {'a stamp but no' if kind in stamped else 'no stamp for its'} {kind}"
+            there = next((kind for kind in any_of if kind in subject.samples.get(key, ())), None)
+            if (any_of in stamped) != (there is not None) and key in subject.samples:
+                has = "a stamp but no" if any_of in stamped else "no stamp for its"
+                yield place_of(key), f"has {has} {there or any_of[0]}"
 
 
 @rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from edgefirst_ros import streams
-from edgefirst_ros.dataset.names import INPUT_OF, parse_member
+from edgefirst_ros.dataset.names import parse_member
 from edgefirst_ros.dataset.storage.zip_read import (
     DEFLATED,
     DESCRIPTOR,
@@ -44,10 +44,6 @@ from edgefirst_ros.sensors.jpeg import check_jpeg
 from edgefirst_ros.sensors.png import check_png, png_chunks
 
 POSITION = 1e-6  # degrees: EXIF has five decimals of an arc second or more
-CAMERA, PICTURES = streams.kinds("camera"), streams.kinds("camera", "picture")
-CUBES, CLOUDS = streams.kinds("cube"), streams.kinds("cloud")
-MEASURED = tuple(kind for sensor in streams.companions() if sensor.form == "picture" for kind in sensor.kinds)
-"""Pictures whose values are processed too: nothing but the file itself shows their size."""
 PREFIX = b"edgefirst:"
 AXES = {"x", "y", "z"}
 
@@ -121,11 +117,12 @@ def unique(subject: Subject) -> Iterator[tuple[str, str]]:
         if found is None:
             continue
         key, kind = found
-        first = seen.get((key, INPUT_OF[kind]))
+        sensor = streams.of_kind(kind).key
+        first = seen.get((key, sensor))
         if first is None:
-            seen[key, INPUT_OF[kind]] = name
+            seen[key, sensor] = name
         else:
-            yield name, f"repeats {first}: {INPUT_OF[kind]} of {place_of(key)}"
+            yield name, f"repeats {first}: {sensor} of {place_of(key)}"
 
 
 @rule("NAM004", "warning", "frame numbers are written with three digits at least, and no zeros before more")
@@ -164,11 +161,12 @@ def not_empty(view: View) -> Iterator[str]:
 @member_rule("IMG001", "error", "pictures are whole JPEG and PNG files")
 def whole(view: View) -> Iterator[str]:
     """Markers, segments and end of a JPEG; chunks, their CRC and end of a PNG; values of other sensors' pictures."""
-    if view.kind not in PICTURES or not view.data:
+    form = streams.form_of(view.kind)
+    if form not in ("camera", "picture") or not view.data:
         return
     try:
         view.notes["size"] = check_jpeg(view.data) if view.kind.endswith("jpeg") else check_png(view.data)
-        if view.kind in MEASURED:
+        if form == "picture" and streams.of_kind(view.kind).topics:  # nothing but the file itself shows their size
             decode(streams.of_kind(view.kind).key, view.data)
     except EdgeFirstError as error:
         yield str(error)
@@ -228,7 +226,7 @@ def same_position(view: View) -> Iterator[str]:
 @member_rule("CUB001", "error", "radar cubes are whole 16-bit grayscale PNG files")
 def cube_form(view: View) -> Iterator[str]:
     """Chunks, their CRC and the header; the values themselves are not decoded."""
-    if view.kind not in CUBES or not view.data:
+    if streams.form_of(view.kind) != "cube" or not view.data:
         return
     texts: dict[str, str] = {}
     try:
@@ -274,7 +272,7 @@ def cube_stamp(view: View) -> Iterator[str]:
 @member_rule("PCD001", "error", "point clouds are whole PCD files")
 def cloud_form(view: View) -> Iterator[str]:
     """The header and as many bytes as it says."""
-    if view.kind not in CLOUDS or not view.data:
+    if streams.form_of(view.kind) != "cloud" or not view.data:
         return
     try:
         view.notes["fields"] = decode_cloud(view.data).dtype.names
@@ -292,7 +290,7 @@ def cloud_axes(view: View) -> Iterator[str]:
 
 def is_camera(view: View) -> bool:
     """True for a whole camera picture; IMG001 has processed it before."""
-    return view.kind in CAMERA and "size" in view.notes
+    return view.kind in streams.CAMERA.kinds and "size" in view.notes
 
 
 def _by(size: tuple[int, ...]) -> str:
