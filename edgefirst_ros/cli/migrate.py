@@ -27,8 +27,7 @@ def migrate(
     ],
     to: Annotated[str, typer.Option("--to", metavar="V", help="Schema: 2025.10, 2026.04 or 2026.10.")] = "2026.04",
     box2d: Annotated[
-        str | None,
-        typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy or ltwh."),
+        str | None, typer.Option("--box2d", metavar="LAYOUT", help="Layout of the boxes: cxcywh, xyxy or ltwh.")
     ] = None,
     pixels: Annotated[bool, typer.Option("--pixels", help="Boxes in pixels.")] = False,
     normalised: Annotated[bool, typer.Option("--normalised", help="Boxes normalised to 0..1 of the picture.")] = False,

@@ -12,9 +12,7 @@ from edgefirst_ros.cli.options import AS_JSON, SET_LIMITS, limits_of
 from edgefirst_ros.cli.output import explained, finish, say, show_path, table
 
 if TYPE_CHECKING:
-    from edgefirst_ros.dataset.recovery.recover import (
-        Recovery,
-    )
+    from edgefirst_ros.dataset.recovery.recover import Recovery
 
 
 def recover(

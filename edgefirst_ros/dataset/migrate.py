@@ -35,14 +35,7 @@ from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.sensors.transforms import BASE, frames_from
 
-OF_VERSION = (
-    "schema_version",
-    "box2d_format",
-    "box2d_normalized",
-    "box3d_format",
-    "box3d_axes",
-    "mask_interpretation",
-)
+OF_VERSION = ("schema_version", "box2d_format", "box2d_normalized", "box3d_format", "box3d_axes", "mask_interpretation")
 """Metadata with fixed values in versions without file metadata."""
 
 

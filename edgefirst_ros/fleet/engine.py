@@ -75,11 +75,7 @@ class Driver:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        tick: Callable[[], None] = lambda: None,
+        self, engine: Engine, *, clock: Callable[[], float] = time.monotonic, tick: Callable[[], None] = lambda: None
     ) -> None:
         """`tick` is called at least every TICK."""
         self._engine, self._clock, self._tick = engine, clock, tick

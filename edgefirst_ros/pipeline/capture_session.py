@@ -94,13 +94,7 @@ class CaptureSession:
     """
 
     def __init__(
-        self,
-        transport: Transport,
-        settings: Settings,
-        live: LiveSettings,
-        host: str,
-        log: Log,
-        namespace: str = "",
+        self, transport: Transport, settings: Settings, live: LiveSettings, host: str, log: Log, namespace: str = ""
     ) -> None:
         """`host`: first part of the datasets' names, unless the settings have one.
 

@@ -15,15 +15,7 @@ from typing import Any
 
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.storage.space import free_bytes
-from edgefirst_ros.dataset.verdict import (
-    GAP_PERIODS,
-    SILENT,
-    THRESHOLDS,
-    Check,
-    coverage_of,
-    replaced_clocks,
-    skew_of,
-)
+from edgefirst_ros.dataset.verdict import GAP_PERIODS, SILENT, THRESHOLDS, Check, coverage_of, replaced_clocks, skew_of
 from edgefirst_ros.errors import StorageError, counted
 from edgefirst_ros.messages import known_name
 from edgefirst_ros.pipeline.capture_session import CaptureSession

@@ -135,10 +135,7 @@ class Poses:
     """
 
     def __init__(
-        self,
-        max_gap: int,
-        frames: tuple[str, str] | None,
-        statics: Callable[[], Sequence[Mapping[str, Any]]],
+        self, max_gap: int, frames: tuple[str, str] | None, statics: Callable[[], Sequence[Mapping[str, Any]]]
     ) -> None:
         """`max_gap`: as for `Navigation`; `frames`: fixed and moving, None for messages with poses.
 

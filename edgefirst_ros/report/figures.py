@@ -287,12 +287,7 @@ def _track(name: str, number: int, way: Track) -> Figure:
     kept = np.unique(np.linspace(0, len(flat) - 1, min(len(flat), 2000)).astype(int))
     said = [f"Every {len(flat) / len(kept):.0f}th of {len(flat)} positions is drawn."] if len(kept) < len(flat) else []
     seconds = rounded(way.seconds[kept] - way.seconds[0], 2)
-    marker = {
-        "size": 4,
-        "color": seconds,
-        "colorscale": VIRIDIS,
-        "colorbar": {"title": {"text": "s"}, "thickness": 10},
-    }
+    marker = {"size": 4, "color": seconds, "colorscale": VIRIDIS, "colorbar": {"title": {"text": "s"}, "thickness": 10}}
     extent = np.ptp(flat, axis=0)
     return Figure(
         f"track-{number}" if name else "track",

@@ -210,11 +210,7 @@ def _fill(table: NDArray[Any], message: PointCloud2, fields: Sequence[_Field]) -
         size = int(field.kind[1])
         # As unsigned integers, so that no NaN is touched on the way.
         raw: NDArray[Any] = np.ndarray(
-            (*shape, field.count),
-            f"{order}u{size}",
-            data,
-            field.offset,
-            (message.row_step, message.point_step, size),
+            (*shape, field.count), f"{order}u{size}", data, field.offset, (message.row_step, message.point_step, size)
         )
         column = table[field.name].reshape(*shape, field.count)
         column.view(f"<u{size}")[...] = raw

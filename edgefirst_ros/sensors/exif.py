@@ -91,11 +91,7 @@ def encode_exif(info: ExifInfo) -> bytes:
     ]
     if info.focal_35mm is not None and 1 <= info.focal_35mm <= 0xFFFF:
         exif.append((0xA405, SHORT, struct.pack(">H", info.focal_35mm)))
-    main = [
-        (0x010F, ASCII, _ascii(MAKE)),
-        (0x0110, ASCII, _ascii(info.host)),
-        (0x0131, ASCII, _ascii(info.software)),
-    ]
+    main = [(0x010F, ASCII, _ascii(MAKE)), (0x0110, ASCII, _ascii(info.host)), (0x0131, ASCII, _ascii(info.software))]
     return _join(main, exif, _gps(info, moment, nanoseconds, date))
 
 

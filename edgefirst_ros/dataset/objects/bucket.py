@@ -391,13 +391,7 @@ def is_final(error: Exception) -> bool:
     if status is not None:
         number = int(status[1][:3])
         return 400 <= number < 500 and number not in (408, 425, 429)
-    named = (
-        "PermissionDenied",
-        "Unauthenticated",
-        "InvalidPath",
-        "NotSupported",
-        "UnknownConfiguration",
-    )
+    named = ("PermissionDenied", "Unauthenticated", "InvalidPath", "NotSupported", "UnknownConfiguration")
     return (
         isinstance(error, (FileNotFoundError, ValueError))
         or type(error).__name__.startswith(named)

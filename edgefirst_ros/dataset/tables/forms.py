@@ -204,10 +204,7 @@ class Annotations:
 
 
 def read_annotations(
-    path: Path | str,
-    location_order: str | None = None,
-    pose_order: str | None = None,
-    limits: Limits = DEFAULT_LIMITS,
+    path: Path | str, location_order: str | None = None, pose_order: str | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Annotations:
     """Open NAME.arrow, NAME.parquet or NAME.json (the suffix .json says which it is; the others begin differently).
 

@@ -16,10 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.names import (
-    Key,
-    find,
-)
+from edgefirst_ros.dataset.names import Key, find
 from edgefirst_ros.dataset.publish import refuse_irreplaceable
 from edgefirst_ros.dataset.storage.atomic import Replacement, keep_copy
 from edgefirst_ros.dataset.storage.lock import reporting

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -406,14 +406,23 @@ def place_of(row: dict[str, Any] | Key) -> str:
 def where(
     frame: pl.DataFrame,
     bad: pl.Expr,
-    say: Callable[[dict[str, Any]], str],
-    place: Callable[[dict[str, Any]], str] = place_of,
+    say: str | Callable[[dict[str, Any]], str],
+    place: str | Callable[[dict[str, Any]], str] = place_of,
 ) -> Iterator[tuple[str, str] | int]:
-    """Yield place and message of rows that break a rule, and of further ones than KEPT their number."""
+    """Yield place and message of rows that break a rule, and of further ones than KEPT their number.
+
+    `say` and `place`: a text with columns of the row in braces, or a function of the row.
+    """
     rows = frame.filter(bad)
-    yield from ((place(row), say(row)) for row in rows.head(KEPT).iter_rows(named=True))
+    tell = [one if callable(one) else partial(_fill, one) for one in (place, say)]
+    for row in rows.head(KEPT).iter_rows(named=True):
+        yield tell[0](row), tell[1](row)
     if len(rows) > KEPT:
         yield len(rows) - KEPT
+
+
+def _fill(text: str, row: dict[str, Any]) -> str:
+    return text.format(**row)
 
 
 def plain_frame(table: TableFile | None, columns: Iterable[schema.Column]) -> pl.DataFrame:

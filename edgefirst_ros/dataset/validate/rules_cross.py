@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -62,7 +61,7 @@ def identified(subject: Subject) -> Found:
         subject.framed.with_row_index("row"),
         pl.any_horizontal(pl.col(needed).is_null()),
         lambda row: f"has no {', '.join(name for name in needed if row[name] is None)}",
-        lambda row: f"row {row['row']}",
+        "row {row}",
     )
 
 
@@ -73,18 +72,18 @@ def navigation(subject: Subject) -> Found:
     both = latitude.is_not_null() & longitude.is_not_null()
     on_earth = (latitude.abs() <= 90) & latitude.is_not_nan() & (longitude.abs() <= 180) & longitude.is_not_nan()
     bad = (latitude.is_null() != longitude.is_null()) | (both & ~on_earth)
-    yield from where(subject.framed, bad, lambda row: f"latitude {row['latitude']}, longitude {row['longitude']}")
+    yield from where(subject.framed, bad, "latitude {latitude}, longitude {longitude}")
     for name in ("orientation", "pose_orientation"):
         turn = pl.col(name)
         length = turn.list.eval(pl.element() ** 2).list.sum() ** 0.5
         lacking = turn.list.drop_nulls().list.len() < turn.list.len()
         off = ~(((length - 1).abs() <= UNIT) & length.is_not_nan())
-        yield from where(subject.framed, turn.is_not_null() & (lacking | off), partial(_say_value, name))
+        yield from where(subject.framed, turn.is_not_null() & (lacking | off), f"{name} {{{name}}}")
     place, turn = pl.col("pose_position"), pl.col("pose_orientation")
     finite = place.list.drop_nulls().list.eval(pl.element().is_finite()).list.all() & (place.list.len() == 3)
     finite &= place.list.drop_nulls().list.len() == place.list.len()
     bad = (place.is_null() != turn.is_null()) | (place.is_not_null() & ~finite)
-    yield from where(subject.framed, bad, partial(_say_value, "pose_position"))
+    yield from where(subject.framed, bad, "pose_position {pose_position}")
 
 
 @rule("FRM005", "error", "skew is the companion's stamp less that of the sample")
@@ -96,7 +95,7 @@ def skew(subject: Subject) -> Found:
         yield from where(
             rows,
             pl.col("found").ne_missing(pl.col("wanted")),
-            partial(_say_skew, base),
+            f"{base}_skew is {{found}}, must be {{wanted}}",
         )
 
 
@@ -115,7 +114,7 @@ def formed(subject: Subject) -> Found:
 def annotated(subject: Subject) -> Found:
     """By name and frame, exactly."""
     keys = subject.annotated.select(KEY).unique(maintain_order=True)
-    yield from where(_without(keys, subject.keys), pl.lit(True), lambda row: "is annotated but has no member")
+    yield from where(_without(keys, subject.keys), pl.lit(True), "is annotated but has no member")
 
 
 @rule("REF002", "error", "every sample has a row in the annotations")
@@ -123,7 +122,7 @@ def listed(subject: Subject) -> Found:
     """Only with a frames table: to other tools no row means no annotation."""
     if subject.annotations is not None and subject.frames is not None:
         rest = _without(subject.keys, subject.annotated)
-        yield from where(rest, pl.lit(True), lambda row: "has no row in the annotations")
+        yield from where(rest, pl.lit(True), "has no row in the annotations")
 
 
 @rule("REF003", "error", "the frames table has one row for each sample, and no others")
@@ -132,9 +131,9 @@ def one_row(subject: Subject) -> Found:
     if subject.frames is None:
         return
     rows = subject.framed.group_by(KEY, maintain_order=True).len("rows")
-    yield from where(_without(rows, subject.keys), pl.lit(True), lambda row: "is in the frames table but has no member")
-    yield from where(rows, pl.col("rows") > 1, lambda row: f"has {row['rows']} rows in the frames table")
-    yield from where(_without(subject.keys, rows), pl.lit(True), lambda row: "has no row in the frames table")
+    yield from where(_without(rows, subject.keys), pl.lit(True), "is in the frames table but has no member")
+    yield from where(rows, pl.col("rows") > 1, "has {rows} rows in the frames table")
+    yield from where(_without(subject.keys, rows), pl.lit(True), "has no row in the frames table")
 
 
 @rule("REF004", "error", "annotations have the stamp that the frames table has")
@@ -143,7 +142,7 @@ def stamps(subject: Subject) -> Found:
     yield from where(
         subject.compared,
         pl.col("timestamp").is_not_null() & pl.col("timestamp").ne_missing(pl.col("timestamp_frames")),
-        lambda row: f"timestamp is {row['timestamp']}, in the frames table {row['timestamp_frames']}",
+        "timestamp is {timestamp}, in the frames table {timestamp_frames}",
     )
 
 
@@ -188,7 +187,7 @@ def sizes(subject: Subject) -> Found:
     yield from where(
         subject.compared,
         pl.col("size") != pl.col("size_frames"),
-        lambda row: f"size is {row['size']}, in the frames table {row['size_frames']}",
+        "size is {size}, in the frames table {size_frames}",
     )
 
 
@@ -247,14 +246,6 @@ def judge_drive(subject: Subject) -> list[Check]:
         return []
     timeline = Timeline.of_file(subject.frames)
     return summarize(timeline, metadata, {}).checks if len(timeline) else []
-
-
-def _say_value(name: str, row: Mapping[str, Any]) -> str:
-    return f"{name} {row[name]}"
-
-
-def _say_skew(base: str, row: Mapping[str, Any]) -> str:
-    return f"{base}_skew is {row['found']}, must be {row['wanted']}"
 
 
 def _without(left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:

@@ -149,9 +149,7 @@ def named(subject: Subject) -> Found:
     rows = subject.annotated.with_row_index("row")
     unnamed = pl.col("name").is_null() | (pl.col("name") == "")
     bad = unnamed | (pl.col("frame") < 0) | subject.is_frame_flag
-    yield from where(
-        rows, bad, lambda row: f"name {row['name']!r}, frame {row['frame']!r}", lambda row: f"row {row['row']}"
-    )
+    yield from where(rows, bad, "name {name!r}, frame {frame!r}", "row {row}")
 
 
 @rule("TAB004", "warning", "the schema version is a known one")
@@ -222,7 +220,7 @@ def scores(subject: Subject) -> Found:
     """Null without any."""
     for name in SCORES:
         bad = pl.col(name).is_not_null() & ~pl.col(name).is_between(0, 1)
-        yield from where(subject.annotated, bad, partial(_say_value, name))
+        yield from where(subject.annotated, bad, f"{name} is {{{name}}}")
 
 
 @rule(
@@ -237,7 +235,7 @@ def boxes(subject: Subject) -> Found:
     """Nulls within a box are not numbers either."""
     for name, length in BOXES.items():
         bad = pl.col(name).is_not_null() & ~_is_finite(name, length)
-        yield from where(subject.annotated, bad, partial(_say_value, name))
+        yield from where(subject.annotated, bad, f"{name} is {{{name}}}")
 
 
 @rule("TAB010", "error", "timings are not negative", Repair("negative timings made null", {"timing": mend_timings}))
@@ -247,8 +245,7 @@ def timings(subject: Subject) -> Found:
     for field in kind.fields if isinstance(kind, pl.Struct) else ():
         if field.dtype.is_signed_integer():
             value = pl.col("timing").struct.field(field.name)
-            say = partial(_say_timing, field.name)
-            yield from where(subject.annotated, value < 0, say)
+            yield from where(subject.annotated, value < 0, partial(_say_timing, field.name))
 
 
 @rule("TAB011", "error", "columns of the sample have one value in all its rows")
@@ -260,7 +257,7 @@ def sample_level(subject: Subject) -> Found:
         if rows[name].null_count() < len(rows):
             pair = rows.select(*KEY, pl.col(name).alias("its"), rows[name].gather(first).alias("other"))
             bad = pl.col("its").ne_missing(pl.col("other"))
-            yield from where(pair, bad, partial(_say_both, name))
+            yield from where(pair, bad, f"{name} is {{other!r}} and {{its!r}}")
 
 
 @rule("TAB012", "error", "a label has one label_index, and the other way round")
@@ -269,14 +266,10 @@ def one_index(subject: Subject) -> Found:
     rows = subject.annotated.select(*KEY, "label", "label_index").drop_nulls(["label", "label_index"])
     rows = rows.with_columns(pl.col("label_index").first().over("label").alias("first"))
     two = pl.col("first") != pl.col("label_index")
-    yield from where(
-        rows, two, lambda row: f"label {row['label']!r} has label_index {row['first']} and {row['label_index']}"
-    )
+    yield from where(rows, two, "label {label!r} has label_index {first} and {label_index}")
     rest = rows.filter(~two).with_columns(pl.col("label").first().over("label_index").alias("other"))
     yield from where(
-        rest,
-        pl.col("label") != pl.col("other"),
-        lambda row: f"label_index {row['label_index']} stands for {row['other']!r} and {row['label']!r}",
+        rest, pl.col("label") != pl.col("other"), "label_index {label_index} stands for {other!r} and {label!r}"
     )
 
 
@@ -318,9 +311,7 @@ def lone_rows(subject: Subject) -> Found:
     empty = pl.all_horizontal(pl.col("label", *BOXES).is_null(), ~pl.col("has_polygon", "has_mask"))
     found = subject.annotated.group_by(KEY, maintain_order=True).agg(pl.len().alias("rows"), empty.sum().alias("empty"))
     yield from where(
-        found,
-        (pl.col("rows") > 1) & (pl.col("empty") > 0),
-        lambda row: f"{row['empty']} of {row['rows']} rows have neither label nor geometry",
+        found, (pl.col("rows") > 1) & (pl.col("empty") > 0), "{empty} of {rows} rows have neither label nor geometry"
     )
 
 
@@ -329,7 +320,7 @@ def groups(subject: Subject) -> Found:
     """Readers that go by groups would never see the others."""
     found = subject.annotated.group_by(KEY, maintain_order=True).agg(pl.col("group").last())
     if found["group"].null_count() < len(found):
-        yield from where(found, pl.col("group").is_null(), lambda row: "has no group")
+        yield from where(found, pl.col("group").is_null(), "has no group")
 
 
 @rule("TAB017", "warning", "pixels of semantic masks have a name in labels")
@@ -350,7 +341,7 @@ def named_pixels(subject: Subject) -> Found:
 def object_ids(subject: Subject) -> Found:
     """In the usual form, of either case."""
     bad = ~pl.col("object_id").str.contains(UUID)
-    yield from where(subject.annotated, bad, lambda row: f"object_id {row['object_id']!r}")
+    yield from where(subject.annotated, bad, "object_id {object_id!r}")
 
 
 @rule("TAB019", "warning", "coordinates of polygons lie within 0..1")
@@ -383,10 +374,10 @@ def box_bounds(subject: Subject) -> Found:
             most = pl.lit(1.0) if normalised else pl.col("size").list.get(number, null_on_oob=True)
             bad |= ~at.is_between(-ROUNDING * most, most * (1 + ROUNDING)).fill_null(True)
         bad &= _is_finite("box2d", 4)
-        yield from where(subject.annotated, bad, lambda row: f"box2d is {row['box2d']} ({layout}, {unit})")
+        yield from where(subject.annotated, bad, f"box2d is {{box2d}} ({layout}, {unit})")
     extents = [pl.col("box3d").list.get(n, null_on_oob=True) < 0 for n in (3, 4, 5)]
     bad = pl.any_horizontal(extents) & _is_finite("box3d", 6)
-    yield from where(subject.annotated, bad, lambda row: f"box3d is {row['box3d']}")
+    yield from where(subject.annotated, bad, "box3d is {box3d}")
 
 
 @rule("TAB021", "warning", "category_frequency is f, c or r, degradation is none, low, medium or high")
@@ -394,7 +385,7 @@ def words(subject: Subject) -> Found:
     """Evaluation and filters go by these words."""
     for name, known in WORDS.items():
         bad = ~pl.col(name).is_in(known)
-        yield from where(subject.annotated, bad, partial(_say_text, name))
+        yield from where(subject.annotated, bad, f"{name} is {{{name}!r}}")
 
 
 @rule(
@@ -410,13 +401,13 @@ def places(subject: Subject) -> Found:
     order = schema.location_order(subject.version)
     size = pl.col("size")
     bad = size.list.contains(0) | (size.list.drop_nulls().list.len() < size.list.len())
-    yield from where(subject.annotated, bad, lambda row: f"size is {row['size']}")
+    yield from where(subject.annotated, bad, "size is {size}")
     most = {"latitude": 90, "longitude": 180}
     degrees = [pl.col("location").list.get(n, null_on_oob=True).abs() > most[name] for n, name in enumerate(order)]
     bad = pl.col("location").is_not_null() & (~_is_finite("location", 2) | pl.any_horizontal(degrees))
-    yield from where(subject.annotated, bad, lambda row: f"location is {row['location']}, must be [{', '.join(order)}]")
+    yield from where(subject.annotated, bad, f"location is {{location}}, must be [{', '.join(order)}]")
     bad = pl.col("pose").is_not_null() & ~_is_finite("pose", 3)
-    yield from where(subject.annotated, bad, lambda row: f"pose is {row['pose']}")
+    yield from where(subject.annotated, bad, "pose is {pose}")
 
 
 @rule("TAB023", "warning", "neg_label_indices and not_exhaustive_label_indices hold known label indices")
@@ -439,9 +430,7 @@ def really_absent(subject: Subject) -> Found:
     absent = rows.select(*KEY, pl.col(INDICES[0]).alias("label_index")).explode("label_index").drop_nulls("label_index")
     found = rows.join(absent.unique(), on=[*KEY, "label_index"], how="semi", nulls_equal=True, maintain_order="left")
     yield from where(
-        found.drop_nulls("label_index"),
-        pl.lit(True),
-        lambda row: f"label_index {row['label_index']} is annotated and in neg_label_indices",
+        found.drop_nulls("label_index"), pl.lit(True), "label_index {label_index} is annotated and in neg_label_indices"
     )
 
 
@@ -454,11 +443,7 @@ def one_sequence(subject: Subject) -> Found:
     rows = subject.annotated.select(*KEY, "object_id").drop_nulls(["object_id", "frame"])
     rows = rows.filter(~pl.col("object_id").str.contains(RANDOM))
     rows = rows.with_columns(pl.col("name").first().over("object_id").alias("other"))
-    yield from where(
-        rows,
-        pl.col("name") != pl.col("other"),
-        lambda row: f"object_id {row['object_id']!r} is in {row['other']} too",
-    )
+    yield from where(rows, pl.col("name") != pl.col("other"), "object_id {object_id!r} is in {other} too")
 
 
 @rule("TAB026", "warning", "label and label_index are those of category_metadata, where it has ids")
@@ -504,16 +489,8 @@ def _is_pair(label: str | None, index: int) -> pl.Expr:
     return pl.col("label").eq_missing(pl.lit(label, pl.String)) & (pl.col("label_index") == index)
 
 
-def _say_value(name: str, row: Mapping[str, Any]) -> str:
-    return f"{name} is {row[name]}"
-
-
-def _say_text(name: str, row: Mapping[str, Any]) -> str:
-    return f"{name} is {row[name]!r}"
-
-
-def _say_both(name: str, row: Mapping[str, Any]) -> str:
-    return f"{name} is {row['other']!r} and {row['its']!r}"
+def _say_timing(field: str, row: Mapping[str, Any]) -> str:
+    return f"timing.{field} is {row['timing'][field]} ns"
 
 
 def _say_category(names: Mapping[int, str], row: Mapping[str, Any]) -> str:
@@ -521,10 +498,6 @@ def _say_category(names: Mapping[int, str], row: Mapping[str, Any]) -> str:
     if index not in names:
         return f"label_index {index} has no name in category_metadata"
     return f"label {label!r} has label_index {index}, which category_metadata names {names[index]!r}"
-
-
-def _say_timing(field: str, row: Mapping[str, Any]) -> str:
-    return f"timing.{field} is {row['timing'][field]} ns"
 
 
 def _say_unknown(name: str, unknown: set[int], row: Mapping[str, Any]) -> str:

@@ -76,10 +76,7 @@ HOMES = {
     "ignore": "annotations.iscrowd",
     "category_frequency": "categories.frequency",
 }
-LISTS = {
-    "neg_label_indices": "neg_category_ids",
-    "not_exhaustive_label_indices": "not_exhaustive_category_ids",
-}
+LISTS = {"neg_label_indices": "neg_category_ids", "not_exhaustive_label_indices": "not_exhaustive_category_ids"}
 OF_IMAGES = {"location": "location", "pose": "pose", "degradation": "degradation", **LISTS}
 OF_CATEGORIES = {"def": "definition"}
 """{key of LVIS: key of category_metadata}; all others keep their names."""
