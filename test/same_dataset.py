@@ -14,8 +14,6 @@ import pyarrow.ipc
 
 from edgefirst_ros.counts import PART_REASONS
 
-MODEL = ("model/output", "model/mask", "model/boxes2d", "fusion/boxes3d")
-
 
 def counts_of(frames: Path) -> dict[str, Any]:
     metadata = pyarrow.ipc.open_file(frames).schema.metadata
@@ -30,8 +28,7 @@ def adds_up(count: Mapping[str, Any]) -> bool:
 def assert_counted(folder: Path) -> None:
     """In each sequence of the datasets below a folder, every message is written or dropped under a reason.
 
-    Of topics that are never written, such as fixes, no more than were seen are dropped; of the model's results neither
-    where a dataset was recovered, since its table does not say of which message a row is.
+    Of topics that are never written, such as fixes, no more than were seen are dropped.
     """
     for path in folder.rglob("*.frames.arrow"):
         try:
@@ -42,7 +39,7 @@ def assert_counted(folder: Path) -> None:
         for topic, count in (item for one in sequences for item in (one.get("counts") or {}).items()):
             dropped = {reason: n for reason, n in count["dropped"].items() if reason not in PART_REASONS}
             known = count["written"] + sum(dropped.values())
-            whole = count["written"] and not topic.endswith(("info", *(MODEL if b"recovered" in metadata else ())))
+            whole = count["written"] and not topic.endswith("info")
             assert known == count["seen"] if whole else known <= count["seen"], f"{path}: {topic}: {count}"
 
 

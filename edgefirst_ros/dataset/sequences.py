@@ -21,6 +21,8 @@ SEQUENCES = "sequences"
 """Key of the metadata."""
 REFERENCE = "reference"
 """Key of the reference topic among the topics of a sequence; companions go by their columns."""
+MODEL, WITHOUT_STAMPS = "model", ("model_mask", "boxes3d")
+"""Keys of the model's topics beside them; of which messages its masks and 3D boxes are no column says."""
 LEFT_OUT = "left_out"
 """Key of the recordings that could not be converted: [{"file", "size", "why"}]."""
 CALIBRATION = ("camera_info", "static_transforms")

@@ -11,7 +11,7 @@ from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.label_names import categories_of, unite_models
-from edgefirst_ros.dataset.sequences import LEFT_OUT, REFERENCE, combined
+from edgefirst_ros.dataset.sequences import LEFT_OUT, MODEL, REFERENCE, WITHOUT_STAMPS, combined
 from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
@@ -82,9 +82,12 @@ class SequenceFacts:
 
     @property
     def topics(self) -> dict[str, str]:
-        """Topics that `recover` has to know: the reference, and those of companions by column."""
-        columns = {streams.of_key(sensor).column: topic for sensor, topic in self.roles.companions.items()}
-        return {REFERENCE: self.roles.reference} | {column: t for column, t in columns.items() if column is not None}
+        """Topics that `recover` has to know: the reference, those of companions by column, and those of the model."""
+        roles = self.roles
+        columns = {streams.of_key(sensor).column: topic for sensor, topic in roles.companions.items()}
+        results = zip((MODEL, *WITHOUT_STAMPS), (roles.model, roles.masks, roles.boxes3d), strict=True)
+        columns |= {part: topic for part, topic in results if topic not in (None, roles.reference)}
+        return {REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
     def described(self) -> dict[str, Any]:
         """Metadata of the sequence."""

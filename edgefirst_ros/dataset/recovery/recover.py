@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.names import (
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
 from edgefirst_ros.dataset.recovery.journals import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
-from edgefirst_ros.dataset.sequences import LEFT_OUT, POSE, REFERENCE, SEQUENCES
+from edgefirst_ros.dataset.sequences import LEFT_OUT, POSE, REFERENCE, SEQUENCES, WITHOUT_STAMPS
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
@@ -182,12 +182,13 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
     """Return the counts of the last commit with what is `used` now, by sequence and part; None if absent.
 
     What was seen of a topic whose messages are written, and is nowhere else, was interrupted. `topics` is {sequence:
-    {part: topic}}.
+    {part: topic}}. Rows do not tell messages of `WITHOUT_STAMPS` apart: those of the last commit count.
     """
     if not _is_counted(counts) or not _is_by_part(topics):
         return None
     told = {topic for parts in topics.values() for topic in parts.values()}
-    written = Counter(dict.fromkeys(told & counts.keys(), 0))
+    kept = {parts[part] for parts in topics.values() for part in WITHOUT_STAMPS if part in parts}
+    written = Counter({topic: counts[topic]["written"] if topic in kept else 0 for topic in told & counts.keys()})
     for (sequence, part), number in used.items():
         topic = topics.get(sequence, {}).get(part, "")
         written.update({topic: number} if topic else {})

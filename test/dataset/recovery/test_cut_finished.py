@@ -88,6 +88,10 @@ def test_rows_of_samples_that_are_gone_go_and_the_others_stay_as_they_are(finish
     assert new[b"recovered"]["rows_dropped"] == report.rows_dropped == len(before[paths.frames]) - len(there)
     assert {key for key in new if new[key] != old.get(key)} == {b"recovered", b"counts", b"sequences"}
     assert new[b"counts"]["/camera/jpeg"]["written"] == len(there)
+    model, processed = new[b"counts"]["/model/output"], table(paths.frames)["model_timestamp"].count()
+    assert (model["written"], model["dropped"]["not reached before the interruption"]) == (
+        processed, old[b"counts"]["/model/output"]["written"] - processed
+    )  # fmt: skip
     assert f"not there of the tables: {counted(report.rows_dropped, 'sample')}" in report.text
     assert report.rows_rebuilt == 0
     found = validate(paths.container)

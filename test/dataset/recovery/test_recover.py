@@ -219,6 +219,18 @@ def test_a_dry_run_changes_nothing(tmp_path, layout):
     assert (done.samples, done.members, done.lost_stretches) == (3, 8, 1)
 
 
+def test_a_dry_run_beside_a_finished_dataset_tells_what_is_unfinished(tmp_path):
+    paths = leave(tmp_path / "out", map(sample, TINY))
+    older = finish(tmp_path / "older", [sample(9)])
+    for file in (older.container, older.arrow, older.frames):
+        (paths.out / file.name).write_bytes(file.read_bytes())
+    before = everything(paths.out)
+    assert recover(paths.container, dry_run=True).samples == 3
+    with pytest.raises(DatasetError, match="--overwrite"):
+        recover(paths.container)
+    assert everything(paths.out) == before
+
+
 @pytest.mark.parametrize("layout", ["zip", "directory"])
 @pytest.mark.parametrize("named", ["", ".zip", ".zip.partial", ".rows.journal"])
 def test_named_by_any_file(tmp_path, layout, named):
