@@ -32,6 +32,7 @@ from unfinished_datasets import (
 )
 
 from edgefirst_ros.dataset.recovery.recover import recover, recover_all
+from edgefirst_ros.dataset.tables.rowlog import LoggedRows
 from edgefirst_ros.dataset.validate import validate
 from edgefirst_ros.errors import DatasetError
 
@@ -194,6 +195,26 @@ def test_counts_add_up(tmp_path, seen, dropped, expected):
     assert "REF006" not in {finding.rule for finding in validate(paths.container).findings}
 
 
+def test_samples_whose_rows_are_rebuilt_count_as_written(tmp_path):
+    """The log is cut after its commit; the members of all samples are there."""
+    counts = {"/camera": {"seen": 10, "written": 2, "dropped": {}}}
+    described = {"counts": counts, "topics": {SEQUENCE: {"reference": "/camera"}}}
+    paths = leave(tmp_path, map(sample, range(4)), commits={1}, describe=lambda: described)
+    cut(paths.row_log, LoggedRows(paths.row_log).points[-1].end)
+    assert recover(paths.container).rows_rebuilt == 2
+    found = json.loads(pa.ipc.open_file(paths.frames.read_bytes()).schema.metadata[b"counts"])
+    assert found == {"/camera": {"seen": 10, "written": 4, "dropped": {"not reached before the interruption": 6}}}
+
+
+def test_a_sample_that_needs_no_member_stays(tmp_path):
+    bare = replace(sample(1), members=[], frame_row={"segment": 0})
+    paths = leave(tmp_path, [sample(0), bare, sample(2)])
+    cut(paths.members_partial, paths.members_partial.stat().st_size - 1)
+    report = recover(paths.container)
+    assert (report.samples, report.members, report.rows_dropped) == (3, 5, 0)
+    assert table(paths.frames)["frame"].to_list() == [0, 1, 2]
+
+
 def test_a_second_run_changes_nothing(larger, tmp_path):
     left, _ = larger
     paths = copy(left, tmp_path / "out")
@@ -301,6 +322,13 @@ def test_a_damaged_member_that_ends_with_the_file_is_left_as_it_is(tmp_path):
     with pytest.raises(DatasetError, match="left as it is"):
         recover(paths.container)
     assert (start, paths.members_partial.read_bytes()) == (0, bytes(data))
+
+
+def test_what_another_program_left_without_a_whole_member_stays(tmp_path):
+    (tmp_path / "drive.zip.partial").write_bytes(b"PK\x03")
+    with pytest.raises(DatasetError, match="no whole member"):
+        recover(tmp_path / "drive")
+    assert everything(tmp_path) == {"drive.zip.partial": b"PK\x03"}
 
 
 # ---- finished ----------------------------------------------------------------------------------
