@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, get_args
 
 import pyarrow as pa
 
-from edgefirst_ros.counts import INTERRUPTED, Counts
+from edgefirst_ros.counts import INTERRUPTED, PART_REASONS, Counts
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.grouping import GroupRule, with_groups
 from edgefirst_ros.dataset.names import (
@@ -198,7 +198,7 @@ def _recounted(counts: Any, topics: Any, used: Mapping[tuple[str, str], int]) ->
         whole = topic in references or number or count["written"]  # fixes and attitudes are never written
         count["written"] = number
         # What a capture wrote since the last commit was seen since then as well.
-        known = number + sum(count["dropped"].values())
+        known = number + sum(n for reason, n in count["dropped"].items() if reason not in PART_REASONS)
         count["seen"] = max(count["seen"], known)
         if whole and count["seen"] > known:
             count["dropped"][INTERRUPTED] = count["dropped"].get(INTERRUPTED, 0) + count["seen"] - known

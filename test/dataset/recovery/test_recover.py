@@ -197,13 +197,20 @@ def test_counts_add_up(tmp_path, seen, dropped, expected):
 
 def test_samples_whose_rows_are_rebuilt_count_as_written(tmp_path):
     """The log is cut after its commit; the members of all samples are there."""
-    counts = {"/camera": {"seen": 10, "written": 2, "dropped": {}}}
-    described = {"counts": counts, "topics": {SEQUENCE: {"reference": "/camera"}}}
+    boxes = {"score outside 0..1": 30}  # of one message there may be several
+    counts = {
+        "/camera": {"seen": 10, "written": 2, "dropped": {}}, "/model": {"seen": 9, "written": 2, "dropped": boxes}
+    }  # fmt: skip
+    described = {"counts": counts, "topics": {SEQUENCE: {"reference": "/camera", "model": "/model"}}}
     paths = leave(tmp_path, map(sample, range(4)), commits={1}, describe=lambda: described)
     cut(paths.row_log, LoggedRows(paths.row_log).points[-1].end)
     assert recover(paths.container).rows_rebuilt == 2
     found = json.loads(pa.ipc.open_file(paths.frames.read_bytes()).schema.metadata[b"counts"])
-    assert found == {"/camera": {"seen": 10, "written": 4, "dropped": {"not reached before the interruption": 6}}}
+    gone = "not reached before the interruption"
+    assert found == {
+        "/camera": {"seen": 10, "written": 4, "dropped": {gone: 6}},
+        "/model": {"seen": 9, "written": 0, "dropped": {**boxes, gone: 9}},  # no row that is left names a result
+    }
 
 
 def test_a_sample_that_needs_no_member_stays(tmp_path):
