@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from same_dataset import assert_counted
 from shared_data import SHARED
+from warm_command import WarmProcess
 
 os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")  # l5kit has files of an older protobuf
 
@@ -106,16 +107,42 @@ def every_message_counts(request):
         assert_counted(path)
 
 
+WARM = os.fspath(Path(__file__).with_name("warm_command.py"))
+
+
 @pytest.fixture(scope="session")
-def command():
-    """The command line of `edgefirst-ros`, run in forks of one process: see warm_command.py."""
-    program = [sys.executable, os.fspath(Path(__file__).with_name("warm_command.py"))]
+def warm():
+    """The socket of a process whose forks run `edgefirst-ros`: see warm_command.py."""
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
         path = os.path.join(folder, "socket")
-        with subprocess.Popen([*program, "serve", path], stdout=subprocess.PIPE, start_new_session=True) as serving:
+        line = [sys.executable, WARM, "serve", path]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, start_new_session=True) as serving:
             assert serving.stdout.readline() == b"ready\n"
-            yield [program[0], "-I", "-S", program[1], path]
+            yield path
             os.killpg(serving.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def command(warm):
+    """The command line of `edgefirst-ros` that runs in such a fork."""
+    return [sys.executable, "-I", "-S", WARM, warm]
+
+
+@pytest.fixture
+def start_command(warm):
+    """Function that starts `edgefirst-ros` in such a fork, which signals reach; it is gone when the test is over."""
+    started = []
+
+    def start(arguments, log, environment=None, code=None):
+        with log.open("wb") as file, open(os.devnull) as nothing:
+            standard = (nothing.fileno(), file.fileno(), file.fileno())
+            started.append(WarmProcess(warm, [*map(str, arguments)], standard, environment, code))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture(scope="session")

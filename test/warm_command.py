@@ -3,34 +3,66 @@
 
 As a program with the path of a socket it is the command: it hands its arguments, folder, environment, standard input
 and outputs to that process, and ends with the exit code of the fork. With `serve` before the path it is that process.
+A `WarmProcess` is such a fork of which the number is known.
 """
 
 import contextlib
 import importlib
 import json
 import os
+import select
 import socket
 import sys
 
+NODES = (
+    *("edgefirst_ros.nodes.capture", "edgefirst_ros.nodes.replay", "edgefirst_ros.nodes.player"),
+    *("edgefirst_ros.nodes.zenoh", "edgefirst_msgs.msg", "foxglove_msgs.msg"),
+)
 USER = "TEST_AS_USER"
 """Environment variable: the number of the user as whom the command is run."""
 LATE = ("html", "email.parser", "importlib.metadata", "encodings.cp437", "edgefirst_ros.dataset.merge")
 """Modules that verbs import late: another user may be unable to read the interpreter's own folder."""
 
 
-def call(path):
-    """Have the command run; returns its exit code."""
-    request = {"arguments": sys.argv[2:], "folder": os.getcwd(), "environment": dict(os.environ)}
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        socket.send_fds(connection, [b"!"], [0, 1, 2])
-        connection.sendall(json.dumps(request).encode())
-        connection.shutdown(socket.SHUT_WR)
-        return int(connection.makefile().read())
+class WarmProcess:
+    """A fork that runs the command, with what tests use of a Popen.
+
+    `standard`: its streams; `code`: what it runs in place of the command, as `python -c` does.
+    """
+
+    def __init__(self, path, arguments, standard=(0, 1, 2), environment=None, code=None):
+        request = {"arguments": arguments, "folder": os.getcwd(), "environment": environment or dict(os.environ)}
+        self._answers = socket.socket(socket.AF_UNIX)
+        self._answers.connect(path)
+        socket.send_fds(self._answers, [b"!"], standard)
+        self._answers.sendall(json.dumps(request | {"code": code}).encode())
+        self._answers.shutdown(socket.SHUT_WR)
+        self._lines = self._answers.makefile()
+        self.pid = int(self._lines.readline())
+        self.returncode = None
+
+    def poll(self, timeout=0.0):
+        if self.returncode is None and select.select([self._answers], [], [], timeout)[0]:
+            self.returncode = int(self._lines.readline())
+            self._lines.close()
+            self._answers.close()
+        return self.returncode
+
+    def wait(self, timeout=None):
+        if self.poll(timeout) is None:
+            raise TimeoutError
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(9)
 
 
 def serve(path):
-    """Wait for calls; returns in a fork that is to run the command."""
+    """Wait for calls; returns in a fork that is to run the command, or the code that is returned."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command does: what forks has no threads
     import av  # noqa: F401
     import pyarrow.parquet  # noqa: F401
@@ -42,6 +74,9 @@ def serve(path):
 
     for verb in VERBS.values():
         importlib.import_module(f"edgefirst_ros.cli.{verb.module}")
+    for name in NODES:
+        with contextlib.suppress(ImportError):  # no ROS 2, no Zenoh
+            importlib.import_module(name)
     assert "polars" not in sys.modules, "it has threads, which may hold locks that a fork waits for without end"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -57,8 +92,8 @@ def serve(path):
                 while os.waitpid(-1, os.WNOHANG) != (0, 0):
                     pass
     if not (command := os.fork()):
-        take(connection)
-        return
+        return take(connection)
+    connection.sendall(f"{command}\n".encode())
     _, status = os.waitpid(command, 0)
     connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
@@ -83,17 +118,18 @@ def take(connection):
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = ["edgefirst-ros", *request["arguments"]]
+    return request["code"]
 
 
 if __name__ == "__main__":
     if sys.argv[1] != "serve":
-        sys.exit(call(sys.argv[1]))
-    serve(sys.argv[2])
+        sys.exit(WarmProcess(sys.argv[1], sys.argv[2:]).wait())
+    text = serve(sys.argv[2])
     from edgefirst_ros.cli import main
 
     code: object = 0
     try:
-        main()
+        main() if text is None else exec(text, {"__name__": "__main__"})
     except SystemExit as ended:
         code = ended.code or 0
     for stream in (sys.stdout, sys.stderr):

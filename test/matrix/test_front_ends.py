@@ -4,8 +4,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -31,10 +29,11 @@ def until(happened, process=None):
 class FrontEnd:
     """A capture as a process on its bus, and this process beside it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, start):
         self.out = folder / "live"
         self.log = folder / "log"
         self.events = []
+        self._start = start
 
     def begin(self, path, **settings):
         recording = McapRecording(path)
@@ -44,13 +43,11 @@ class FrontEnd:
         self.topics = {(c.topic, c.schema) for c in recording.channels.values()}
         settings = {"out": self.out, "min_free_bytes": 0, "stale_after": 1.0, "lookahead": 0.5, **settings}
         given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "edgefirst_ros", "capture", *given, *self.arguments()]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment())
+        self.process = self.command("capture", *given)
         until(self.status, self.process)
 
-    def environment(self):
-        return dict(os.environ)
+    def command(self, *arguments):
+        return self._start([*arguments, *self.arguments()], self.log)
 
     def code(self):
         """Exit code that the status tells."""
@@ -64,17 +61,12 @@ class FrontEnd:
         self.process.send_signal(how)
         return self.process.wait(LONG)
 
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
 
 class Zenoh(FrontEnd):
     """On the device's bus, through a router in this process."""
 
-    def __init__(self, folder, request):
-        super().__init__(folder)
+    def __init__(self, folder, start):
+        super().__init__(folder, start)
         zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
         from zenoh_network import encoding_of, free_port, open_session
 
@@ -96,8 +88,7 @@ class Zenoh(FrontEnd):
         return self.order("status")
 
     def code_of_command(self):
-        command = [sys.executable, "-m", "edgefirst_ros", "control", "status", *self.arguments()]
-        return subprocess.run(command, stdout=subprocess.DEVNULL, timeout=LONG, check=False).returncode
+        return self.command("control", "status").wait(LONG)
 
     def publish(self):
         kinds = {topic: self._encoding(schema) for topic, schema in self.topics}
@@ -106,7 +97,6 @@ class Zenoh(FrontEnd):
         return lambda message: made[message.topic].put(message.data), lambda: [one.undeclare() for one in made.values()]
 
     def close(self):
-        super().close()
         self._bus.close()
         self._router.close()
 
@@ -114,8 +104,8 @@ class Zenoh(FrontEnd):
 class Ros(FrontEnd):
     """A ROS 2 node."""
 
-    def __init__(self, folder, request):
-        super().__init__(folder)
+    def __init__(self, folder, start):
+        super().__init__(folder, start)
         rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or source a ROS 2")
         for package in ("edgefirst_msgs", "foxglove_msgs"):
             pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
@@ -132,12 +122,6 @@ class Ros(FrontEnd):
         self._kept = QoSProfile(depth=1000, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         heard = lambda message: self.events.append(message.data)  # noqa: E731
         self._bench.node.create_subscription(String, "/car/capture/finished", heard, self._kept)
-
-    def environment(self):
-        environment = dict(os.environ)
-        if environment.pop("_ROS_WHEELS_BOOTSTRAP_COMPLETE", None):
-            environment.pop("LD_LIBRARY_PATH", None)
-        return environment
 
     def arguments(self):
         return ["--ros-args", "-r", "__ns:=/car"]
@@ -166,7 +150,6 @@ class Ros(FrontEnd):
         return lambda message: made[message.topic].publish(message.data), lambda: [*map(destroy, made.values())]
 
     def close(self):
-        super().close()
         self._bench.close()
         self._rclpy.try_shutdown()
         self._domains.leave()
@@ -174,8 +157,8 @@ class Ros(FrontEnd):
 
 
 @pytest.fixture(params=[Ros, Zenoh], ids=["ros2", "zenoh"])
-def front(request, tmp_path):
-    made = request.param(tmp_path, request)
+def front(request, tmp_path, start_command):
+    made = request.param(tmp_path, start_command)
     yield made
     print(made.log.read_text() if made.log.exists() else "")
     made.close()
@@ -233,8 +216,6 @@ def test_a_full_disk_is_a_failure_and_a_capture_without_a_dataset_ends_with_1(fr
     ("setting", "says"),
     [("rate=-1", "rate"), ("out=/proc/nope", "out: /proc/nope: cannot be made")],
 )
-def test_wrong_settings_end_it_at_once(front, tmp_path, setting, says):
-    command = [sys.executable, "-m", "edgefirst_ros", "capture", "--set", setting, *front.arguments()]
-    front.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=front.environment())
-    printed = front.process.communicate(timeout=LONG)[0].decode()
-    assert (front.process.returncode, says in printed) == (2, True), printed
+def test_wrong_settings_end_it_at_once(front, setting, says):
+    process = front.command("capture", "--set", setting)
+    assert (process.wait(LONG), says in front.log.read_text()) == (2, True), front.log.read_text()

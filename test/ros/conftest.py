@@ -42,11 +42,9 @@ def ros_domain(domains: Domains, request: pytest.FixtureRequest, monkeypatch: py
 class NodeProcess:
     """A node in a process of its own, with what it printed."""
 
-    def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
-        self.command = " ".join(command)
+    def __init__(self, process: Any, log: Path) -> None:
+        self.process = process
         self._log = log
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
     @property
     def log(self) -> str:
@@ -56,10 +54,8 @@ class NodeProcess:
         """Exit code, of a node that ends by itself within `timeout` seconds."""
         try:
             return self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            pytest.fail(f"{self.command} did not end within {timeout} s; it printed:\n{self.log}")
+        except (subprocess.TimeoutExpired, TimeoutError):
+            pytest.fail(f"it did not end within {timeout} s; it printed:\n{self.log}")
 
     def stop(self, how: signal.Signals = signal.SIGINT, timeout: float = LONG) -> int:
         """Exit code, after the signal."""
@@ -68,25 +64,32 @@ class NodeProcess:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
-    """Starts a Python file or `-m module` with arguments as a node: `start("talker.py", "--rate", "20", NAME="value")`.
+def start(tmp_path: Path, start_command: Callable[..., Any]) -> Iterator[Callable[..., NodeProcess]]:
+    """Starts the command, `-c code` or a Python file as a node: `start("talker.py", "--rate", "20", NAME="value")`.
 
     Keyword arguments are environment variables. What still runs when the test is over is ended.
     """
     started: list[NodeProcess] = []
 
-    def begin(*arguments: str | Path, **variables: str) -> NodeProcess:
-        command = [sys.executable, *map(str, arguments)]
-        node = NodeProcess(command, tmp_path / f"node-{len(started)}.log", clean_environment() | variables)
-        started.append(node)
-        return node
+    def begin(first: str | Path, *arguments: str | Path, **variables: str) -> NodeProcess:
+        log = tmp_path / f"node-{len(started)}.log"
+        environment = clean_environment() | variables
+        if first in ("-m", "-c"):
+            code = str(arguments[0]) if first == "-c" else None
+            process = start_command(arguments[1:], log, environment, code)
+        else:
+            with log.open("wb") as output:
+                command = [sys.executable, first, *map(str, arguments)]
+                process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        started.append(NodeProcess(process, log))
+        return started[-1]
 
     yield begin
     for node in started:
         if node.process.poll() is None:
             node.process.kill()
             node.process.wait()
-        print(f"{node.command} ended with {node.process.returncode}:\n{node.log}")  # seen where a test fails
+        print(f"it ended with {node.process.returncode}:\n{node.log}")  # seen where a test fails
 
 
 def clean_environment() -> dict[str, str]:
