@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sequence of a dataset for an export: samples with stamps, poses of the vehicle, extrinsics of the sensors.
 
-Frames: `rig` is base_link (x forward, y left, z up); the world is ENU at the first pose.
+Frames: `rig` is base_link (x forward, y left, z up). The world has its origin at the first pose; its axes are those of
+the dataset's `pose_frame`, or without poses ENU.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ from edgefirst_ros.sensors.transforms import (
     world_to_ecef,
 )
 from edgefirst_ros.streams import of_columns
+
+WAYS = (
+    "convert the recording again with a topic of poses (pose_topic: /odom), two frames of /tf (in a rig pose: {tf: "
+    "[map, base_link]}), or messages of GPS and IMU"
+)
+"""Ways to have poses, for messages."""
 
 
 def measured(row: Mapping[str, Any], kind: str) -> int:
@@ -81,15 +88,45 @@ class Drive:
     @cached_property
     def turned(self) -> NDArray[np.bool_]:
         """(N,) bool: the attitude of a sample is known."""
-        given = [row.get("orientation") for row in self.rows]
-        found = np.array([[np.nan] * 4 if turn is None else turn for turn in given], float)
-        known: NDArray[np.bool_] = np.isfinite(found).all(1) & found.any(1)
+        found = self._values("orientation", 4)
+        known: NDArray[np.bool_] = np.isfinite(found).all(1) & (found != 0).any(1)
         return known
 
     @cached_property
+    def posed(self) -> NDArray[np.bool_]:
+        """(N,) bool: the frames table has a pose of a sample."""
+        place, turn = (self._values(name, width) for name, width in (("pose_position", 3), ("pose_orientation", 4)))
+        known: NDArray[np.bool_] = np.isfinite(place).all(1) & np.isfinite(turn).all(1) & (turn != 0).any(1)
+        return known
+
+    def _values(self, name: str, width: int) -> Floats:
+        """Return (N, width) values of a column of the frames table, NaN where unknown."""
+        given = [row.get(name) for row in self.rows]
+        return np.array([[np.nan] * width if value is None else value for value in given], float)
+
+    @cached_property
+    def has_poses(self) -> bool:
+        """True if the poses of the vehicle are those of the frames table, False if GPS and IMU have them."""
+        return bool(self.posed.any())
+
+    @property
+    def pose_frame(self) -> str:
+        """Frame of the poses of the frames table."""
+        return str(self.dataset.sequence_facts(self.name).get("pose_frame") or "pose")
+
+    @property
+    def source(self) -> str:
+        """Source of the poses in words."""
+        if not self.has_poses:
+            return "GPS and IMU"
+        source = self.dataset.sequence_facts(self.name).get("pose_source")
+        topic = source.get("topic") if isinstance(source, dict) else None
+        return f"{topic or 'poses'} in {self.pose_frame}"
+
+    @cached_property
     def located(self) -> NDArray[np.bool_]:
-        """(N,) bool: position and attitude of a sample are known."""
-        return self.placed & self.turned
+        """(N,) bool: the pose of a sample is known, from the frames table or, without any, from GPS and IMU."""
+        return self.posed if self.has_poses else self.placed & self.turned
 
     @cached_property
     def geodetic(self) -> Floats:
@@ -106,11 +143,11 @@ class Drive:
 
     @cached_property
     def rig_to_ecef(self) -> Floats:
-        """(N, 4, 4) float64; NaN for samples that are not located. Raises DatasetError where none is."""
+        """(N, 4, 4) float64 from GPS and IMU; NaN for samples that are not located. Raises DatasetError if all are."""
         if not self.located.any():
             raise DatasetError(
-                f"{self.dataset.paths.frames}: no sample of {self.name!r} has both a position and an attitude, so the "
-                "vehicle's poses are unknown; they come from GPS and IMU messages of the recording"
+                f"{self.dataset.paths.frames}: no sample of {self.name!r} has a pose, or both a position and an "
+                f"attitude, so the vehicle's poses are unknown; {WAYS}"
             )
         found = np.full((len(self), 4, 4), np.nan)
         known = np.flatnonzero(self.located)
@@ -126,8 +163,29 @@ class Drive:
 
     @cached_property
     def rig_to_world(self) -> Floats:
-        """(N, 4, 4) float64; NaN for samples that are not located."""
-        return self.rig_in(self.world_to_ecef)
+        """(N, 4, 4) float64; NaN for samples that are not located. Raises DatasetError if all are."""
+        if not self.has_poses:
+            return self.rig_in(self.world_to_ecef)
+        found = np.full((len(self), 4, 4), np.nan)
+        places = self._values("pose_position", 3)
+        turns = rotation(self._values("pose_orientation", 4)[self.posed])
+        found[self.posed] = pose(turns, (places - self.origin)[self.posed])
+        return found
+
+    @cached_property
+    def origin(self) -> Floats:
+        """(3,) float64: origin of the world in `pose_frame`, m."""
+        first: Floats = self._values("pose_position", 3)[int(np.argmax(self.posed))]
+        return first
+
+    @property
+    def place_of_world(self) -> dict[str, Any]:
+        """Place of the world on the earth, or in the frame of the poses: ready for JSON."""
+        if self.has_poses:
+            return {"frame": self.pose_frame, "position": self.origin.tolist()}
+        latitude, longitude, altitude = self.geodetic[int(np.argmax(self.located))].tolist()
+        known = {"latitude": latitude, "longitude": longitude, "altitude": altitude}
+        return {**known, "ecef": self.world_to_ecef.tolist()}
 
     def rig_in(self, world: Floats) -> Floats:
         """(N, 4, 4) float64: rig to a world given as (4, 4) to ECEF; NaN for samples that are not located."""
@@ -213,6 +271,11 @@ class Drive:
                 f"{self.dataset.paths.frames}: the camera_info in its metadata cannot be read: {error!r}"
             ) from error
         return info
+
+
+def describe_sources(found: Sequence[Drive]) -> str:
+    """Return the sources of the poses of several sequences in words, each once."""
+    return ", ".join(dict.fromkeys(drive.source for drive in found))
 
 
 def drives(dataset: Dataset) -> list[Drive]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset as nuScenes v1.0: tables as JSON, keyframes under `samples`, all other messages under `sweeps`.
 
-Frames: `ego` is base_link (x forward, y left, z up); the map is ENU at the first sample with a pose, in m.
+Frames: `ego` is base_link (x forward, y left, z up); the map has its origin at the first sample with a
+pose and the axes of the poses' frame, or without poses ENU, in m.
 Source: the schema of nuScenes v1.0, and nuscenes-devkit 1.2 (NuScenes, LidarPointCloud, RadarPointCloud).
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import DatasetError, UsageError
-from edgefirst_ros.export.drive import Drive, drives, measured
+from edgefirst_ros.export.drive import Drive, describe_sources, drives, measured
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
@@ -189,9 +190,9 @@ def export(
         tables.add("map", {"token": _token("map"), "log_tokens": logs, "category": "semantic_prior", "filename": MAP})
         tables.close()
     _write_map(out / MAP)
-    _write_json(out / ORIGIN, {drive.name: _origin(drive) for drive in found})
+    _write_json(out / ORIGIN, {drive.name: drive.place_of_world for drive in found})
     _write_json(out / VERSION / SPLITS, splits)
-    _report(report, dataset, counts, len(found))
+    _report(report, dataset, counts, found)
 
 
 class _SequenceWriter:
@@ -286,9 +287,9 @@ class _SequenceWriter:
         """Write the sequence into the tables and the folders of `out`."""
         drive = self.drive
         start = datetime.fromtimestamp(int(drive.stamps[0]) / 1e9, timezone.utc)
-        origin = _origin(drive)
+        origin = drive.place_of_world
         log = {"token": self._token("log"), "logfile": drive.name, "vehicle": host_of(drive.name)}
-        place = f"{origin['latitude']:.6f},{origin['longitude']:.6f}"
+        place = "{latitude:.6f},{longitude:.6f}".format(**origin) if "ecef" in origin else str(origin["frame"])
         tables.add("log", log | {"date_captured": start.strftime("%Y-%m-%d"), "location": place})
         self._counts.lost["samples without a pose"] += len(drive) - len(self._kept)
         self._write_samples(tables)
@@ -598,14 +599,6 @@ def _turned(turn: Floats) -> list[float]:
     return [w, x, y, z]
 
 
-def _origin(drive: Drive) -> dict[str, Any]:
-    """Return where the map of a sequence is: its first sample with a pose."""
-    first = int(np.argmax(drive.located))
-    latitude, longitude, altitude = drive.geodetic[first].tolist()
-    place = drive.world_to_ecef
-    return {"latitude": latitude, "longitude": longitude, "altitude": altitude, "ecef": place.tolist()}
-
-
 def _without(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key != name}
 
@@ -622,12 +615,12 @@ def _write_map(path: Path) -> None:
     Image.new("L", (1, 1)).save(path)
 
 
-def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, sequences: int) -> None:
+def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Sequence[Drive]) -> None:
     """Fill the loss report."""
     written = counts.written
-    report.add("sequences", "log, scene", "", sequences)
+    report.add("sequences", "log, scene", "", len(found))
     report.add("samples", "sample", "between keyframes only their messages, as sweeps", written["samples"])
-    report.add("positions, attitudes", f"ego_pose; {ORIGIN}")
+    report.add(f"poses ({describe_sources(found)})", f"ego_pose; {ORIGIN}")
     parts = dataset.parts
     present = Counter(kind for part in parts for sample in part.samples() for kind in part.members(sample.key))
     for kind, number in sorted(present.items()):

@@ -572,7 +572,7 @@ def test_every_column_and_sensor_is_in_the_report(made, source):
 
 @pytest.mark.parametrize(
     ("without", "says"),
-    [("gps", "position"), ("imu", "position"), ("camera/info", "camera_info"), ("tf_static", "static transform")],
+    [("gps", "pose_topic"), ("imu", "pose_topic"), ("camera/info", "camera_info"), ("tf_static", "static transform")],
 )
 def test_what_is_missing_is_said(recording, tmp_path, without, says):
     small = {"seconds": 1, "size": (160, 96), "cube_shape": (1, 8, 2, 8), "lidar_points": 50}
@@ -697,7 +697,7 @@ def test_real_recordings(path, tmp_path):
     convert(path, tmp_path / "in", name="real", **settings)
     dataset = Dataset(tmp_path / "in" / "real")
     if dataset.frames["latitude"].is_not_null().sum() < 2:
-        with pytest.raises(DatasetError, match="position"):
+        with pytest.raises(DatasetError, match="pose_topic"):
             exported(tmp_path / "in" / "real", tmp_path / "nc")
         return
     exported(tmp_path / "in" / "real", tmp_path / "nc")

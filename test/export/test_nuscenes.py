@@ -44,7 +44,10 @@ def ego(number, stamp):
 @pytest.fixture(scope="module")
 def dataset(boxed_path):
     """Two drives; the first box of every sample is a thing that stands still."""
-    opened = tracked(Dataset(boxed_path))
+    return with_still(tracked(Dataset(boxed_path)))
+
+
+def with_still(opened):
     stamps = {(row["name"], row["frame"]): row["timestamp"] for row in opened.frames.iter_rows(named=True)}
     rows, still = opened.annotations.to_dicts(), set()
     for row in rows:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from edgefirst_ros.dataset.names import host_of
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.errors import UsageError
-from edgefirst_ros.export.drive import Boxes, Drive, drives
+from edgefirst_ros.export.drive import Boxes, Drive, describe_sources, drives
 from edgefirst_ros.export.l5kit.zarr2 import Records, Writer, write_group
 from edgefirst_ros.export.output import NO_HOME, LossReport
 from edgefirst_ros.progress import Progress
@@ -110,8 +111,8 @@ def name_of(number: int) -> str:
 
 @dataclass
 class _Export:
-    world: Floats
-    """(4, 4) to ECEF: ENU at the first place of the first sequence, for all of them."""
+    world: Floats | None
+    """(4, 4) to ECEF: ENU at the first place of the first sequence, for all of them; None if sequences have poses."""
     classes: Mapping[str, int]
     """Number of the class by label in lower case."""
     writers: dict[str, Writer]
@@ -143,7 +144,7 @@ def export(
         labels: classes of L5Kit by label, over the usual ones.
 
     Raises:
-        DatasetError: stamps, positions or attitudes are not known.
+        DatasetError: stamps or poses are not known.
         UsageError: a class that L5Kit does not have.
         StorageError: a file cannot be written.
 
@@ -152,21 +153,25 @@ def export(
     found = drives(dataset)
     write_group(out / STORE, {"format_version": FORMAT_VERSION, "labels": list(LABELS)})
     writers = {name: Writer(out / STORE / name, *form) for name, form in ARRAYS.items()}
-    made = _Export(found[0].world_to_ecef, classes, writers)
+    world = None if any(drive.has_poses for drive in found) else found[0].world_to_ecef
+    made = _Export(world, classes, writers)
     for drive in found:
         progress("scenes", made.scenes, len(found))
         _write_scene(made, drive)
     for writer in writers.values():
         writer.close()
-    (out / PLACE).write_text(json.dumps({"world_to_ecef": made.world.tolist()}) + "\n", encoding="utf-8")
-    _report_losses(report, dataset, made)
+    place: dict[str, Any] = {drive.name: drive.place_of_world for drive in found}
+    if made.world is not None:
+        place = {"world_to_ecef": made.world.tolist()}
+    (out / PLACE).write_text(json.dumps(place) + "\n", encoding="utf-8")
+    _report_losses(report, dataset, made, describe_sources(found))
     progress("scenes", len(found), len(found))
 
 
 def _write_scene(made: _Export, drive: Drive) -> None:
     kept = np.flatnonzero(drive.located)
     made.unplaced += len(drive) - len(kept)
-    stamps, rig = drive.stamps[kept], drive.rig_in(made.world)[kept]
+    stamps, rig = drive.stamps[kept], drive.rig_to_world[kept] if made.world is None else drive.rig_in(made.world)[kept]
     boxes = drive.read_boxes(kept.tolist())
     made.broken += boxes.broken
     scene, frames = np.zeros(1, SCENE), np.zeros(len(kept), FRAME)
@@ -253,14 +258,14 @@ def _weigh_classes(labels: list[str | None], score: NDArray[np.float32], made: _
 
 
 # ---- losses --------------------------------------------------------------------------------------
-def _report_losses(report: LossReport, dataset: Dataset, made: _Export) -> None:
+def _report_losses(report: LossReport, dataset: Dataset, made: _Export, source: str) -> None:
     """Fill the loss report. Columns without values are not in the dataset, and not in the report."""
     agents, table = made.writers["agents"].length, dataset.annotations
     report.add("sequences", "scenes", "name but 16 characters of the host", made.scenes)
     report.add("samples", "frames.timestamp", "number", made.writers["frames"].length)
     if made.unplaced:
-        report.add("samples without position or attitude", "", "dropped", made.unplaced)
-    report.add("positions, attitudes", f"frames.ego_translation, ego_rotation; {PLACE}")
+        report.add("samples without a pose", "", "dropped", made.unplaced)
+    report.add(f"poses ({source})", f"frames.ego_translation, ego_rotation; {PLACE}")
     homes = dict.fromkeys(("name", "frame", "timestamp", "location", "pose"), ("frames, scenes", ""))
     if "box3d" in dataset.annotation_columns:
         others = "of rows without box3d" if table["box3d"].null_count() else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from edgefirst_ros.dataset.names import safe_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError, UsageError, counted
-from edgefirst_ros.export.drive import Drive, drives, measured
+from edgefirst_ros.export.drive import WAYS, Drive, describe_sources, drives, measured
 from edgefirst_ros.export.ncore.components import (
     RADAR_NAMES,
     Cuboids,
@@ -75,6 +75,8 @@ FRAMES = {
     "longitude": ("poses/default: rig to world to world_global (ECEF), and generic data", ""),
     "altitude": ("poses/default: rig to world to world_global (ECEF), and generic data", "interpolated where unknown"),
     "orientation": ("poses/default: rig to world, and generic data", ""),
+    "pose_position": ("poses/default: rig to world, and generic data", ""),
+    "pose_orientation": ("poses/default: rig to world, and generic data", ""),
     "size": ("intrinsics/default: resolution", ""),
     "radar_cube_timestamp": (f"{CUBE}: stamps of frames, µs; ns among its attributes", ""),
     "radar_targets_timestamp": ("radars/radar: stamps of frames, µs; ns in the metadata of the frame", ""),
@@ -262,8 +264,9 @@ def described(png: bytes) -> dict[str, Any]:
     return found
 
 
-def losses(dataset: Dataset, report: LossReport, tally: Counter[str]) -> None:
+def losses(dataset: Dataset, found: Sequence[Drive], report: LossReport, tally: Counter[str]) -> None:
     """Add the lines of an NCore export to its report."""
+    report.add(f"poses ({describe_sources(found)})", "poses/default")
     _sensors(report, tally)
     calibrations = [dataset.calibration(sequence) for sequence in dataset.sequences]
     if any(isinstance(known.camera_info, dict) for known in calibrations):
@@ -280,6 +283,8 @@ def losses(dataset: Dataset, report: LossReport, tally: Counter[str]) -> None:
     for name in dataset.frames.columns if dataset.frames is not None else ():
         if name not in ("name", "frame"):
             where, lost = FRAMES.get(name, ("", "has no home in NCore"))
+            if name in ("latitude", "longitude", "altitude", "orientation") and all(d.has_poses for d in found):
+                where, lost = "", "not used: the dataset has poses"
             report.add(f"frames: {name}", where, lost)
 
 
@@ -353,7 +358,8 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
     library()
     tally: Counter[str] = Counter()
     done = 0
-    for drive in drives(dataset):
+    found = drives(dataset)
+    for drive in found:
         folder = out / safe_name(drive.name)
         if folder.exists():
             raise DatasetError(f"{drive.name!r} and another sequence have the same folder name")
@@ -365,7 +371,7 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress, 
                 done += 1
                 progress("exporting to NCore", done, len(dataset))
             sequence.finish()
-    losses(dataset, report, tally)
+    losses(dataset, found, report, tally)
 
 
 class _Sequence:
@@ -376,8 +382,8 @@ class _Sequence:
         known = np.flatnonzero(drive.located)
         if len(known) < 2:
             raise DatasetError(
-                f"{drive.dataset.paths.frames}: {len(known)} samples of {drive.name!r} have position and attitude; "
-                "NCore needs two at least, which come from GPS and IMU messages of the recording"
+                f"{drive.dataset.paths.frames}: {len(known)} samples of {drive.name!r} have a pose; "
+                f"NCore needs two at least; {WAYS}"
             )
         self._drive, self._folder, self._tally = drive, folder, tally
         self._stamps = drive.stamps // MICROSECOND
@@ -417,16 +423,24 @@ class _Sequence:
     def _store_poses(self, known: Any) -> None:
         """The way of the rig at the located samples, and what they were made from."""
         drive, stamps = self._drive, self._stamps[known].astype(np.uint64)
-        way, earth = drive.rig_to_world[known], drive.world_to_ecef
+        way = drive.rig_to_world[known]
         what = f"{drive.name!r}: rig to world"
         check_rigid(what, way)
-        check_rigid(what, earth)
         check_covering(what, stamps, self._start, self._stop)
         self._tree.join(RIG, WORLD)
         self._poses.store_dynamic_pose(RIG, WORLD, way, stamps)
+        rows = [drive.rows[n] for n in known]
+        if drive.has_poses:
+            given = {"timestamp_ns": drive.stamps[known]}
+            given |= {
+                f"pose_{what}": np.array([row[f"pose_{what}"] for row in rows]) for what in ("position", "orientation")
+            }
+            self._poses.set_generic_data(given)
+            return
+        earth = drive.world_to_ecef
+        check_rigid(what, earth)
         self._tree.join(WORLD, EARTH)
         self._poses.store_static_pose(WORLD, EARTH, earth)
-        rows = [drive.rows[n] for n in known]
         altitudes = [np.nan if row.get("altitude") is None else row["altitude"] for row in rows]
         self._poses.set_generic_data(
             {

@@ -12,7 +12,7 @@ import json
 import lzma
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from edgefirst_ros.dataset.names import member_name
 from edgefirst_ros.dataset.reader import Dataset
 from edgefirst_ros.dataset.sample import MAX_PIXELS, Sample
 from edgefirst_ros.errors import DatasetError, EdgeFirstError, MessageError
-from edgefirst_ros.export.drive import Drive, class_masks, drives, measured
+from edgefirst_ros.export.drive import Drive, class_masks, describe_sources, drives, measured
 from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.export.roverd.channels import (
     CUBE,
@@ -272,11 +272,12 @@ def export(dataset: Dataset, out: Path, report: LossReport, progress: Progress) 
     """
     entries: Counter[str] = Counter()
     dropped: Counter[tuple[str, str]] = Counter()
-    for drive in drives(dataset):
+    found = drives(dataset)
+    for drive in found:
         member_name(drive.name, 0, "camera.jpeg")  # refuses what cannot name a folder
         with ExitStack() as leaving:
             _Trace(drive, out, entries, dropped, leaving).write(progress)
-    _report_losses(dataset, entries, dropped, report)
+    _report_losses(found, entries, dropped, report)
 
 
 class _Trace:
@@ -382,7 +383,7 @@ def write_motion(drive: Drive, folder: Path, entries: Counter[str]) -> dict[str,
 
     _gps/lla: latitude and longitude in degrees, altitude in m (NaN: unknown). _imu/rot: base_link to ENU as Euler
     angles in rad, turned about x, then the new y, then the new z. pose.npz: place `pos` (N, 3) in m, turn `rot`
-    (N, 3, 3) of base_link in ENU at the first place, `vel` and `acc` as differences, `t` in s.
+    (N, 3, 3) of base_link in the world of the drive, `vel` and `acc` as differences, `t` in s.
     """
     written = {}
     placed, turned = (np.flatnonzero(known).tolist() for known in (drive.placed, drive.turned))
@@ -461,10 +462,10 @@ def write_places(drive: Drive, folder: Path) -> None:
 
 # ---- losses --------------------------------------------------------------------------------------
 def _report_losses(
-    dataset: Dataset, entries: Counter[str], dropped: Counter[tuple[str, str]], report: LossReport
+    found: Sequence[Drive], entries: Counter[str], dropped: Counter[tuple[str, str]], report: LossReport
 ) -> None:
     """Report where each sensor and column went."""
-    stamps = "stamps to 0.1 us"
+    dataset, stamps = found[0].dataset, "stamps to 0.1 us"
     lost = f"a message of several samples is one entry; {stamps}"
     for kind, where, what in (
         ("camera.jpeg", "camera/video.avi", stamps),
@@ -485,11 +486,14 @@ def _report_losses(
         report.add("acceleration, angular velocity", "", "not in the dataset, so there is no sensor imu")
     if entries["pose"]:
         what = "velocity and acceleration are differences"
-        report.add("position with orientation", POSE, what, entries["pose"])
+        report.add(f"poses ({describe_sources(found)})", POSE, what, entries["pose"])
     if entries[SEMANTIC]:
         report.add("mask of classes", f"{SEMANTIC}/{SEGMENT}", "", entries[SEMANTIC])
     frames = dataset.frames
     homes = {"latitude", "longitude", "altitude", "orientation", "timestamp"}
+    if any(drive.has_poses for drive in found):
+        homes |= {"pose_position", "pose_orientation"}
+        report.add("pose_position, pose_orientation", POSE, "", entries["pose"])
     if frames is not None:
         report.add(", ".join(sorted(set(frames.columns) - homes)), "", NO_HOME)
     table = dataset.annotations
