@@ -73,7 +73,7 @@ def remove_unfinished(paths: DatasetPaths) -> None:
 def refuse_existing(paths: DatasetPaths, *, overwrite: bool) -> None:
     """Raise DatasetError where a finished dataset is in the way, or what is there cannot be replaced by one.
 
-    Raises StorageError where the disk does not tell.
+    Raises StorageError where the disk does not report it.
     """
     finals = [paths.container] if paths.layout == "directory" else [paths.container, paths.arrow, paths.frames]
     for path in finals:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Converts all given recordings: compares them with states, converts what is new, writes states and a catalogue."""
+"""Converts all given recordings: compares them with states, converts new ones, writes states and a catalogue."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class FleetProgress:
 
     @property
     def exit_code(self) -> int:
-        """0 where all are ok, 1 where none is usable, else 3."""
+        """0 if all are ok, 1 if no dataset is usable, else 3."""
         usable = sum(self.verdicts[verdict] for verdict in USABLE)
         return 0 if self.verdicts["ok"] == self.total else 3 if usable else 1
 

@@ -57,7 +57,7 @@ class FleetDataset:
 def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
     """Return the datasets that exist and meet a condition on their rows of the catalogue, by name.
 
-    Raises DatasetError without any, UsageError where the condition is none.
+    Raises DatasetError without any, UsageError for an invalid condition.
     """
     states = current(layout)
     usable = pl.col("verdict").is_in(USABLE)
@@ -75,7 +75,7 @@ def finished_datasets(layout: Layout, where: str | None) -> list[FleetDataset]:
 def failed_recordings(layout: Layout, where: str | None) -> list[tuple[str, str]]:
     """Return source URI and cause of the recordings without a dataset that meet a condition, by URI.
 
-    Raises UsageError where the condition is none.
+    Raises UsageError for an invalid condition.
     """
     rows = current(layout).choose(where, "source", "verdict", "error").filter(~pl.col("verdict").is_in(USABLE))
     return [(source, error or verdict) for source, verdict, error in rows.sort("source").iter_rows()]
@@ -98,7 +98,7 @@ def of_one_kind(datasets: Sequence[FleetDataset]) -> Sequence[FleetDataset]:
 def local_copy(
     layout: Layout, dataset: FleetDataset, scratch: str | None, *, only_tables: bool = False
 ) -> Iterator[Path]:
-    """Give the container beside its tables on this machine: as they are, or fetched and removed after it.
+    """Yield the container beside its tables on this machine; fetched ones are removed after use.
 
     `only_tables`: a container that does not are on this machine is not fetched; its place is given all the same.
     Raises DatasetError where one is not what its state says, ObjectStoreError, StorageError.

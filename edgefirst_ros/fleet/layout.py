@@ -54,7 +54,7 @@ class Layout:
         return key[len(self.root.key) :].lstrip("/")
 
     def absolute(self, relative: str) -> str:
-        """Return the key of what is in a state."""
+        """Return the key of the recording in a state."""
         return (self.root / relative).key
 
 

@@ -36,7 +36,7 @@ class Scratch:
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """Give a new folder, and remove it with all that is in it. Raises StorageError where none can be made."""
+        """Yield a new folder, and remove it with its content. Raises StorageError if it cannot be made."""
         try:
             made = Path(tempfile.mkdtemp(dir=self._folder))
         except OSError as error:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work of one recording on any engine: fetch, convert, upload, write the state.
 
-Nothing here knows of an engine. What is done twice, also at the same time, gives the same bytes under the same names.
+The code here does not depend on an engine. Work that is repeated, even at the same time,
+writes the same bytes under the same names.
 """
 
 from __future__ import annotations

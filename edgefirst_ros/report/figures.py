@@ -610,7 +610,7 @@ def least_span(values: ArrayLike, span: float) -> list[float] | None:
 
 
 def rounded(values: ArrayLike, digits: int) -> list[float | None]:
-    """Plain numbers for JSON, with None for what is none: pages stay small."""
+    """Plain numbers for JSON, NaN becomes None: pages stay small."""
     given = np.asarray(values, float)
     return [
         round(float(value), digits) if finite else None for value, finite in zip(given, np.isfinite(given), strict=True)

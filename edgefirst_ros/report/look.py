@@ -313,7 +313,7 @@ class Alignment:
 
 
 def alignment(subject: ReportSubject, unreadable: Unreadable) -> Alignment:
-    """Project what the sensors say into the picture and compare it with the boxes."""
+    """Project the sensors' points into the picture and compare them with the boxes."""
     found, ways = Alignment(), projectors(subject)
     found.refused = {sensor: way for (_, sensor), way in ways.items() if isinstance(way, str)}
     annotated = subject.dataset.annotation_rows[1]

@@ -95,7 +95,7 @@ class _Watch:
 def preview(
     given: RecordingInput, settings: Settings, *, members: bool = True, progress: Progress = quiet
 ) -> Iterator[ReportSubject]:
-    """Give a recording as samples, with the members that a report needs; without `members` only their rows.
+    """Yield a recording as samples, with the members that a report needs; without `members` only their rows.
 
     Raises RecordingError without a sample.
     """
@@ -114,7 +114,7 @@ def preview(
 def recorded(
     given: RecordingInput, settings: Settings, choose: Callable[[FirstPass], Chosen], progress: Progress = quiet
 ) -> Iterator[tuple[ReportSubject, FirstPass]]:
-    """Give a recording as samples, with the members that `choose` needs. Raises RecordingError without any.
+    """Yield a recording as samples, with the members that `choose` needs. Raises RecordingError without any.
 
     Raises UsageError where several topics are to make samples: a page shows one camera.
     """

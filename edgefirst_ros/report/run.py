@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports: resolves paths, and writes a page a dataset or recording, and a table over several.
 
-Nothing is written before all can be.
+All pages are made before the first is written.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Wanted:
     """Gives a dataset as files of this machine while it is processed; None: it is at `path`."""
 
     def files(self) -> AbstractContextManager[Path]:
-        """Give the path at which a dataset is while it is processed."""
+        """Yield the path of a dataset while it is processed."""
         return nullcontext(self.path) if self.fetch is None else self.fetch()
 
     @property

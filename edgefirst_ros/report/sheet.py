@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contact sheet: which samples are shown, and what is drawn of each, in the picture and from above."""
+"""The contact sheet: the samples it shows, each drawn in the picture and from above."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def sheet(subject: ReportSubject, most: int, unreadable: Unreadable) -> list[Sho
 
 
 def draw_card(sample: Sample) -> Image.Image:
-    """Return the picture of a sample with what is known of it, its points from above beside it."""
+    """Return the picture of a sample with its labels, and its points from above beside it."""
     shown = _card(sample)
     parts = [Image.open(io.BytesIO(data)) for data in (shown.picture, shown.above) if data is not None]
     if not parts:

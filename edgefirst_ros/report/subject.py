@@ -102,7 +102,7 @@ class ReportSubject:
 
     @cached_property
     def summary(self) -> DatasetSummary:
-        """What is counted and judged by the tables, by sequence; of a recording most members are not made."""
+        """Counts and verdicts from the tables, by sequence; most members of a recording are not made."""
         if self.recorded is None:
             return summarize_dataset(self.dataset, self.timeline)
         camera = any("camera" in place.sample.inputs for place in self.places[:1])
@@ -184,7 +184,7 @@ class Told(Protocol):
 
     @property
     def summary(self) -> DatasetSummary:
-        """What is counted and judged by the tables, by sequence."""
+        """Counts and verdicts from the tables, by sequence."""
 
     @property
     def samples(self) -> int:

@@ -42,7 +42,7 @@ class _First:
 
 @dataclass(slots=True)
 class PictureFacts:
-    """What shows which CameraInfo is that of the pictures."""
+    """Facts that decide which CameraInfo belongs to the pictures."""
 
     topic: str
     own: str | None
@@ -165,7 +165,7 @@ class Calibration:
                 self._transform(transform, log_time)
 
     def merge(self, other: Calibration) -> None:
-        """Add what is not known yet from another calibration."""
+        """Add the unknown parts from another calibration."""
         self.labels = self.labels if self.labels is not None else other.labels
         for mine, theirs in ((self._infos, other._infos), (self._transforms, other._transforms)):
             mine.update({key: replace(first) for key, first in theirs.items() if key not in mine})

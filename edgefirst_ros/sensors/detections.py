@@ -52,7 +52,7 @@ class Context:
     """The place of the sensor with a frame_id."""
 
     def index_of(self, label: str) -> int | None:
-        """Return the position of a label; None where it has none."""
+        """Return the position of a label; None without one."""
         return self.labels.index(label) if label in self.labels else None
 
     def values(self) -> NDArray[np.uint8]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structure of JPEG files: their segments, and whether all of them are there.
+"""The structure of JPEG files: their segments, and checks that all are present.
 
 The pixels are not decoded. Source: ITU-T T.81.
 """
@@ -50,7 +50,7 @@ def jpeg_segments(jpeg: Buffer) -> Iterator[tuple[int, int, int]]:
 def jpeg_size(jpeg: Buffer) -> tuple[int, int]:
     """Return (width, height) in pixels of a JPEG from its frame header.
 
-    Raises MessageError(UNDECODABLE) when it has none.
+    Raises MessageError(UNDECODABLE) without one.
     """
     data = memoryview(jpeg).cast("B")
     for marker, begin, end in jpeg_segments(data):

@@ -35,7 +35,7 @@ def instance_png(mask: Mask | MaskBox, box: DetectBox, size: tuple[int, int]) ->
     """Return an instance mask in the full picture of `size` (width, height): a 1-bit grayscale PNG, 1 is object.
 
     Pixel x of W shows cell floor(((x + 1/2)/W - left)/width * columns) of the box, lines also.
-    Raises MessageError(CANNOT_BE_STORED) when the mask is not what it says.
+    Raises MessageError(CANNOT_BE_STORED) when its cells do not fit its size.
     """
     cells = _scores(mask, 1)[:, :, 0] > OBJECT
     width, height = size

@@ -284,7 +284,7 @@ class Offers:
 
 
 class Transport(Protocol):
-    """A middleware (ROS 2, Zenoh) that provides topics and messages. It knows nothing of roles."""
+    """A middleware (ROS 2, Zenoh) that provides topics and messages. It does not know roles."""
 
     def look(self, expected: Mapping[str, tuple[str, ...]]) -> Offers:
         """Return the topics that are published now.
@@ -310,7 +310,7 @@ class Log(Protocol):
         """Log normal operation."""
 
     def warning(self, text: str, /) -> object:
-        """Log what the user should look at."""
+        """Log notes for the user."""
 
     def error(self, text: str, /) -> object:
         """Log what cannot be recorded."""
@@ -363,7 +363,7 @@ class LiveSource(Source):
     ) -> Iterator[Message]:
         """Yield messages as they come from now on, as `Source.iter_messages` says; until `end` or `close`.
 
-        What is not fetched in time is dropped, and told by `notes`.
+        Messages not fetched in time are dropped, and reported by `notes`.
         """
         return self._inbox.iter_messages(topics, start, end)
 

@@ -85,7 +85,7 @@ class HashedFile(io.BufferedReader):
         return self._digest.hexdigest()
 
     def close(self) -> None:
-        """Close the file and end the thread; closing twice does nothing."""
+        """Close the file and end the thread; you may close twice."""
         if not self.closed:
             self._end()
         super().close()

@@ -123,7 +123,7 @@ class RosTransport(Transport):
     def listen(self, state: TopicState, arrive: Arrive, *, once: bool) -> bool:
         """Subscribe a topic, or again where its publishers would not reach the subscription that exists.
 
-        As `Transport.listen` says: False where nobody publishes it any more.
+        As `Transport.listen` says: False if it has no publisher any more.
         """
         infos = self._node.get_publishers_info_by_topic(state.name)
         publishers = [p for p in infos if full_type(p.topic_type) == state.schema]

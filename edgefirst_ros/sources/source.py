@@ -93,7 +93,7 @@ class Source(Protocol):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes to the user: what is damaged, lost or not used, and why."""
+        """Notes to the user on damaged, lost and unused data, with the cause."""
 
     def iter_messages(
         self, topics: Collection[str] | None = None, start: int | None = None, end: int | None = None

@@ -49,7 +49,7 @@ class ZenohTransport(Transport):
     """Hears what publishers announce by tokens, and those that announce nothing by what they send.
 
     The device's services announce nothing: where a topic in use may come is subscribed beforehand, under every name
-    that it may have, and once it has its part its own key alone. What comes in the meantime stays (`Intake`).
+    that it may have, and once it has its part its own key alone. Messages that come in the meantime stay (`Intake`).
     Owns: one thread calls `look`, `listen` and `close`; tokens come in threads of Zenoh, under the lock.
     """
 

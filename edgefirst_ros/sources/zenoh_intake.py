@@ -297,7 +297,7 @@ class Intake:
 
 
 def sent(sample: object) -> Sent | None:
-    """Return what a sample of Zenoh says, None where it deletes."""
+    """Return the content of a sample of Zenoh, None where it deletes."""
     kind, payload, attachment = (getattr(sample, name) for name in ("kind", "payload", "attachment"))
     if str(kind).rpartition(".")[2] == "DELETE":
         return None

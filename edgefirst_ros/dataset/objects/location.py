@@ -48,7 +48,10 @@ class Location:
 
     @classmethod
     def of(cls, text: str | os.PathLike[str]) -> Location:
-        """Return what a user names. Raises UsageError for another scheme, credentials in it, or a key that is none."""
+        """Return the location that a user names.
+
+        Raises UsageError for another scheme, credentials in it, or an invalid key.
+        """
         given = _FILE.sub("file:///", _SQUEEZED.sub(r"\1://", os.fspath(text)))
         scheme, separator, rest = given.partition("://")
         if not separator:

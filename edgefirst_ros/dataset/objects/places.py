@@ -57,7 +57,7 @@ def locate(given: Sequence[str | os.PathLike[str]]) -> list[Place]:
     for the datasets (*.zip) and recordings (*.mcap, *.db3, *.bag, rosbag2 folders) in them.
 
     Raises:
-        UsageError: Nothing is there, or the name is invalid.
+        UsageError: The name is invalid, or no object has it.
         ObjectStoreError: Storage refuses.
     """
     found: list[Place] = []
@@ -140,13 +140,13 @@ def is_glob(given: str | Location) -> bool:
 
 @contextmanager
 def on_disk(given: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
-    """Give what is named as paths of this machine, as `fetched`. Raises as `locate`."""
+    """Yield named places as paths of this machine, as `fetched`. Raises as `locate`."""
     with fetched(locate(given)) as paths:
         yield paths
 
 
 def one_place(given: str | os.PathLike[str]) -> Path:
-    """Return the path of one dataset that is opened where it is. Raises UsageError where several are named, or none."""
+    """Return the path of one dataset that is opened where it is. Raises UsageError unless exactly one is named."""
     places = locate([given])
     found = [path for place in places if (path := place.in_place) is not None]
     if len(found) != 1 or len(places) != 1:
@@ -156,7 +156,7 @@ def one_place(given: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def fetched(places: Sequence[Place]) -> Iterator[list[Path]]:
-    """Give places as paths of this machine; objects are fetched to a temporary folder and removed at the end.
+    """Yield places as paths of this machine; objects are fetched to a temporary folder and removed at the end.
 
     Errors name the object, not the copy.
     """
@@ -182,7 +182,7 @@ def fetched(places: Sequence[Place]) -> Iterator[list[Path]]:
 
 @contextmanager
 def one_on_disk(given: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the one dataset or recording that is named, as `on_disk`. Raises UsageError where these are several."""
+    """Yield the one dataset or recording that is named, as `on_disk`. Raises UsageError where these are several."""
     with on_disk([given]) as paths:
         if len(paths) != 1:
             raise UsageError(f"{given}: stands for {len(paths)} datasets or recordings; expected one, name one of them")
@@ -197,7 +197,7 @@ def refuse_buckets(verb: str, given: Sequence[str | os.PathLike[str]], instead: 
 
 
 def read_list(path: str) -> Iterator[str]:
-    """Yield the entries of a list, without comments. Raises UsageError for what is not a text."""
+    """Yield the entries of a list, without comments. Raises UsageError for a value that is not a text."""
     try:
         if os.path.getsize(path) > LARGEST_LIST:
             raise UsageError(f"{path}: has {os.path.getsize(path)} bytes, a list has at most {LARGEST_LIST}")

@@ -33,7 +33,7 @@ class Store(Protocol):
     """
 
     def stat(self, key: str) -> StoredObject | None:
-        """Return what is there under a key; None if absent."""
+        """Return the object under a key; None if absent."""
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """Yield all objects whose key begins with the parts of `prefix`, at any depth."""
@@ -57,7 +57,7 @@ class Store(Protocol):
         """
 
     def holds(self, found: StoredObject, path: Path) -> bool:
-        """True if an object is what a file holds, byte for byte."""
+        """True if an object equals a file byte for byte."""
 
     def delete(self, key: str) -> None:
         """Remove an object, if it exists."""
@@ -67,7 +67,7 @@ def open_store(location: Location, *, patience: float = PATIENCE, rate: int = 0)
     """Open the bucket or file system of a location; it is given up where it gives nothing for `patience`, s.
 
     `rate`: most bytes a second that are put into a bucket; 0: as many as the line takes.
-    Nothing is asked of it yet. Raises ObjectStoreError where the library for it is not installed, UsageError where it
+    No request is sent yet. Raises ObjectStoreError where the library for it is not installed, UsageError where it
     does not take the bucket's name.
     """
     if location.local:
@@ -78,10 +78,10 @@ def open_store(location: Location, *, patience: float = PATIENCE, rate: int = 0)
 
 
 class FolderStore:
-    """Files as objects; an ETag is made of time of change, size and inode. What is put is on the disk."""
+    """Files as objects; an ETag is made of time of change, size and inode. Written objects are on the disk."""
 
     def stat(self, key: str) -> StoredObject | None:
-        """Return what is there under a key; a folder, a pipe or a device is nothing."""
+        """Return the file under a key; None for a folder, a pipe or a device."""
         try:
             status = os.stat(f"/{key}")
         except (FileNotFoundError, NotADirectoryError):
@@ -192,7 +192,7 @@ def _link(path: Path, to: str) -> bool:
 def remove_partials(folder: Path, *, deep: bool = True) -> None:
     """Remove what writers left that were ended in the middle; what one is writing is locked and stays.
 
-    `deep`: in the folders below too. What cannot be locked or removed stays.
+    `deep`: in the folders below too. A file that cannot be locked or removed stays.
     """
     for parent, below, files in os.walk(folder):
         if not deep:

@@ -413,7 +413,7 @@ def recover(
 ) -> Recovery:
     """Complete the unfinished dataset that a user names by OUT/NAME or one of its files; a finished one stays as it is.
 
-    Every whole member stays, what is cut or damaged between them is dropped. Up to the last commit that was synced
+    Every whole member stays; cut or damaged bytes between them are dropped. Up to the last commit that was synced
     to disk, members are believed by their headers or sizes; after it, and with `verify` everywhere, their checksums are
     compared. Rows that the row log does not have are rebuilt: from names, and from stamps, positions and sizes of the
     pictures. Finished tables of this software keep the rows of samples that remain. `dry_run` only reports. Raises

@@ -355,7 +355,7 @@ class UnfinishedDataset:
         return Handover(self._members.writer, self._lock, point)
 
     def close(self) -> None:
-        """Release what it still owns; closing twice does nothing."""
+        """Release the files and locks that it still owns; you may close twice."""
         if self.state in (UnfinishedState.OPEN, UnfinishedState.COMPLETED):
             self.state = UnfinishedState.CLOSED
             self._members.writer.abandon()

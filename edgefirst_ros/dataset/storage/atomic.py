@@ -81,7 +81,7 @@ class Replacement:
 
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
-        """Give the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
+        """Yield the file to write to; at the end it is synced to disk. Raises DatasetError if Arrow refuses."""
         import pyarrow as pa
 
         with reporting(self._path, self._action), open(self._fd, "wb", buffering=1 << 20, closefd=False) as file:
@@ -111,7 +111,7 @@ class Replacement:
 
 
 def keep_copy(path: Path, kept: Path, *, overwrite: bool) -> None:
-    """Give a file a second name, or a copy where it cannot have two.
+    """Link a file under a second name, or copy it where links are impossible.
 
     Raises DatasetError if another file has that name and not `overwrite`, and StorageError.
     """

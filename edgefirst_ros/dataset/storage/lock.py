@@ -56,7 +56,7 @@ def give_back(fd: int) -> None:
 
 
 def create_anew(path: Path) -> int:
-    """Create `path`, replacing what a dead writer left; returns a descriptor to read and write. Raises StorageError.
+    """Create `path`, replacing a dead writer's file; returns a descriptor to read and write. Raises StorageError.
 
     Only for files of a dataset whose lock the caller holds.
     """
@@ -68,7 +68,7 @@ def create_anew(path: Path) -> int:
 def claim_file(path: Path) -> int:
     """Create `path` and lock it; returns the descriptor, open for reading and writing.
 
-    What a dead writer left there is removed, never written into: it may have a second name elsewhere.
+    A dead writer's file is removed, never written into: it may have a second name elsewhere.
     Raises DatasetError when a living writer has it or it is not a regular file, and OSError.
     """
     while True:

@@ -38,7 +38,7 @@ class Reserve:
         self._bytes = size
 
     def release(self) -> None:
-        """Release the space; releasing twice does nothing."""
+        """Release the space; you may release twice."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
@@ -133,7 +133,7 @@ class Headroom:
 def free_bytes(path: Path) -> int:
     """Return the free bytes for unprivileged users on the disk of `path`, or of its nearest existing parent.
 
-    Raises StorageError where the disk does not tell.
+    Raises StorageError where the disk does not report it.
     """
     place = Path(os.path.abspath(path))
     with reporting(path, "determine the free space"):

@@ -274,7 +274,7 @@ class ByteStream(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to an offset; OSError for one before the start."""
+        """Seek to an offset; OSError for one before the start."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.file_size}[whence]
         if base + offset < 0:
             raise OSError("a place before its start")
@@ -286,7 +286,7 @@ class ByteStream(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Buffer) -> int:
-        """Read as many bytes as there are, at most those that `buffer` holds."""
+        """Read the bytes that are left, at most those that `buffer` holds."""
         view = memoryview(buffer).cast("B")
         data = self._fetch(max(0, min(len(view), self._source.file_size - self._at)), self._at)
         view[: len(data)] = data

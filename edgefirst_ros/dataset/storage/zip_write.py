@@ -264,7 +264,7 @@ class ArchiveWriter:
             return os.pread(self.fd, size, offset)
 
     def file_bytes(self) -> int:
-        """Return the size of the file, with what is after the last member."""
+        """Return the size of the file, with the bytes after the last member."""
         with reporting(self.path, "read"):
             return os.fstat(self.fd).st_size
 
@@ -283,7 +283,7 @@ class ArchiveWriter:
         self._count += 1
 
     def cut(self) -> None:
-        """Remove what is after the last member."""
+        """Remove the bytes after the last member."""
         with reporting(self.path, "truncate"):
             os.ftruncate(self.fd, self._offset)
 

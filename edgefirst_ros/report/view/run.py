@@ -40,7 +40,7 @@ LOOKED_AT = 100
 
 @dataclass
 class Viewed:
-    """Outcome: what was logged."""
+    """Outcome: the logged samples."""
 
     samples: int
     entities: list[str]

@@ -62,7 +62,7 @@ class UnitHeaders(NamedTuple):
 
     @property
     def closed(self) -> bool:
-        """True if decoding can start with it, and nothing after it refers to anything before it."""
+        """True if decoding can start with it, and no later unit refers to an earlier one."""
         return self.picture is not None and self.picture.closed
 
 
@@ -226,7 +226,7 @@ class AccessUnit:
 
     @property
     def closed(self) -> bool:
-        """True if decoding can start with it, and nothing after it refers to anything before it."""
+        """True if decoding can start with it, and no later unit refers to an earlier one."""
         return self.picture is not None and self.picture.closed
 
     def leave_out(self) -> None:

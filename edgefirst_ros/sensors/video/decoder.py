@@ -159,7 +159,7 @@ def _with_end(data: Buffer, codec: str) -> Buffer:
 
 # ---- hardware ----------------------------------------------------------------------------------
 def open_hardware(codec: str) -> Any:
-    """Return an open decoder; raises ValueError that says why there is none. `codec`: h264 or hevc."""
+    """Return an open decoder; raises ValueError with the cause if it cannot be opened. `codec`: h264 or hevc."""
     import av
 
     try:
