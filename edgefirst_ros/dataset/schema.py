@@ -201,8 +201,10 @@ MODEL_TIMESTAMP = "model_timestamp"
 """Frames column: stamp of the model result of a frame, ns; null if the model did not process it.
 
 Earlier versions do not have it."""
-LATER = (MODEL_TIMESTAMP, "pose_position", "pose_orientation")
-"""Frames columns that earlier versions do not have."""
+POSE_COLUMNS = ("pose_position", "pose_orientation")
+"""Frames columns that a table has only if they are filled."""
+LATER = (MODEL_TIMESTAMP, *POSE_COLUMNS)
+"""Frames columns that a table may lack: earlier versions do not have them."""
 
 FRAMES_METADATA = (
     "sources",
@@ -229,7 +231,7 @@ def companion_columns(sensor: Sensor) -> dict[str, Column]:
 
 
 def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, Column]:
-    """Return the columns of NAME.frames.arrow by name: always all of them, whatever is known."""
+    """Return the columns of NAME.frames.arrow by name; of unfilled ones only those of the pose are left out."""
     listed = [
         Column("name", TEXT, "identity", nullable=False),
         Column("frame", _U32, "identity", nullable=False),

@@ -40,8 +40,8 @@ def dataset(boxed_path):
         turns.append(Rotation.from_matrix(rotation).as_quat().tolist() if known else None)
     kinds = opened.frames.schema
     opened.frames = opened.frames.with_columns(
-        pl.Series("pose_position", places, kinds["pose_position"]),
-        pl.Series("pose_orientation", turns, kinds["pose_orientation"]),
+        pl.Series("pose_position", places, pl.Array(pl.Float64, 3)),
+        pl.Series("pose_orientation", turns, pl.Array(pl.Float64, 4)),
         *(pl.lit(None, kinds[name]).alias(name) for name in ("latitude", "longitude", "altitude", "orientation")),
     )
     known = {"pose_frame": "utm", "pose_source": {"topic": "/odom", "type": ODOMETRY, "child": "base_link"}}

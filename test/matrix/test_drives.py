@@ -228,7 +228,7 @@ def test_a_page_has_a_row_and_a_track_for_each_drive(made, tmp_path):
     tracks = facts["track"].get("sequences", {})
     assert list(tracks) == (with_positions if len(with_positions) > 1 else [])
     assert all(one["length_m"] < 50 and max(one["extent_m"]) < 50 for one in tracks.values())  # 10 m/s for 3 s
-    drives = re.findall(r'<table class="drives">.*?</table>', page, re.DOTALL)
+    drives = re.findall(r'<table class="cards" id="drives">.*?</table>', page, re.DOTALL)
     assert len(drives) == truth.several
     for name in truth.names if truth.several else ():
         (row,) = re.findall(rf"<tr><td><span[^>]*>(\w+)</span></td><td>{name}</td>", drives[0])

@@ -300,10 +300,13 @@ def seal_annotations(
 
 
 def seal_frames(journal: Batches, out: Path, columns: dict[str, Column], metadata: Mapping[str, object]) -> int:
-    """Write NAME.frames.arrow from a journal, with all `columns` and `metadata` (plain objects, as JSON).
+    """Write NAME.frames.arrow from a journal, with `columns` and `metadata` (plain objects, as JSON).
 
-    Returns the rows. Raises DatasetError when it cannot be written or a value has no JSON form.
+    All columns but those of the pose are written, filled or not. Returns the rows. Raises DatasetError when it cannot
+    be written or a value has no JSON form.
     """
+    filled = count_columns(journal, {}).filled
+    columns = {name: column for name, column in columns.items() if name not in schema.POSE_COLUMNS or filled.get(name)}
     return _seal(journal, out, columns, {}, {key: json_text(value) for key, value in metadata.items()}, "")
 
 
