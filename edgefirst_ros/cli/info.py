@@ -246,7 +246,9 @@ def recording_facts(path: Path, *, quiet: bool = True) -> dict[str, Any]:
             "time_base": {"base": found.base.base, "topics": found.base.replaced},
             "segments": found.segments,
             "calibration": judge(
-                found.calibration.camera_info, found.calibration.static_transforms, frames_of(found.roles.companions)
+                found.calibration.camera_info,
+                found.calibration.static_transforms,
+                frames_of(found.roles.companions, found.calibration.sensor_frames),
             ),
             "labels": found.calibration.labels,
             "notes": [*found.roles.notes, *found.calibration.notes],

@@ -97,6 +97,7 @@ class OfSequence(_Form):
     camera_info: CameraInfo | None = None
     static_transforms: Transforms | None = None
     calibration: str | None = None
+    sensor_frames: dict[str, str] | None = None
     time_base: TimeBaseForm | None = None
     pose_frame: str | None = None
     pose_source: PoseSourceForm | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from edgefirst_ros.dataset.names import safe_name
@@ -44,6 +45,8 @@ class SequenceCalibration(NamedTuple):
     """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}]."""
     calibration: str
     """`given`, `identity` (a placeholder: transforms that turn nothing) or `missing`."""
+    sensor_frames: Mapping[str, str] = MappingProxyType({})
+    """{sensor: its frame}, where that is not `lidar` or `radar`."""
 
 
 def frames_metadata(path: Path, stored: Mapping[str, str]) -> dict[str, Any]:
@@ -124,15 +127,18 @@ def of_sequence(
 def calibration_of(known: Mapping[str, Any]) -> SequenceCalibration:
     """Return the calibration among the facts of a sequence."""
     transforms = known.get("static_transforms")
-    return SequenceCalibration(known.get("camera_info"), [] if transforms is None else transforms, known["calibration"])
+    frames = known.get("sensor_frames") or {}
+    return SequenceCalibration(
+        known.get("camera_info"), [] if transforms is None else transforms, known["calibration"], frames
+    )
 
 
 def _word(known: Mapping[str, Any], kinds: Collection[str]) -> str:
     said = known.get("calibration")
     if isinstance(said, str) and said in WORDS:
         return said
-    sensors = {of_kind(kind).key for kind in kinds}
-    return judge(known.get("camera_info"), known.get("static_transforms"), frames_of(sensors))
+    frames = frames_of({of_kind(kind).key for kind in kinds}, known.get("sensor_frames") or {})
+    return judge(known.get("camera_info"), known.get("static_transforms"), frames)
 
 
 def _derived(metadata: Mapping[str, Any], name: str, names: Collection[str], kinds: Collection[str]) -> dict[str, Any]:

@@ -212,7 +212,9 @@ class Drive:
 
     def place(self, sensor: str) -> Floats:
         """Return (4, 4) sensor to rig of "camera", "radar" or "lidar". Raises DatasetError if it is unknown."""
-        frame = self.camera["frame_id"] if sensor == "camera" else sensor
+        named = self.calibration.sensor_frames
+        own = [frame for key, frame in named.items() if key.partition(".")[0] == sensor and key.count(".") == 1]
+        frame = self.camera["frame_id"] if sensor == "camera" else next(iter(own), sensor)
         if frame in self.statics:
             return self.statics[frame]
         if frame in {entry["child"] for entry in self.calibration.static_transforms}:

@@ -94,11 +94,13 @@ class SequenceFacts:
         camera_info, transforms = self.scaling.of(self.calibration.camera_info), self.calibration.static_transforms
         source = {key: value for key, value in self.pose.items() if key != "frame"}
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
+        frames = dict(sorted(self.calibration.sensor_frames.items()))
         return {
             "sources": list(range(self.first_source, self.first_source + len(self.sources))),
             "camera_info": camera_info,
             "static_transforms": transforms,
-            "calibration": judge(camera_info, transforms, frames_of(sensors)),
+            "calibration": judge(camera_info, transforms, frames_of(sensors, frames)),
+            **({"sensor_frames": frames} if frames else {}),
             "time_base": self.time_base,
             "topics": self.topics,
             "counts": self.counts.plain(),

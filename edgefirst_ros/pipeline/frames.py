@@ -303,6 +303,7 @@ class FrameBuilder:
         if roles.sensor is not None:
             try:
                 storable(roles.sensor, content, self._settings.limits)
+                self._facts.calibration.note_frame(roles.sensor, content)
                 own = SensorMessage(message.topic, content, stamp)
             except MessageError:
                 pass  # its frame is counted as one that cannot be stored
@@ -318,6 +319,7 @@ class FrameBuilder:
         stamp, epoch = facts.base.stamp(message), self._timeline.epoch
         for sensor in self._sensors.get(topic, ()):
             storable(sensor, content, self._settings.limits)
+            facts.calibration.note_frame(sensor, content)
             late = self._aligner.late(sensor, stamp, epoch)
             found = SensorMessage(topic, content, stamp + self._aligner.streams[sensor].offset, late=late)
             self._usage.offer(sensor, found, epoch)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from edgefirst_ros.dataset.sequences import SequenceCalibration
 from edgefirst_ros.errors import DatasetError
-from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, judge
+from edgefirst_ros.sensors.calibration import IDENTITY, MISSING, frame_of, judge
 from edgefirst_ros.sensors.transforms import OPTICAL, frames_from, pose
 from edgefirst_ros.streams import meant
 
@@ -98,7 +98,7 @@ def projector(sensor: str, calibration: SequenceCalibration, *, assume_forward: 
     Raises NotProjectableError where the calibration is a placeholder (and nothing is assumed) or missing, and for an
     unknown distortion model, named.
     """
-    info, frame = calibration.camera_info, (meant(sensor) or sensor).partition(".")[0]
+    info, frame = calibration.camera_info, frame_of(meant(sensor) or sensor, calibration.sensor_frames)
     word = judge(info, calibration.static_transforms, {frame})
     if word == MISSING:
         raise NotProjectableError(f"{sensor}: the calibration is missing: {_what_is_missing(info, frame)}")

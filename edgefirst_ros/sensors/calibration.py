@@ -67,10 +67,21 @@ class Calibration:
     def __init__(self, pictures: PictureFacts | None = None) -> None:
         """`pictures`: None where no camera gives the frames; then the first CameraInfo counts."""
         self.pictures = pictures
+        self.sensor_frames: dict[str, str] = {}
+        """{sensor: frame_id of its first message}, but for frames named as on the device: `lidar` of `lidar.points`."""
+        self._framed: set[str] = set()
         self.labels: list[str] | None = None
         self._infos: dict[tuple[str, str], _First] = {}
         """{(topic, frame_id): CameraInfo}."""
         self._transforms: dict[tuple[str, str], _First] = {}
+
+    def note_frame(self, sensor: str, content: Any) -> None:
+        """Note the frame of a sensor from its first message."""
+        if sensor not in self._framed:
+            self._framed.add(sensor)
+            frame = frame_id_of(content) or ""
+            if frame != frame_of(sensor, {}) and 0 < len(frame) <= LONGEST_NAME:
+                self.sensor_frames[sensor] = frame
 
     @property
     def camera_info(self) -> dict[str, Any] | None:
@@ -200,9 +211,14 @@ def _check(what: str, number: int, most: int = LONGEST_NAME) -> None:
         raise MessageError(CANNOT_BE_STORED, f"{number} {what}, up to {most} are taken")
 
 
-def frames_of(sensors: Iterable[str]) -> set[str]:
-    """Return the frames that companion sensors (`radar.cube`) measure in, as the device names them: `radar`."""
-    return {sensor.partition(".")[0] for sensor in sensors if of_key(sensor).topics and of_key(sensor).form != "camera"}
+def frame_of(sensor: str, named: Mapping[str, str]) -> str:
+    """Return the frame that a sensor measures in: that of `named`, else as the device names it, `radar`."""
+    return named.get(sensor) or sensor.partition(".")[0]
+
+
+def frames_of(sensors: Iterable[str], named: Mapping[str, str]) -> set[str]:
+    """Return the frames that companion sensors (`radar.cube`) measure in, see `frame_of`."""
+    return {frame_of(key, named) for key in sensors if of_key(key).topics and of_key(key).form != "camera"}
 
 
 def judge(info: Any, transforms: Any, frames: Collection[str]) -> str:

@@ -6,9 +6,11 @@ several instances each gives what it gives as the only one.
 """
 
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.ipc
 import pytest
 import yaml
@@ -21,8 +23,11 @@ from typer.testing import CliRunner
 from edgefirst_ros import convert
 from edgefirst_ros.cli.app import app
 from edgefirst_ros.cli.info import recording_facts
+from edgefirst_ros.dataset import Dataset
 from edgefirst_ros.errors import DatasetError, RecordingError, UsageError
+from edgefirst_ros.report.projection import NotProjectableError, project
 from edgefirst_ros.synthetic import Recipe, write_recording
+from edgefirst_ros.synthetic.scene import LIDAR
 
 RIGS = Path(__file__).parents[2] / "config" / "rigs"
 SMALL = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "lidar_points": 50}
@@ -213,8 +218,17 @@ def several(recording, tmp_path_factory):
     rates = {"lidar/points": 7.0, "radar/cube": 11.0, "radar/targets": 11.0}
     rear = recording(**SMALL, topics=sensors, seed=5, host="rear", rename=names, rates=rates)
     stored = [(s, c, replace(m, data=in_frame(m.data))) for s, c, m in messages(rear)]
+    mounted = [
+        (s, c, replace(m, data=in_frame(m.data).replace(struct.pack("<3d", *LIDAR), struct.pack("<3d", *REAR))))
+        for s, c, m in messages(front)
+        if c.topic == "/tf_static" and b"lidar\0" in m.data
+    ]
     folder = tmp_path_factory.mktemp("several")
-    return write(folder / front.name, together(messages(front), stored))
+    return write(folder / front.name, together(messages(front), stored, mounted))
+
+
+REAR = (-1.5, 0.25, 1.75)
+"""Place of the second lidar in base_link, m."""
 
 
 def in_frame(data):
@@ -248,3 +262,20 @@ def test_each_instance_is_what_it_is_as_the_only_one(several, whole, tmp_path, k
     one, other = (outcome.counts[INSTANCES[key]] for outcome in (whole, alone))
     assert [getattr(one, name) for name in COUNTED] == [getattr(other, name) for name in COUNTED]
     assert whole.skews[key].largest == alone.skews[base].largest
+
+
+def test_each_instance_is_projected_from_its_own_place(whole):
+    dataset = Dataset(whole.paths.container)
+    calibration = dataset.calibration(dataset.sequences[0])
+    assert (calibration.calibration, dict(calibration.sensor_frames)) == (
+        "missing",  # nobody says where the second radar is
+        {"lidar.points.rear": "aft_l", "radar.cube.rear": "aft_r", "radar.targets.rear": "aft_r"},
+    )
+    points = np.array([[20.0, 1.0, 0.5], [30.0, -4.0, 0.0]])
+    there, inside = project(points, "lidar.points.rear", calibration)
+    moved, _ = project(points + np.array(REAR) - LIDAR, "lidar.points", calibration)
+    assert inside.all()
+    np.testing.assert_allclose(there, moved, atol=1e-9)
+    assert np.abs(there - project(points, "lidar.points", calibration)[0]).max() > 1
+    with pytest.raises(NotProjectableError, match="aft_r"):
+        project(points, "radar.targets.rear", calibration)
