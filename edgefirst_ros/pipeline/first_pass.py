@@ -22,7 +22,7 @@ from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, 
 from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, PictureFacts, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
-from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures
+from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures, push
 from edgefirst_ros.sensors.transforms import find_chain
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sources.bags import open_files
@@ -66,7 +66,7 @@ class CameraFacts:
         except MessageError:
             return
         unit = AccessUnit(self._number, parsed)
-        self._pictures.push(unit)
+        push(self._pictures, unit)
         if not unit.keyframe:
             self._pictures.skip(unit)
             return

@@ -23,7 +23,7 @@ from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
 from edgefirst_ros.pipeline.usage import Usage
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.picture_hook import load_hook
-from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_pictures
+from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_pictures, push
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 T = TypeVar("T")
@@ -305,7 +305,7 @@ class SampleBuilder:
             if unit.wanted or _depends(unit):
                 if _depends(unit):
                     self._facts.video.add(unit.content.form)
-                self._pictures.push(unit)
+                push(self._pictures, unit)
             if not unit.wanted:
                 self._pictures.skip(unit)
 

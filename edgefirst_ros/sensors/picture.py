@@ -331,19 +331,17 @@ def check_size(width: int, height: int, limits: Limits) -> None:
         )
 
 
-def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
-    """Return an av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12 and their kin).
+def check_raw(message: Any, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Raise MessageError if a sensor_msgs/Image has no picture.
 
-    Raises MessageError when the encoding is unknown, the picture too large or the data shorter than announced.
+    Its encoding is unknown, the picture too large or the data shorter than announced.
     """
-    import av
-
     encoding, width, height, step = message.encoding, message.width, message.height, message.step
     if encoding not in RAW_FORMATS:
         raise MessageError(CANNOT_BE_STORED, f"image encoding {encoding!r}; expected one of {', '.join(RAW_FORMATS)}")
     form, pixel = RAW_FORMATS[encoding]
     rows = height * 3 // 2 if form == "nv12" else height
-    data = np.frombuffer(message.data.view(), np.uint8) if len(message.data) else np.empty(0, np.uint8)
+    data = message.data
     odd = form in ("nv12", "uyvy422", "yuyv422") and (width % 2 or (form == "nv12" and height % 2))
     if not 0 < width <= LARGEST_SIDE or not 0 < height <= LARGEST_SIDE or odd:
         raise MessageError(CANNOT_BE_STORED, f"{encoding} image of {width} x {height} pixels")
@@ -352,6 +350,20 @@ def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
         raise MessageError(
             "cannot be stored", f"image data of {len(data)} bytes, step {step}, for {width} x {height} {encoding}"
         )
+
+
+def raw_frame(message: Any, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Return an av.VideoFrame of a sensor_msgs/Image (rgb8, bgr8, mono8, yuv422, nv12 and their kin).
+
+    Raises MessageError as `check_raw`.
+    """
+    import av
+
+    check_raw(message, limits)
+    width, height, step = message.width, message.height, message.step
+    form, pixel = RAW_FORMATS[message.encoding]
+    rows = height * 3 // 2 if form == "nv12" else height
+    data = np.frombuffer(message.data.view(), np.uint8)
     lines = data[: rows * step].reshape(rows, step)[:, : width * pixel]
     frame = av.VideoFrame(width, height, form)
     if form == "gray":

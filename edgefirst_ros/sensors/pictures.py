@@ -19,7 +19,7 @@ from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.messages import FfmpegPacket, Message, decode
 from edgefirst_ros.sensors.jpeg import check_jpeg
-from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_size, raw_frame, still_frame
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder, check_raw, check_size, raw_frame, still_frame
 from edgefirst_ros.sensors.png import check_png
 from edgefirst_ros.sensors.video.bitstream import AccessUnit, Buffer, HeaderReader, Tracker, UnitHeaders, with_sets
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
@@ -226,9 +226,9 @@ class PictureOptions(NamedTuple):
 
 
 class PictureSource(Protocol):
-    """Interface of the pictures of one camera. Units are pushed in recorded order, with increasing numbers.
+    """Interface of the pictures of one camera. Units come in recorded order, with increasing numbers.
 
-    One thread pushes, takes and skips; any thread may close.
+    One thread judges, and marks gaps. One thread, which may be another, adds, takes and skips; any thread may close.
     """
 
     def __init__(self, options: PictureOptions) -> None: ...
@@ -237,8 +237,14 @@ class PictureSource(Protocol):
     def note(self) -> str:
         """Note of the decoder to the user; empty without any."""
 
-    def push(self, unit: AccessUnit) -> None:
-        """Add the next message, parsed, in `unit.content`; afterwards `unit.keyframe` is known."""
+    def judge(self, unit: AccessUnit) -> MessageError | None:
+        """Judge the next message, parsed, in `unit.content`; afterwards `unit.keyframe` is known.
+
+        Return why it has no picture, as far as its headers and those before it show.
+        """
+
+    def add(self, unit: AccessUnit) -> None:
+        """Add the next unit, once it is judged."""
 
     def mark_gap(self) -> None:
         """Note that a message before the next one is lost or cannot be read."""
@@ -256,6 +262,12 @@ class PictureSource(Protocol):
         """End all threads."""
 
 
+def push(pictures: PictureSource, unit: AccessUnit) -> None:
+    """Judge and add the next message, where one thread does both."""
+    pictures.judge(unit)
+    pictures.add(unit)
+
+
 class StillPictures:
     """JPEG and PNG pass through as they are, unless they are scaled or changed."""
 
@@ -265,15 +277,19 @@ class StillPictures:
         self._encoder = options.encoder
         self._limits = options.limits
 
-    def push(self, unit: AccessUnit) -> None:
+    def judge(self, unit: AccessUnit) -> MessageError | None:
         unit.keyframe, message = True, unit.content
         try:
-            unit.content = message if isinstance(message, MessageError) else self._read(message.content)
+            unit.content = message if isinstance(message, MessageError) else self._check(message.content)
         except MessageError as error:
             unit.content = error
+        return unit.content if isinstance(unit.content, MessageError) else None
 
-    def _read(self, content: Any) -> Any:
-        """Return a Picture to be passed through, or an av.VideoFrame. Raises MessageError."""
+    def add(self, unit: AccessUnit) -> None:
+        pass
+
+    def _check(self, content: Any) -> Any:
+        """Return what `_made` needs of a message. Raises MessageError if it has no picture."""
         data = content.data.tobytes()
         png = data.startswith(b"\x89PNG")
         size = check_png(data) if png else check_jpeg(data)
@@ -288,13 +304,13 @@ class StillPictures:
         if isinstance(found, MessageError):
             return found
         try:
-            if isinstance(found, Picture):
-                return (
-                    self._encoder.picture(still_frame(found.encode())) if self._encoder.alters(*found.size) else found
-                )
-            return self._encoder.picture(found)
+            return self._made(found)
         except MessageError as error:
             return error
+
+    def _made(self, found: Any) -> Picture:
+        """Return the picture of a checked message. Raises MessageError without one."""
+        return self._encoder.picture(still_frame(found.encode())) if self._encoder.alters(*found.size) else found
 
     def skip(self, unit: AccessUnit) -> MessageError | None:
         found, unit.content = unit.content, None
@@ -307,81 +323,86 @@ class StillPictures:
 class RawPictures(StillPictures):
     """Image, which is encoded."""
 
-    def _read(self, content: Any) -> Any:
-        return raw_frame(content, self._limits)
+    def _check(self, content: Any) -> Any:
+        check_raw(content, self._limits)
+        return content
 
-
-class _Stream(NamedTuple):
-    """One stream of video."""
-
-    tracker: Tracker
-    reader: VideoReader | GopReader
+    def _made(self, found: Any) -> Picture:
+        return self._encoder.picture(raw_frame(found, self._limits))
 
 
 class VideoPictures:
     """H.264 or H.265: one stream, or several whose pictures are the tiles of one, all of them or none.
 
-    Owns: one thread pushes, takes and skips, and changes it; each reader of tiles is used by one thread at a time.
+    Owns: the thread that judges has the trackers, and sets the codecs before it hands on the first unit; the one that
+    adds, takes and skips has the readers, each of which, of tiles, is used by one thread at a time.
     """
 
     def __init__(self, options: PictureOptions) -> None:
         self._options = options
-        self._streams: list[_Stream] = []
+        self._codecs: list[str] = []
+        self._trackers: list[Tracker] = []
+        self._readers: list[VideoReader | GopReader] = []
         self._tile_threads: ThreadPoolExecutor | None = None
 
     @property
     def note(self) -> str:
-        return next((stream.reader.note for stream in self._streams if stream.reader.note), "")
+        return next((reader.note for reader in self._readers if reader.note), "")
 
-    def push(self, unit: AccessUnit) -> None:
+    def judge(self, unit: AccessUnit) -> MessageError | None:
         message = unit.content
         try:
             self._check(message)
         except MessageError as error:
             unit.content = error
             self.mark_gap()
-            return
+            return error
         unit.content = None
         if len(message.tiles) > 1:
             unit.tiles = [AccessUnit(unit.number, wanted=unit.wanted) for _ in message.tiles]
         parts = unit.tiles or (unit,)
-        for part, stream, tile in zip(parts, self._streams, message.tiles, strict=True):
-            stream.tracker.judge(part, tile.data, tile.headers)
-            stream.reader.push(part)
+        for part, tracker, tile in zip(parts, self._trackers, message.tiles, strict=True):
+            tracker.judge(part, tile.data, tile.headers)
         if unit.tiles:
             unit.keyframe = all(part.keyframe for part in parts)
             unit.fault = next((part.fault for part in parts if part.fault is not None), None)
+        return MessageError(unit.fault) if unit.fault is not None else None
+
+    def add(self, unit: AccessUnit) -> None:
+        if isinstance(unit.content, MessageError):
+            return
+        self._readers = self._readers or [self._open(codec) for codec in self._codecs]
+        for part, reader in zip(unit.tiles or (unit,), self._readers, strict=True):
+            reader.push(part)
 
     def _check(self, message: Any) -> None:
-        """Open the streams with the first message. Raises MessageError if a message does not belong to them."""
+        """Begin the streams with the first message. Raises MessageError if a message does not belong to them."""
         if isinstance(message, MessageError):
             raise message
         codecs = [codec_of(tile.form) for tile in message.tiles]
-        if not self._streams:
-            self._streams = [self._open(codec, several=len(codecs) > 1) for codec in codecs]
-        for tile, codec, stream in zip(message.tiles, codecs, self._streams, strict=True):
-            if codec != stream.reader.codec or tile.headers is None:
-                raise MessageError(UNDECODABLE, f"{codec} in a stream of {stream.reader.codec}")
+        if not self._codecs:
+            self._codecs = codecs
+            self._trackers = [H264Tracker() if codec == "h264" else H265Tracker() for codec in codecs]
+        for tile, codec, known in zip(message.tiles, codecs, self._codecs, strict=True):
+            if codec != known or tile.headers is None:
+                raise MessageError(UNDECODABLE, f"{codec} in a stream of {known}")
 
-    def _open(self, codec: str, *, several: bool) -> _Stream:
+    def _open(self, codec: str) -> VideoReader | GopReader:
         encoder, keyframes_only, decoder, limits, threads, ahead = self._options
-        tracker = H264Tracker() if codec == "h264" else H265Tracker()
-        if threads > 1 and decoder == "software" and not several:
+        if threads > 1 and decoder == "software" and len(self._codecs) == 1:
             encode = encoder.encoded if ahead else None
-            return _Stream(
-                tracker, GopReader(codec, threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
-            )
-        return _Stream(tracker, VideoReader(codec, keyframes_only=keyframes_only, decoder=decoder, limits=limits))
+            return GopReader(codec, threads, keyframes_only=keyframes_only, limits=limits, encode=encode)
+        return VideoReader(codec, keyframes_only=keyframes_only, decoder=decoder, limits=limits)
 
     def mark_gap(self) -> None:
-        for stream in self._streams:
-            stream.tracker.mark_gap()
+        for tracker in self._trackers:
+            tracker.mark_gap()
 
     def take(self, unit: AccessUnit, *, last: bool) -> Picture | MessageError | None:
         if isinstance(unit.content, MessageError):
             return unit.content
         try:
-            found = self._joined(unit, last) if unit.tiles else self._streams[0].reader.picture(unit, last=last)
+            found = self._joined(unit, last) if unit.tiles else self._readers[0].picture(unit, last=last)
             if isinstance(found, str):
                 return MessageError(found)
             return (
@@ -399,7 +420,7 @@ class VideoPictures:
         """
         if self._tile_threads is None:
             self._tile_threads = ThreadPoolExecutor(len(unit.tiles), "tile")
-        asked = [(tile, s.reader) for tile, s in zip(unit.tiles, self._streams, strict=True) if not tile.given]
+        asked = [(tile, reader) for tile, reader in zip(unit.tiles, self._readers, strict=True) if not tile.given]
         pictures = self._tile_threads.map(lambda pair: pair[1].picture(pair[0], last=last), asked)
         for (tile, _), picture in zip(asked, pictures, strict=True):
             tile.given, tile.outcome = picture is not None, picture
@@ -417,17 +438,17 @@ class VideoPictures:
     def skip(self, unit: AccessUnit) -> MessageError | None:
         if isinstance(unit.content, MessageError):
             return unit.content
-        for part, stream in zip(unit.tiles or (unit,), self._streams, strict=False):
+        for part, reader in zip(unit.tiles or (unit,), self._readers, strict=False):
             if part.given and unit.tiles:
                 part.outcome = None
             else:
-                stream.reader.skip(part)
+                reader.skip(part)
         return MessageError(unit.fault) if unit.fault is not None else None
 
     def close(self) -> None:
-        for stream in self._streams:
-            if isinstance(stream.reader, GopReader):
-                stream.reader.close()
+        for reader in self._readers:
+            if isinstance(reader, GopReader):
+                reader.close()
         if self._tile_threads is not None:
             self._tile_threads.shutdown()
 
@@ -435,7 +456,7 @@ class VideoPictures:
 class CompressedPictures:
     """CompressedImage: still pictures or video, as the first message of the camera says.
 
-    Owns: the thread that pushes, takes and skips.
+    Owns: the thread that judges opens the source, before it hands on the first unit.
     """
 
     def __init__(self, options: PictureOptions) -> None:
@@ -447,7 +468,7 @@ class CompressedPictures:
     def note(self) -> str:
         return self._source.note if self._source is not None else ""
 
-    def push(self, unit: AccessUnit) -> None:
+    def judge(self, unit: AccessUnit) -> MessageError | None:
         message = unit.content
         if not isinstance(message, MessageError):
             if self._source is None:
@@ -457,7 +478,12 @@ class CompressedPictures:
                 expected = "video" if self._depends else "still pictures"
                 unit.content = MessageError(UNDECODABLE, f"{message.form} in a stream of {expected}")
         if self._source is not None:
-            self._source.push(unit)
+            return self._source.judge(unit)
+        return unit.content if isinstance(unit.content, MessageError) else None
+
+    def add(self, unit: AccessUnit) -> None:
+        if self._source is not None:
+            self._source.add(unit)
 
     def mark_gap(self) -> None:
         if self._source is not None:

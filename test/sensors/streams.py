@@ -14,7 +14,7 @@ import numpy as np
 
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.picture import Picture
-from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, TiledMessage, VideoMessage, open_pictures
+from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, TiledMessage, VideoMessage, open_pictures, push
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.sensors.video.h264 import H264Headers, H264Tracker
 from edgefirst_ros.sensors.video.h265 import H265Headers, H265Tracker
@@ -206,7 +206,7 @@ class Pictures:
     def push(self, number, message):
         parsed = isinstance(message, StillMessage | VideoMessage | TiledMessage | MessageError)
         self.units[number] = AccessUnit(number, message if parsed else StillMessage(message, ""))
-        self.source.push(self.units[number])
+        push(self.source, self.units[number])
 
     def keyframe(self, number):
         return self.units[number].keyframe
