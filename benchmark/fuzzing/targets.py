@@ -109,7 +109,7 @@ def _message(data: bytes) -> bool:
     encoder, calibration = PictureEncoder("jpeg", 90), Calibration()
     context = Context("sequence", 1, (200, 100), ("car", "person"))
     calibration.take(schema, content)
-    assert calibration.focal_35mm is None or calibration.focal_35mm > 0
+    assert (calibration.focal_35mm() or 1) > 0
     if schema.endswith("/RadarCube"):
         storable("radar.cube", content)
         encode_cube(content, 1)

@@ -95,6 +95,7 @@ class OfSequence(_Form):
 
     sources: list[Count] | None = None
     camera_info: CameraInfo | None = None
+    camera_infos: dict[str, CameraInfo | None] | None = None
     static_transforms: Transforms | None = None
     calibration: str | None = None
     sensor_frames: dict[str, str] | None = None
@@ -112,6 +113,7 @@ class FramesMetadata(_Form):
     software: dict[str, Any] | None = None
     time_base: TimeBases | None = None
     camera_info: CameraInfo | None = None
+    camera_infos: dict[str, CameraInfo | None] | None = None
     static_transforms: Transforms | None = None
     pose_frame: str | None = None
     pose_source: PoseSourceForm | None = None

@@ -29,7 +29,9 @@ LEFT_OUT = "left_out"
 CALIBRATION = ("camera_info", "static_transforms")
 POSE = ("pose_frame", "pose_source")
 """Keys that only sequences with poses have."""
-KNOWN = (*FRAMES_METADATA, *POSE, "sequences", "merged", "left_out")
+CAMERA_INFOS = "camera_infos"
+"""Key of the CameraInfo of other cameras of a rig, by their keys; only where there are any."""
+KNOWN = (*FRAMES_METADATA, *POSE, CAMERA_INFOS, "sequences", "merged", "left_out")
 """Keys that are checked; others may have any value."""
 DEEPEST = 64
 MOST_SHOWN = 80
@@ -45,6 +47,8 @@ class SequenceCalibration(NamedTuple):
     """[{"parent", "child", "translation": [x, y, z] m, "rotation": [x, y, z, w]}]."""
     calibration: str
     """`given`, `identity` (a placeholder: transforms that turn nothing) or `missing`."""
+    camera_infos: Mapping[str, Any] = MappingProxyType({})
+    """The same of each other camera of the rig, by its key: `camera.left`."""
     sensor_frames: Mapping[str, str] = MappingProxyType({})
     """{sensor: its frame}, where that is not `lidar` or `radar`."""
 
@@ -97,8 +101,8 @@ def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any]
     """
     common: dict[str, Any] = {}
     notes = []
-    posed = [key for key in POSE if any(known.get(key) is not None for known in sequences.values())]
-    for key in (*CALIBRATION, *posed):
+    some = [key for key in (*POSE, CAMERA_INFOS) if any(of.get(key) is not None for of in sequences.values())]
+    for key in (*CALIBRATION, *some):
         values = [known.get(key) for known in sequences.values()]
         agreed = all(repr(value) == repr(values[0]) for value in values)
         common[key] = values[0] if values and agreed else None
@@ -127,9 +131,12 @@ def of_sequence(
 def calibration_of(known: Mapping[str, Any]) -> SequenceCalibration:
     """Return the calibration among the facts of a sequence."""
     transforms = known.get("static_transforms")
-    frames = known.get("sensor_frames") or {}
     return SequenceCalibration(
-        known.get("camera_info"), [] if transforms is None else transforms, known["calibration"], frames
+        known.get("camera_info"),
+        [] if transforms is None else transforms,
+        known["calibration"],
+        known.get(CAMERA_INFOS) or {},
+        known.get("sensor_frames") or {},
     )
 
 

@@ -16,10 +16,10 @@ from edgefirst_ros.config import SECOND, LiveSettings, Settings
 from edgefirst_ros.counts import BY_STAMPS, ON_THE_WAY, Counts
 from edgefirst_ros.dataset.names import DatasetPaths, Layout
 from edgefirst_ros.errors import counted, describe_error
-from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts
+from edgefirst_ros.pipeline.facts import DatasetFacts, SequenceFacts, open_calibration
 from edgefirst_ros.pipeline.output import SequenceOutput, open_writer
 from edgefirst_ros.pipeline.pretrigger import Arrival
-from edgefirst_ros.sensors.calibration import Calibration, PictureFacts
+from edgefirst_ros.sensors.calibration import Calibration
 from edgefirst_ros.sources.topics import Roles
 from edgefirst_ros.sync.clock import TimeBase
 
@@ -68,14 +68,20 @@ class CaptureDataset:
         self.began = time.monotonic()
         self._decoder = settings.decoder
         self._tolerances = {sensor: settings.stream(sensor)[0] for sensor in roles.companions}
-        calibration = Calibration(PictureFacts(roles.reference, roles.own_info) if roles.camera else None)
+        calibration = open_calibration(roles)
         calibration.merge(known)
         self._counts = Counts()
         self._facts = DatasetFacts(settings, namespace)
         facts = SequenceFacts(sequence, roles, base, calibration, self._counts)
         self._facts.begin(facts)
         self._writer = open_writer(settings, roles, Path(live.out), sequence, describe=self._facts.describe, live=live)
-        self._output = SequenceOutput(settings, facts, self._writer, numbered=True, start_lag=start_lag)
+        self._output = SequenceOutput(
+            settings,
+            facts,
+            self._writer,
+            numbered=frozenset((roles.reference, *roles.cameras.values())),
+            start_lag=start_lag,
+        )
 
     @property
     def samples(self) -> int:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,9 @@ from edgefirst_ros.pipeline.frame import Frame, Part, SensorMessage
 from edgefirst_ros.sensors.companions import encode
 from edgefirst_ros.sensors.detections import Context, mapped_labels, rows_of_boxes3d, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png
-from edgefirst_ros.sensors.navigation import yaw_pitch_roll
+from edgefirst_ros.sensors.navigation import Position, Quaternion, yaw_pitch_roll
 from edgefirst_ros.sensors.picture import Picture, degradation_of
+from edgefirst_ros.sources.topics import CAMERA
 
 Rows = tuple[list[dict[str, object]], Counter[tuple[str, str]]]
 """Annotation rows, and for each topic how many results were dropped, by reason."""
@@ -149,9 +150,21 @@ class SampleEncoder:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _encode(self, sensor: str, message: SensorMessage) -> None:
-        if message.encoded is None:  # a slow sensor's message serves several frames
+        if message.encoded is not None:  # a slow sensor's message serves several frames
+            return
+        encoding: Callable[[], Sequence[Any]]
+        if isinstance(message.picture, Picture):
+            encoding = functools.partial(self._camera, sensor, message, message.picture)
+        else:
             encoding = functools.partial(encode, sensor, message.content, message.stamp, self._settings)
-            message.encoded = self._submit(encoding)
+        message.encoded = self._submit(encoding)
+        message.drop_pixels()
+
+    def _camera(self, sensor: str, message: SensorMessage, picture: Picture) -> Sequence[Any]:
+        """Return the member of another camera, with its own place in the EXIF."""
+        place, turn = message.place or (None, None)
+        shot = _Shot(sensor, message.content.number, message.stamp, place, turn)
+        return _with_exif(picture.encode(), shot, picture, self._facts, self._settings)
 
     def _rows(self, frame: Frame, picture: Picture | None, *, masks: bool) -> Future[Rows] | None:
         if not frame.results:
@@ -181,15 +194,13 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sa
     row: dict[str, object] = {"segment": frame.segment, "keyframe": parts.keyframe}
     common: dict[str, object] = {}
     if picture is not None:
-        if facts.calibration.pictures is not None and facts.calibration.pictures.size is None:
-            facts.calibration.pictures.size = picture.full
+        _note_size(CAMERA, picture, facts)
         if parts.image is not None:
             data, degradation = parts.image()
-            members.append((picture.kind, _with_exif(data, frame, picture, facts, settings)))
+            shot = _Shot(CAMERA, frame.number, frame.stamp, frame.position, frame.orientation)
+            members.append((picture.kind, _with_exif(data, shot, picture, facts, settings)))
             common |= {"degradation": degradation} if degradation is not None else {}
         row["size"] = common["size"] = list(picture.size)
-        if picture.full != picture.size:
-            facts.scaling.note(picture.full, picture.size)
     _add_navigation(frame, row, common)
     if frame.result is not None:
         row[MODEL_TIMESTAMP] = frame.result.stamp
@@ -197,8 +208,13 @@ def assemble(parts: SampleParts, facts: SequenceFacts, settings: Settings) -> Sa
         members.append((streams.of_key(frame.own[0]).kind, frame.own[1].encoded.result()))
     for sensor, (stamp, message) in frame.companions.items():
         known = streams.of_key(sensor)
+        kind = known.kind
+        if isinstance(message.picture, Picture):
+            _note_size(sensor, message.picture, facts)
+            row[f"{known.column}_size"] = list(message.picture.size)
+            kind = next(kind for kind in known.kinds if kind.endswith(message.picture.kind.removeprefix(CAMERA)))
         if message.encoded is not None and parts.part.has(sensor):
-            members.append((known.kind, message.encoded.result()))
+            members.append((kind, message.encoded.result()))
         if known.column is not None:
             row.update({f"{known.column}_timestamp": stamp, f"{known.column}_skew": stamp - frame.stamp})
     rows: list[dict[str, object]] = []
@@ -221,15 +237,34 @@ def _add_navigation(frame: Frame, row: dict[str, object], common: dict[str, obje
         common["pose"] = list(yaw_pitch_roll(frame.orientation))
 
 
-def _with_exif(data: bytes, frame: Frame, picture: Picture, facts: SequenceFacts, settings: Settings) -> Sequence[Any]:
-    place, heading = frame.position, None
-    if settings.heading_from_imu and frame.orientation is not None:
-        heading = (90 - yaw_pitch_roll(frame.orientation)[0]) % 360  # from counter-clockwise of east
+def _note_size(camera: str, picture: Picture, facts: SequenceFacts) -> None:
+    """Note the size of a camera's picture, before and after scaling: which CameraInfo is its own, and its scale."""
+    pictures = facts.calibration.cameras.get(camera)
+    if pictures is not None and pictures.size is None:
+        pictures.size = picture.full
+    if picture.full != picture.size:
+        facts.scalings[camera].note(picture.full, picture.size)
+
+
+class _Shot(NamedTuple):
+    """What the EXIF of a picture says of it: camera, number of its message, stamp in ns, place."""
+
+    camera: str
+    number: int
+    stamp: int
+    place: Position | None
+    turn: Quaternion | None
+
+
+def _with_exif(data: bytes, shot: _Shot, picture: Picture, facts: SequenceFacts, settings: Settings) -> Sequence[Any]:
+    place, heading = shot.place, None
+    if settings.heading_from_imu and shot.turn is not None:
+        heading = (90 - yaw_pitch_roll(shot.turn)[0]) % 360  # from counter-clockwise of east
     exif = encode_exif(
         ExifInfo(
             facts.name,
-            frame.number,
-            frame.stamp,
+            shot.number,
+            shot.stamp,
             host_of(facts.name),
             f"{SOFTWARE} {__version__}",
             place.latitude if place else None,
@@ -237,7 +272,7 @@ def _with_exif(data: bytes, frame: Frame, picture: Picture, facts: SequenceFacts
             place.altitude if place else None,
             place.error if place else None,
             heading,
-            facts.calibration.focal_35mm,
+            facts.calibration.focal_35mm(shot.camera),
         )
     )
     return insert_png(data, exif) if picture.kind.endswith("png") else insert_jpeg(data, exif)

@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.label_names import categories_of, unite_models
-from edgefirst_ros.dataset.sequences import LEFT_OUT, MODEL, REFERENCE, WITHOUT_STAMPS, combined
-from edgefirst_ros.sensors.calibration import Calibration, frames_of, judge
+from edgefirst_ros.dataset.sequences import CAMERA_INFOS, LEFT_OUT, MODEL, REFERENCE, WITHOUT_STAMPS, combined
+from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
 from edgefirst_ros.sensors.picture_hook import load_hook
 from edgefirst_ros.sensors.pictures import ffmpeg_version
 from edgefirst_ros.sensors.transforms import BoxFrames, Place
-from edgefirst_ros.sources.topics import Roles
+from edgefirst_ros.sources.topics import CAMERA, Infos, Roles
 from edgefirst_ros.sync.clock import TimeBase
 
 SOFTWARE = "edgefirst_ros"
@@ -45,11 +47,21 @@ class Scaling:
         return info if info is None or self._sizes is None else scaled_info(info, *self._sizes)
 
 
+def open_calibration(roles: Roles, frame_ids: Mapping[str, str | None] = MappingProxyType({})) -> Calibration:
+    """Return the calibration to be collected of the cameras; `frame_ids`: those of their messages, by topic."""
+    found = {}
+    for key, topic in roles.cameras.items():
+        infos = roles.infos.get(key, Infos(None, frozenset()))
+        found[key] = PictureFacts(topic, infos.own, infos.among, frame_ids.get(topic))
+    return Calibration(found)
+
+
 @dataclass(frozen=True, slots=True)
 class SequenceFacts:
     """One sequence: topics with their roles, time base, calibration and labels, counts.
 
-    Owns: `calibration` and `base.replaced` are changed by the thread that pushes messages alone, `counts` by any.
+    Owns: `calibration` and `base.replaced` are changed by the thread that pushes messages alone, `counts` by any,
+    `scalings` by the one that writes.
     """
 
     name: str
@@ -63,7 +75,8 @@ class SequenceFacts:
     """Index of the first of them in the dataset's `sources`; two cameras of one recording share them."""
     unused: list[dict[str, Any]] = field(default_factory=list)
     """Topics that could be used and are not: {"topic", "type", "count", "use"}."""
-    scaling: Scaling = field(default_factory=Scaling)
+    scalings: defaultdict[str, Scaling] = field(default_factory=lambda: defaultdict(Scaling))
+    """Scale of the pictures by camera."""
     pose: dict[str, Any] = field(default_factory=dict)
     """Frame, topic, type and child of the poses; empty before the first one."""
     box_frames: BoxFrames = field(default_factory=BoxFrames)
@@ -89,15 +102,21 @@ class SequenceFacts:
         columns |= {part: topic for part, topic in results if topic not in (None, roles.reference)}
         return {REFERENCE: roles.reference} | {column: t for column, t in columns.items() if column is not None}
 
+    def _info_of(self, camera: str) -> dict[str, Any] | None:
+        scaling = self.scalings.get(camera, Scaling())
+        return scaling.of(self.calibration.info_of(camera))
+
     def described(self) -> dict[str, Any]:
         """Metadata of the sequence."""
-        camera_info, transforms = self.scaling.of(self.calibration.camera_info), self.calibration.static_transforms
+        infos = {key: self._info_of(key) for key in (CAMERA, *sorted(self.roles.cameras.keys() - {CAMERA}))}
+        camera_info, transforms = infos.pop(CAMERA), self.calibration.static_transforms
         source = {key: value for key, value in self.pose.items() if key != "frame"}
         sensors = {*self.roles.companions, *filter(None, [self.roles.sensor])}
         frames = dict(sorted(self.calibration.sensor_frames.items()))
         return {
             "sources": list(range(self.first_source, self.first_source + len(self.sources))),
             "camera_info": camera_info,
+            **({CAMERA_INFOS: infos} if infos else {}),
             "static_transforms": transforms,
             "calibration": judge(camera_info, transforms, frames_of(sensors, frames)),
             **({"sensor_frames": frames} if frames else {}),

@@ -19,7 +19,8 @@ from edgefirst_ros.counts import OTHER_TYPE, RECORDED_TWICE, UNDECODABLE, Counts
 from edgefirst_ros.errors import MessageError, RecordingError, UsageError
 from edgefirst_ros.limits import Limits
 from edgefirst_ros.messages import KNOWN_TOPICS, Message, decode, header_stamp, known_name, transforms_of
-from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, PictureFacts, frame_id_of
+from edgefirst_ros.pipeline.facts import open_calibration
+from edgefirst_ros.sensors.calibration import MOST_TRANSFORMS, Calibration, frame_id_of
 from edgefirst_ros.sensors.detections import unknown_labels
 from edgefirst_ros.sensors.picture import Picture, PictureEncoder
 from edgefirst_ros.sensors.pictures import PictureOptions, open_parser, open_pictures, push
@@ -147,8 +148,8 @@ class FirstPass:
     preceded: dict[int, int]
     """Segments that begin within `max_gap` after one recorded later, and up to which stamp that matters."""
     segments: int
-    numbered: bool
-    """True if a step other than 1 in the reference topic's sequence numbers means a loss."""
+    numbered: frozenset[str]
+    """Topics of frames and cameras in whose sequence numbers a step other than 1 means a loss."""
     span: tuple[int, int]
     """First and last `log_time`, ns."""
     duration: int
@@ -306,9 +307,8 @@ class Walked:
         if settings.start is not None or settings.end is not None:
             span = settings.span_of(segments.spans[0][0] if segments.spans else 0)
             cut = Cut.of(span, stamps, len(sequence.numbers))
-        calibration = Calibration(
-            PictureFacts(roles.reference, roles.own_info, sequence.frame_id) if roles.camera else None
-        )
+        cameras = {topic: walk.sequences[topic] for topic in roles.cameras.values()}
+        calibration = open_calibration(roles, {topic: of.frame_id for topic, of in cameras.items()})
         for topic in sorted(roles.statics):
             calibration.merge(walk.calibrations[topic])
         if roles.pose is not None and roles.pose_frames is not None:
@@ -321,8 +321,9 @@ class Walked:
             roles.notes += tuple(
                 f"{roles.pose}: {child} has several parents: {parents[child]} counts" for child in twice
             )
-        if calibration.pictures is not None and calibration.lacks_size:
-            calibration.pictures.size = _find_size(recording, roles, settings)
+        for camera in calibration.lacking_size:
+            pictures = calibration.cameras[camera]
+            pictures.size = _find_size(recording, pictures.topic, self.topics[pictures.topic], settings)
         unknown = ""
         if calibration.labels is not None:
             unknown = unknown_labels(calibration.labels, settings.label_map)
@@ -335,7 +336,7 @@ class Walked:
             segments.overlapping(_largest_tolerance(settings, roles)),
             segments.preceded(nanoseconds(settings.max_gap)),
             len(segments.spans),
-            sequence.numbered(),
+            frozenset(topic for topic, of in {roles.reference: sequence, **cameras}.items() if of.numbered()),
             (walk.first or 0, walk.last),
             sum(last - first for first, last in segments.spans),
             walk.unreadable,
@@ -345,10 +346,10 @@ class Walked:
         )
 
 
-def _find_size(recording: Recording, roles: Roles, settings: Settings) -> tuple[int, int] | None:
-    """Return the size of the first picture of the reference that can be decoded, pixels; None without one."""
-    camera = CameraFacts(roles.reference, roles.schema, settings.limits)
-    for message in recording.iter_messages({roles.reference: roles.schema}):
+def _find_size(recording: Recording, topic: str, schema: str, settings: Settings) -> tuple[int, int] | None:
+    """Return the size of the first picture of a camera that can be decoded, pixels; None without one."""
+    camera = CameraFacts(topic, schema, settings.limits)
+    for message in recording.iter_messages({topic: schema}):
         camera.offer(message)
         if camera.is_done:
             break

@@ -10,7 +10,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from edgefirst_ros.errors import MessageError
 from edgefirst_ros.sensors.navigation import EgoPose, Position, Quaternion
+from edgefirst_ros.sensors.picture import Picture
 from edgefirst_ros.sensors.transforms import Floats
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
@@ -19,12 +21,13 @@ from edgefirst_ros.sensors.video.bitstream import AccessUnit
 class SensorMessage:
     """A message of a companion or the model that can be stored.
 
-    Owns: made by the thread that pushes messages, which adds `mask`; `encoded` and `used` belong to the thread that
-    chooses frames, which gets it only then.
+    Owns: made by the thread that pushes messages, which adds `mask` and `place`; `picture`, `encoded` and `used` belong
+    to the thread that chooses frames, which gets it only then.
     """
 
     topic: str
     content: Any
+    """The decoded message, of a camera its `AccessUnit`."""
     stamp: int
     encoded: Future[Sequence[Any]] | None = None
     used: bool = False
@@ -33,11 +36,23 @@ class SensorMessage:
     """True if it came after a later frame was complete."""
     mask: SensorMessage | None = None
     """For a message of boxes: the mask without a header that belongs to it."""
+    place: tuple[Position | None, Quaternion | None] | None = None
+    """For a message of a camera: where the vehicle was at its stamp."""
+    picture: Picture | MessageError | None = None
+    """For a message of a camera: its picture, or why there is none, once a sample needed it."""
+
+    def drop_pixels(self) -> None:
+        """Free the pixels of its picture, once it is being encoded or no further sample can need it."""
+        if isinstance(self.picture, Picture):
+            self.picture = self.picture._replace(frame=None, encoder=None, data=None)
 
 
 @dataclass(slots=True)
 class Frame:
-    """A frame with its aligned messages; immutable once it is handed on."""
+    """A frame with its aligned messages.
+
+    Once it is handed on, only companions whose picture proves damaged are removed, by the thread that chooses frames.
+    """
 
     unit: AccessUnit
     """Message of the reference topic."""

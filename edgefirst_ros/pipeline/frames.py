@@ -13,6 +13,7 @@ from edgefirst_ros.config import Settings, nanoseconds
 from edgefirst_ros.counts import CUT, NO_ATTITUDE, NO_FIX, UNDECODABLE
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.messages import Cubes, Message, decode, header_stamp
+from edgefirst_ros.pipeline.cameras import CameraMessage, MessageOrder, OtherCamera, Passed
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Frame, SensorMessage
 from edgefirst_ros.pipeline.tracks import Navigation, Poses
@@ -23,10 +24,7 @@ from edgefirst_ros.sensors.pictures import Parsed, open_parser
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.streams import CAMERA
 from edgefirst_ros.sync.align import Aligned, Aligner, Stream
-from edgefirst_ros.sync.clock import JUMP_BACK, Cut, RunningClock, Segments, lower_median
-
-USUAL = 31
-"""Latest steps of the reference's stamps whose median is its usual interval."""
+from edgefirst_ros.sync.clock import JUMP_BACK, Cut, RunningClock, Segments
 
 
 class FrameNumbers:
@@ -34,9 +32,8 @@ class FrameNumbers:
 
     `overlapping`: the segments that share a time with another or come near it, as a clock set back makes them; None
     where that is not known beforehand (live): then every clock set back begins an epoch of its own. `back`: how late
-    messages of other topics may come, ns. `preceded`: as
-    `Segments.preceded` gives it. `numbered`: a step other than 1 in the reference topic's sequence numbers means a
-    loss.
+    messages of other topics may come, ns. `preceded`: as `Segments.preceded` gives it. `numbered`: as for
+    `MessageOrder`.
     """
 
     def __init__(
@@ -50,35 +47,22 @@ class FrameNumbers:
         self._overlapping = overlapping
         self._back = back
         self._preceded = {n: end for n, end in preceded.items() if overlapping is not None and n not in overlapping}
-        self._numbered = numbered
+        self._order = MessageOrder(numbered=numbered)
         self._clock = RunningClock()
         self._segments = Segments()
-        self.frames = 0
-        """Reference messages so far."""
-        self._last: tuple[int, int, int] | None = None
-        """File, sequence number and stamp of the last one."""
-        self._steps: deque[int] = deque(maxlen=USUAL)
-        """Latest steps of the stamps, ns."""
 
     def tick(self, message: Message, stamp: int | None = None) -> int:
         """Return the running time of the recording at a message, ns; `stamp`: of one of the reference topic."""
         return self._clock.tick(message.log_time, stamp)
 
-    def next_frame(self, message: Message, stamp: int) -> tuple[int, bool]:
-        """Return the frame number of the next reference message, and whether a message before it is missing.
+    @property
+    def frames(self) -> int:
+        """Reference messages so far."""
+        return self._order.messages
 
-        Its `stamp` in ns shows so where its publisher was started again; numbers of different files are not compared.
-        """
-        number, last = self.frames, self._last
-        self.frames, self._last = number + 1, (message.file, message.sequence, stamp)
-        if last is None:
-            return number, False
-        step, pause = message.sequence - last[1], stamp - last[2]
-        lost = self._numbered and message.file == last[0] and step != 1
-        if lost and step < 1:
-            lost = bool(self._steps) and 2 * pause > 3 * lower_median(self._steps)
-        self._steps.append(pause)
-        return number, lost
+    def next_frame(self, message: Message, stamp: int) -> tuple[int, bool]:
+        """Return the frame number of the next reference message, and whether one before it is missing."""
+        return self._order.add(message, stamp)
 
     def segment(self, stamp: int) -> int:
         """Return the segment of the next reference message that can be decoded; its stamp in ns."""
@@ -106,6 +90,8 @@ class FrameNumbers:
         return current if current in self._overlapping else -1
 
 
+Item = AccessUnit | Frame | CameraMessage | Passed
+"""What frames are made into samples of."""
 MASK = "model.mask"
 REMEMBERED = 2048
 """Frames that are remembered: those that came, and those handed on, for which a result would be late."""
@@ -215,7 +201,8 @@ class FrameBuilder:
     """Aligns messages pushed in recorded order.
 
     `hand_on` gets every message of the reference topic at once, as `AccessUnit`, and its `Frame` when no message that
-    is still to come can change it. `overlapping`, `preceded`, `numbered`: as for `FrameNumbers`.
+    is still to come can change it; also those of other `cameras`, by their keys. `overlapping`, `preceded`: as for
+    `FrameNumbers`. `numbered`: topics with sequence numbers as for `MessageOrder`.
 
     Owns: everything here belongs to the thread that pushes messages, in which `hand_on` is called too.
     """
@@ -225,11 +212,12 @@ class FrameBuilder:
         settings: Settings,
         facts: SequenceFacts,
         usage: Usage,
-        hand_on: Callable[[AccessUnit | Frame], None],
+        hand_on: Callable[[Item], None],
         *,
+        cameras: Mapping[str, OtherCamera] = MappingProxyType({}),
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
-        numbered: bool = False,
+        numbered: Collection[str] = (),
         cut: Cut | None = None,
     ) -> None:
         """`cut`: frames outside are counted, and left out."""
@@ -256,7 +244,11 @@ class FrameBuilder:
         self._offsets = {key: settings.stream(key)[1] for key in ("gps", "imu", "pose", self._own)}
         """Added to the stamps of messages that are not aligned as companions, ns."""
         self._parse: Callable[[Message], Any] = open_parser(roles.schema) if roles.camera else decode
-        self._timeline = FrameNumbers(overlapping, preceded, numbered=numbered, back=max(JUMP_BACK, self._lookahead))
+        back = max(JUMP_BACK, self._lookahead)
+        self._timeline = FrameNumbers(overlapping, preceded, numbered=roles.reference in numbered, back=back)
+        self._cameras = cameras
+        self._arrived: dict[str, deque[tuple[int, int]]] = {key: deque() for key in cameras}
+        """Arrival and number of the messages of other cameras that frames to come may need."""
         self._ready: deque[Aligned[_Anchor, SensorMessage]] = deque()
         self._swept = 0
         self._cut = cut
@@ -266,13 +258,15 @@ class FrameBuilder:
     def push(self, message: Message, now: int | None = None, parsed: Parsed | MessageError | None = None) -> None:
         """Add the next message; `now` is a monotonic time in ns (default: the running time of the recording).
 
-        `parsed`: the message of the camera, or why it cannot be read, if it was parsed before.
+        `parsed`: the message of a camera, or why it cannot be read, if it was parsed before.
         """
         reference = message.topic == self._facts.roles.reference
         if now is None:
             now = self._timeline.tick(message, self._facts.base.stamp(message) if reference else None)
         if reference:
             self._push_reference(message, now, parsed)
+        elif self._of_camera(message.topic):
+            self._push_camera(message, now, parsed)
         else:
             try:
                 self._push_other(message, decode(message), now)
@@ -295,9 +289,7 @@ class FrameBuilder:
         unit.wanted = self._cut is None or self._cut.holds(stamp)
         self._wanted += unit.wanted
         self._hand_on(unit)
-        pictures = self._facts.calibration.pictures
-        if pictures is not None and pictures.frame_id is None:
-            pictures.frame_id = frame_id_of(decode(message)) or ""
+        self._note_frame_id(CAMERA.key, message)
         segment = self._timeline.segment(stamp)
         own = None
         if roles.sensor is not None:
@@ -312,6 +304,31 @@ class FrameBuilder:
         self._aligner.add_frame(stamp, number, now, anchor, segment, epoch)
         if message.topic in (roles.gps, roles.imu, roles.pose, roles.model):
             self._push_other(message, content, now)
+
+    def _note_frame_id(self, camera: str, message: Message) -> None:
+        pictures = self._facts.calibration.cameras.get(camera)
+        if pictures is not None and pictures.frame_id is None:
+            pictures.frame_id = frame_id_of(decode(message)) or ""
+
+    def _of_camera(self, topic: str) -> str | None:
+        """Return the key of the other camera that a topic is of; None for any other topic."""
+        return next((key for key in self._sensors.get(topic, ()) if key in self._cameras), None)
+
+    def _push_camera(self, message: Message, now: int, parsed: Parsed | MessageError | None) -> None:
+        """Hand on a message of another camera, and align it if it is clean."""
+        topic, key, stamp = message.topic, self._of_camera(message.topic) or "", self._facts.base.stamp(message)
+        unit, fault = self._cameras[key].judge(message, stamp, parsed)
+        epoch = self._timeline.epoch
+        late = self._aligner.late(key, stamp, epoch)
+        found = SensorMessage(topic, unit, stamp + self._aligner.streams[key].offset, late=late)
+        self._hand_on(CameraMessage(key, found))
+        if fault is not None:
+            self._facts.counts.drop(topic, fault.reason, why=fault)
+            return
+        self._note_frame_id(key, message)
+        self._usage.offer(key, found, epoch)
+        self._aligner.add(key, stamp, now, found, epoch)
+        self._arrived[key].append((now, unit.number))
 
     def _push_other(self, message: Message, content: Any, now: int) -> None:
         """Pass a message to every role of its topic; raises MessageError if it cannot be stored."""
@@ -404,8 +421,8 @@ class FrameBuilder:
         if self._timeline.may_need_later(aligned.item.segment, aligned.stamp):
             wait = 2 * nanoseconds(self._settings.max_gap)  # no longer, or what waits would have no bound
             return aligned.arrived + wait + self._lookahead <= now
-        scan = aligned.nearest.get(BOXES3D)
-        stamps = (aligned.stamp,) if scan is None else (aligned.stamp, scan.stamp)
+        located = (aligned.nearest.get(key) for key in (BOXES3D, *self._cameras))
+        stamps = [aligned.stamp, *(near.stamp for near in located if near is not None)]
         segment = aligned.item.segment
         known = (self._navigation.horizon(stamp, aligned.epoch) for stamp in stamps)
         horizon = max(*known, *(self._poses.horizon(stamp, segment) for stamp in stamps))
@@ -418,6 +435,8 @@ class FrameBuilder:
             near = aligned.nearest.get(sensor)
             if near is not None:
                 frame.companions[sensor] = (near.stamp, near.item)
+                if sensor in self._cameras and near.item.place is None:
+                    near.item.place = self._navigation.at(near.stamp, aligned.epoch)
         if roles.sensor is not None and anchor.own is not None:
             frame.own = (roles.sensor, anchor.own)
         frame.position, frame.orientation = self._navigation.at(aligned.stamp, aligned.epoch)
@@ -443,9 +462,16 @@ class FrameBuilder:
         for aligned in waiting:
             for by, key in ((first, aligned.epoch), (of_segment, aligned.item.segment)):
                 by[key] = min(by.get(key, aligned.stamp), aligned.stamp)
-        came_before = oldest - self._lookahead - 2 * nanoseconds(self._settings.max_gap)
-        self._navigation.forget(first, self._lookahead, came_before)
-        self._poses.forget(of_segment, self._timeline.current, self._lookahead, came_before)
+        reach = self._lookahead + self._aligner.max_skew
+        came_before = oldest - reach - 2 * nanoseconds(self._settings.max_gap)
+        self._navigation.forget(first, reach, came_before)
+        self._poses.forget(of_segment, self._timeline.current, reach, came_before)
+        for camera, arrived in self._arrived.items():
+            passed = -1
+            while arrived and arrived[0][0] < oldest - reach:
+                passed = arrived.popleft()[1]
+            if passed >= 0:
+                self._hand_on(Passed(camera, passed))
 
     def close(self) -> None:
         """Count the fixes without a neighbour within `max_gap`, once all frames are handed on."""

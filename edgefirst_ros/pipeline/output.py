@@ -17,6 +17,7 @@ from edgefirst_ros.dataset.names import NewMessages
 from edgefirst_ros.dataset.writer import DatasetWriter, Describe, Sample
 from edgefirst_ros.errors import MessageError, StorageError
 from edgefirst_ros.messages import Message
+from edgefirst_ros.pipeline.cameras import OtherCamera
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import Chosen
 from edgefirst_ros.pipeline.frames import FrameBuilder
@@ -80,12 +81,12 @@ class SequenceOutput:
         *,
         overlapping: Collection[int] | None = None,
         preceded: Mapping[int, int] = MappingProxyType({}),
-        numbered: bool = False,
+        numbered: Collection[str] = (),
         cut: Cut | None = None,
         start_lag: float | None = None,
         chosen: Chosen | None = None,
     ) -> None:
-        """`overlapping`, `preceded`, `numbered`: as for `FrameNumbers`; `cut`: as for `FrameBuilder`.
+        """`overlapping`, `preceded`, `numbered`, `cut`: as for `FrameBuilder`.
 
         `start_lag`: live, s since the first of its messages came; for so long its frames may wait for their turn.
         `chosen`: as for `SampleBuilder`.
@@ -103,6 +104,11 @@ class SequenceOutput:
         self._reached = Reached()
         self._usage = Usage(facts.counts, facts.roles, OutsideTolerance(settings))
         already_written = writer.kept(facts.name)
+        cameras = {
+            key: OtherCamera(key, settings, facts, numbered=topic in numbered)
+            for key, topic in sorted(facts.roles.cameras.items())
+            if topic != facts.roles.reference
+        }
         self._samples = SampleBuilder(
             settings,
             facts,
@@ -111,12 +117,14 @@ class SequenceOutput:
             start_lag=start_lag,
             already_written=already_written,
             chosen=chosen,
+            cameras=cameras,
         )
         self._frames = FrameBuilder(
             settings,
             facts,
             self._usage,
             self._samples.put,
+            cameras=cameras,
             overlapping=overlapping,
             preceded=preceded,
             numbered=numbered,

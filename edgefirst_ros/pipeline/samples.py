@@ -9,7 +9,8 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from edgefirst_ros.config import MODEL, SECOND, Settings
@@ -17,13 +18,14 @@ from edgefirst_ros.counts import CANNOT_BE_STORED, EMPTY, NOT_SAMPLED, OVERLOAD,
 from edgefirst_ros.dataset.writer import Sample
 from edgefirst_ros.errors import MessageError
 from edgefirst_ros.limits import workers
+from edgefirst_ros.pipeline.cameras import CameraMessage, OtherCamera, Passed, leave_out, picture_options
 from edgefirst_ros.pipeline.encoding import SampleEncoder, SampleParts, assemble
 from edgefirst_ros.pipeline.facts import SequenceFacts
 from edgefirst_ros.pipeline.frame import WHOLE, Chosen, Frame
+from edgefirst_ros.pipeline.frames import Item
 from edgefirst_ros.pipeline.usage import Usage
-from edgefirst_ros.sensors.picture import Picture, PictureEncoder
-from edgefirst_ros.sensors.picture_hook import load_hook
-from edgefirst_ros.sensors.pictures import PictureOptions, PictureSource, open_pictures, push
+from edgefirst_ros.sensors.picture import Picture
+from edgefirst_ros.sensors.pictures import PictureSource, open_pictures, push
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 
 T = TypeVar("T")
@@ -145,6 +147,8 @@ class Backlog:
         return False
 
 
+SILENT = 4 * SECOND
+"""ns of frames that wait for the picture of another camera; then no further message of it is waited for."""
 Bucket = tuple[int, int]
 """Segment, and number of the interval of 1/rate s since the epoch."""
 
@@ -205,11 +209,13 @@ class SampleBuilder:
         start_lag: float | None = None,
         already_written: int = 0,
         chosen: Chosen | None = None,
+        cameras: Mapping[str, OtherCamera] = MappingProxyType({}),
     ) -> None:
         """`start_lag`: live, s since the first message came; samples are thinned where encoding cannot keep up.
 
         `already_written`: so many of the first samples are in the dataset; they come without members. `chosen`: how
-        much of a frame is needed, which may be a keyframe; pictures that are not wanted are not decoded.
+        much of a frame is needed, which may be a keyframe; pictures that are not wanted are not decoded. `cameras`:
+        others of the rig, whose messages come too.
         """
         self._chosen = chosen
         self._facts = facts
@@ -221,6 +227,9 @@ class SampleBuilder:
         self._encoder = SampleEncoder(settings, facts, already_written)
         self._waiting: deque[Frame] = deque()
         self._fallback: SampleParts | None = None
+        self._cameras = cameras
+        self._begun: SampleParts | None = None
+        """The first waiting frame, if it is clean and only pictures of other cameras are missing."""
 
         def write(work: SampleParts | Callable[[], None]) -> None:
             if isinstance(work, SampleParts):
@@ -230,10 +239,10 @@ class SampleBuilder:
 
         self._writing: Worker[SampleParts | Callable[[], None]] = Worker("write", write, 2 * workers(settings.jobs) + 2)
         size = 64 if start_lag is None else 0
-        self._choosing: Worker[AccessUnit | Frame] = Worker("choose", self._choose, size)
+        self._choosing: Worker[Item] = Worker("choose", self._choose, size)
 
     # ---- in the thread that pushes -------------------------------------------------------
-    def put(self, item: AccessUnit | Frame) -> None:
+    def put(self, item: Item) -> None:
         """Enqueue the next message or frame; raises what went wrong with earlier ones."""
         if not self._choosing.backlog:
             self._pace.move()
@@ -241,12 +250,15 @@ class SampleBuilder:
             item = item.make_overdue()
         elif self._pace.is_stuck and isinstance(item, AccessUnit) and not _depends(item):
             item.leave_out()
+        elif self._pace.is_stuck and isinstance(item, CameraMessage):
+            leave_out(item.message.content)
         self._choosing.put(item)
 
     @property
     def note(self) -> str:
         """Note of the decoder to the user; empty without any."""
-        return self._pictures.note if self._pictures is not None else ""
+        notes = [self._pictures.note if self._pictures is not None else "", *(c.note for c in self._cameras.values())]
+        return next(filter(None, notes), "")
 
     def drain(self) -> None:
         """Leave nothing out for a while: no more messages will come."""
@@ -281,16 +293,23 @@ class SampleBuilder:
         self._choosing.stop()
         if self._pictures is not None:
             self._pictures.close()  # streams that were opened since
+        for camera in self._cameras.values():
+            camera.close()
         self._writing.stop()
         self._encoder.close()
 
     # ---- in the thread that chooses ------------------------------------------------------
-    def _choose(self, item: AccessUnit | Frame) -> None:
+    def _choose(self, item: Item) -> None:
         self._pace.move()
         if isinstance(item, Frame):
             self._waiting.append(item)
-        else:
+        elif isinstance(item, AccessUnit):
             self._add_unit(item)
+        elif isinstance(item, Passed):
+            waiting = [frame.companions[item.camera] for frame in self._waiting if item.camera in frame.companions]
+            self._cameras[item.camera].forget(item.number, {message.content.number for _, message in waiting})
+        elif not self._pace.is_over:
+            self._cameras[item.camera].add(item.message)
         self._resolve(last=False)
 
     def _add_unit(self, unit: AccessUnit) -> None:
@@ -316,7 +335,10 @@ class SampleBuilder:
     def _is_decided(self, frame: Frame, *, last: bool) -> bool:
         """Decide about the first waiting frame; False if that needs further messages."""
         if self._pace.is_over:
+            self._begun = None
             return self._drop(OVERLOAD)
+        if self._begun is not None:
+            return self._gather(self._begun, last=last)
         keyframe = frame.unit.keyframe if self._pictures is not None else True
         bucket = self._sampling.bucket_of(frame)
         if self._fallback is not None and self._sampling.bucket_of(self._fallback.frame) != bucket:
@@ -344,7 +366,23 @@ class SampleBuilder:
             picture = self._pictures.skip(frame.unit)
         if isinstance(picture, MessageError):
             return self._drop(picture.reason, picture)
-        return self._select(SampleParts(frame, picture, keyframe, part))
+        return self._gather(SampleParts(frame, picture, keyframe, part), last=last)
+
+    def _gather(self, found: SampleParts, *, last: bool) -> bool:
+        """Add the pictures of other cameras to a clean frame, and decide about it; False if more messages are needed.
+
+        A camera that is silent is not waited for: its decoder gives what it has.
+        """
+        frame, self._begun = found.frame, found
+        last = last or self._waiting[-1].stamp - frame.stamp > SILENT or self._pace.is_overdue(frame.since)
+        for key in [key for key in self._cameras if key in frame.companions and found.part.has(key)]:
+            picture = self._cameras[key].picture(frame.companions[key][1], last=last)
+            if picture is None:
+                return False
+            if isinstance(picture, MessageError):
+                del frame.companions[key]
+        self._begun = None
+        return self._select(found)
 
     def _select(self, found: SampleParts) -> bool:
         """Make a sample of a clean frame, unless it does not have a sensor or another frame may be preferred."""
@@ -394,14 +432,7 @@ def _pictures(settings: Settings, facts: SequenceFacts, *, eager: bool, already_
     """Return the pictures of the reference topic; None if it is not a camera. `eager`: all may be decoded."""
     if not facts.roles.camera or not settings.takes_pictures:
         return None
-    hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
-    options = PictureOptions(
-        PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook),
-        keyframes_only=settings.keyframes_only,
-        decoder=settings.decoder,
-        limits=settings.limits,
-        threads=workers(settings.jobs) if settings.rate is None and eager else 1,
-        # Of samples that are written already the size is enough, and what lacks a sensor is not written.
-        ahead=not already_written and not settings.require,
-    )
-    return open_pictures(facts.roles.schema, options)
+    threads = workers(settings.jobs) if settings.rate is None and eager else 1
+    # Of samples that are written already the size is enough, and what lacks a sensor is not written.
+    ahead = not already_written and not settings.require
+    return open_pictures(facts.roles.schema, picture_options(settings, threads=threads, ahead=ahead, every=False))

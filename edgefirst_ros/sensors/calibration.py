@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from edgefirst_ros.counts import CANNOT_BE_STORED
 from edgefirst_ros.errors import MessageError
-from edgefirst_ros.streams import CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
+from edgefirst_ros.streams import CAMERA, CAMERA_INFO, TF_MESSAGE, TRANSFORM, of_key
 
 if TYPE_CHECKING:
     from edgefirst_ros.messages import FrameTransform
@@ -42,11 +43,13 @@ class _First:
 
 @dataclass(slots=True)
 class PictureFacts:
-    """Facts that decide which CameraInfo belongs to the pictures."""
+    """Facts that decide which CameraInfo belongs to the pictures of a camera."""
 
     topic: str
     own: str | None
-    """Topic of camera/info with the prefix of the pictures' topic."""
+    """Topic of camera/info that is named for it, or has the prefix of the pictures' topic."""
+    among: Container[str] | None = None
+    """Topics of camera/info that may be its own; None: all."""
     frame_id: str | None = None
     size: tuple[int, int] | None = None
     """Width and height, pixels."""
@@ -61,12 +64,15 @@ def frame_id_of(content: Any) -> str | None:
 class Calibration:
     """Collects messages of camera/info, tf_static and model/info; the first of each counts.
 
-    Owns: one thread calls `take`; another one may set `pictures.size`.
+    Owns: one thread calls `take`; another one may set the size of pictures.
     """
 
-    def __init__(self, pictures: PictureFacts | None = None) -> None:
-        """`pictures`: None where no camera gives the frames; then the first CameraInfo counts."""
-        self.pictures = pictures
+    def __init__(self, cameras: Mapping[str, PictureFacts] = MappingProxyType({})) -> None:
+        """`cameras`: facts by camera (`camera`, `camera.left`).
+
+        Where no camera gives the frames, the first CameraInfo that is not another camera's counts.
+        """
+        self.cameras = dict(cameras)
         self.sensor_frames: dict[str, str] = {}
         """{sensor: frame_id of its first message}, but for frames named as on the device: `lidar` of `lidar.points`."""
         self._framed: set[str] = set()
@@ -85,23 +91,33 @@ class Calibration:
 
     @property
     def camera_info(self) -> dict[str, Any] | None:
-        """frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo; None without one."""
-        key = self._key()
+        """The CameraInfo of the camera that gives the frames, as `info_of`."""
+        return self.info_of(CAMERA.key)
+
+    def info_of(self, camera: str) -> dict[str, Any] | None:
+        """Return the CameraInfo of a camera; None without one.
+
+        frame_id, width, height, distortion_model, d, k, r, p as in sensor_msgs/CameraInfo.
+        """
+        key = self._key(camera)
         return None if key is None else self._infos[key].value
 
     @property
-    def lacks_size(self) -> bool:
-        """True if the size of the pictures would tell which CameraInfo is theirs."""
-        return bool(self._infos) and self._key() is None and self.pictures is not None and self.pictures.size is None
+    def lacking_size(self) -> list[str]:
+        """Cameras the size of whose pictures would tell which CameraInfo is theirs."""
+        return [key for key, of in self.cameras.items() if self._infos and of.size is None and self._key(key) is None]
 
-    def _key(self) -> tuple[str, str] | None:
-        """Topic and frame_id of the CameraInfo of the pictures.
+    def _key(self, camera: str) -> tuple[str, str] | None:
+        """Topic and frame_id of the CameraInfo of a camera.
 
-        That of the own topic; else of the only topic with their frame_id; else of the only one with their size.
+        That of the own topic; else of the only topic with the frame_id of its pictures; else of the only one with
+        their size.
         """
-        pictures, keys = self.pictures, list(self._infos)
+        pictures, keys = self.cameras.get(camera), list(self._infos)
         if pictures is None:
-            return next(iter(keys), None)
+            others = {of.own for of in self.cameras.values()}
+            return next((key for key in keys if key[0] not in others), None) if camera == CAMERA.key else None
+        keys = [key for key in keys if pictures.among is None or key[0] in pictures.among]
         same = [key for key in keys if key[1] and key[1] == pictures.frame_id]
         own = [key for key in same if key[0] == pictures.own] or [key for key in keys if key[0] == pictures.own]
         if own or len(same) == 1:
@@ -120,10 +136,9 @@ class Calibration:
         info = self.camera_info
         return _size_of(info) if info is not None else None
 
-    @property
-    def focal_35mm(self) -> int | None:
-        """Focal length in mm of a 36 mm wide picture: round(36 fx / width)."""
-        info = self.camera_info
+    def focal_35mm(self, camera: str = CAMERA.key) -> int | None:
+        """Return the focal length of a camera in mm of a 36 mm wide picture: round(36 fx / width)."""
+        info = self.info_of(camera)
         if info is None or not info["width"]:
             return None
         focal = 36 * info["k"][0] / info["width"]
@@ -132,15 +147,17 @@ class Calibration:
     @property
     def notes(self) -> list[str]:
         """Notes to the user: a missing CameraInfo, and changes within the recording with their times."""
-        key, found = self._key(), []
-        if key is not None and self._infos[key].changed is not None:
-            found.append(_describe_change("camera/info", self._infos[key]))
-        elif key is None and self.pictures is not None and self._infos:
-            topics = ", ".join(sorted({topic for topic, _ in self._infos}))
-            found.append(
-                f"camera/info: {topics} is not used for {self.pictures.topic}: expected one topic with the frame_id "
-                f"{self.pictures.frame_id!r} or the size of its pictures"
-            )
+        found = []
+        for camera in self.cameras or (CAMERA.key,):
+            key, pictures = self._key(camera), self.cameras.get(camera)
+            may_be = {of for of, _ in self._infos if pictures is None or pictures.among is None or of in pictures.among}
+            if key is not None and self._infos[key].changed is not None:
+                found.append(_describe_change("camera/info", self._infos[key]))
+            elif key is None and pictures is not None and may_be:
+                found.append(
+                    f"camera/info: {', '.join(sorted(may_be))} is not used for {pictures.topic}: expected one topic "
+                    f"with the frame_id {pictures.frame_id!r} or the size of its pictures"
+                )
         for parent, child in sorted(self._transforms):
             if self._transforms[parent, child].changed is not None:
                 name = f"tf_static from {parent} to {child}"

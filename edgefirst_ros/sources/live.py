@@ -345,7 +345,9 @@ class LiveSource(Source):
     def _expect(self, topics: Mapping[str, str]) -> None:
         self._types = expected_types(self._roles, self._settings)
         self._names = {
-            known_name(t, topics.get(t, types[0])) or t.removeprefix("/"): t for t, types in self._types.items()
+            known_name(t, topics.get(t, types[0])) or t.removeprefix("/"): t
+            for t, types in self._types.items()
+            if t not in self._roles.other_infos
         }
 
     @property
@@ -423,7 +425,8 @@ class LiveSource(Source):
             return {}
         cameras = Cameras({**topics, roles.reference: roles.schema}, roles.reference)
         chosen = RESULTS if self._settings.model_topic is not None else ()
-        of_cameras = {t: namespace_of(t, s) for t, s in topics.items() if known_name(t, s) in (INFO, *RESULTS)}
+        named = ((t, s) for t, s in topics.items() if t not in roles.other_infos)
+        of_cameras = {t: namespace_of(t, s) for t, s in named if known_name(t, s) in (INFO, *RESULTS)}
         waits = {t: space for t, space in of_cameras.items() if t not in self._types and cameras.is_foreign(space)}
         if not waits:
             self._foreign = Settling()

@@ -7,6 +7,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from typing import NamedTuple
 
 from edgefirst_ros import streams
 from edgefirst_ros.config import Settings
@@ -84,6 +85,15 @@ def _holds(space: str, inner: str) -> bool:
     return bool(space) and inner.startswith(f"{space}/")
 
 
+class Infos(NamedTuple):
+    """Topics of CameraInfo of a camera."""
+
+    own: str | None
+    """The one that is named for it, or has the prefix of its topic."""
+    among: frozenset[str]
+    """All that may be its own."""
+
+
 @dataclass(slots=True)
 class Roles:
     """The topics in use, by their names in the recording.
@@ -110,9 +120,9 @@ class Roles:
     boxes3d: str | None = None
     """Topic of Detect messages with 3D boxes."""
     statics: frozenset[str] = frozenset()
-    """Topics of camera/info, model/info and tf_static; of camera/info all that may be the camera's."""
-    own_info: str | None = None
-    """Topic of camera/info with the prefix of the reference."""
+    """Topics of camera/info, model/info and tf_static."""
+    infos: dict[str, Infos] = field(default_factory=dict)
+    """Topics of CameraInfo by camera."""
     notes: tuple[str, ...] = ()
     guessed: bool = False
     """True if a role was assigned by type alone, or is open as several topics could be meant."""
@@ -128,6 +138,17 @@ class Roles:
     def navigation(self) -> tuple[str | None, ...]:
         """Topics of positions, attitudes and poses."""
         return self.gps, self.imu, self.pose
+
+    @property
+    def cameras(self) -> dict[str, str]:
+        """Topics of the cameras whose pictures the samples have: that of the frames, and others of the rig."""
+        others = {key: topic for key, topic in self.companions.items() if streams.of_key(key).form == "camera"}
+        return ({CAMERA: self.reference} if self.camera else {}) | others
+
+    @property
+    def other_infos(self) -> frozenset[str]:
+        """Topics of CameraInfo that are named for cameras other than that of the frames."""
+        return frozenset(of.own for key, of in self.infos.items() if key != CAMERA and of.own is not None)
 
     @property
     def streamed(self) -> frozenset[str]:
@@ -273,18 +294,22 @@ class _Finder:
             self.preferred.append(f"{topic} is not used: {whose}; name it with model_topic to use it")
         return self.one(name, mine)
 
-    def infos(self) -> tuple[str | None, list[str]]:
-        """Return the topic of camera/info with the prefix of the reference, and all that may be the camera's."""
-        name = INFO
-        if self.cameras is None:
-            topic = self.one(name)
-            return None, [topic] if topic is not None else []
+    def infos(self, named: str | None, cameras: Cameras | None) -> Infos:
+        """Return the topics of camera/info of a camera; `named`: the one that the rig gives to it.
+
+        `cameras`: those of the recording with this one as the reference; None if it is not a camera.
+        """
+        if named is not None:
+            return Infos(named, frozenset({named}))
+        if cameras is None:
+            topic = self.one(INFO)
+            return Infos(None, frozenset({topic} if topic is not None else ()))
         free = ((t, s) for t, s in sorted(self.topics.items()) if t not in self.given)
         spaces = {t: namespace_of(t, s) for t, s in free if s == CAMERA_INFO}
-        own = [t for t, space in spaces.items() if space == self.cameras.own and known_name(t, CAMERA_INFO) == name]
+        own = [t for t, space in spaces.items() if space == cameras.own and known_name(t, CAMERA_INFO) == INFO]
         if own:
-            return own[0], own[:1]
-        return None, [t for t, space in spaces.items() if self.cameras.owner(space) is None]
+            return Infos(own[0], frozenset(own[:1]))
+        return Infos(None, frozenset(t for t, space in spaces.items() if cameras.owner(space) is None))
 
     def pose(self, settings: Settings) -> str | None:
         """Return the topic of poses: the named one, that of transforms between named frames, else the only one."""
@@ -433,6 +458,8 @@ def choose_topics(
     for key in in_rig.keys() & streams.ROLES.keys() - {"pose"}:
         given[key] = finder.named(key, streams.ROLES[key], settings)
     info = finder.named(CAMERA, (CAMERA_INFO,), settings, "info")
+    others = (sensor.key for sensor in settings.companions if sensor.form == "camera")
+    given_infos = {key: finder.named(key, (CAMERA_INFO,), settings, "info") for key in others}
     model_info = finder.named("model", KNOWN_TOPICS["model/info"], settings, "info")
     given_masks = finder.named("model", (MASK,), settings, "masks")
     offered = (
@@ -450,8 +477,15 @@ def choose_topics(
     pose = finder.pose(settings)
     model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
-    own_info, infos = (info, [info]) if info is not None else finder.infos()
-    statics = [*infos, model_info or finder.of_camera("model/info", beside), finder.one("tf_static")]
+    infos = {CAMERA: finder.infos(info, finder.cameras)}
+    for key, topic in companions.items():
+        if streams.of_key(key).form == "camera":
+            infos[key] = finder.infos(given_infos.get(key), Cameras(topics, topic))
+    statics = [
+        *(topic for of in infos.values() for topic in of.among),
+        model_info or finder.of_camera("model/info", beside),
+        finder.one("tf_static"),
+    ]
     masks = None
     if settings.masks or settings.polygons:
         masks = given_masks or finder.masks(model, beside)
@@ -469,7 +503,7 @@ def choose_topics(
         masks,
         boxes3d if boxes3d not in (reference, model) else None,
         statics=frozenset(topic for topic in statics if topic),
-        own_info=own_info,
+        infos=infos,
         notes=(*finder.notes, *finder.preferred),
         guessed=bool(finder.notes),
         missing=tuple(finder.missing),
@@ -526,8 +560,14 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
     masked = roles.model is not None and known_name(roles.model, DETECT) == "model/boxes2d"
     masked = masked and (settings.masks or settings.polygons)
     heard = {part for part in STATICS for topic in roles.statics if topic.endswith(part)}
-    heard -= {INFO} if roles.camera and roles.own_info is None else set()
+    heard |= {INFO} if roles.camera else set()
     statics = {*roles.statics, *(own.get(part) or _expected(part) for part in STATICS if part not in heard)}
+    cameras = {CAMERA: roles.reference} if roles.camera else {}
+    cameras |= {key: topic for key, topic in companions.items() if streams.of_key(key).form == "camera"}
+    infos = {
+        key: _expect_info(roles.infos.get(key), topic, settings.sensor(key).info) for key, topic in cameras.items()
+    }
+    statics |= {topic for of in infos.values() for topic in of.among}
     return replace(
         roles,
         companions=companions,
@@ -538,8 +578,20 @@ def expect_topics(roles: Roles, settings: Settings) -> Roles:
         masks=roles.masks or (own["model/mask"] if masked else None),
         boxes3d=roles.boxes3d or ("/fusion/boxes3d" if roles.reference != "/fusion/boxes3d" else None),
         statics=frozenset(statics),
-        own_info=roles.own_info or (own[INFO] if own[INFO] in statics else None),
+        infos=roles.infos | infos,
     )
+
+
+def _expect_info(found: Infos | None, topic: str, named: str | None) -> Infos:
+    """Return the topics of CameraInfo of a camera with the one that may still come; `named`: that of the rig."""
+    if found is not None and found.own is not None:
+        return found
+    among = found.among if found is not None else frozenset()
+    name = next(filter(None, (known_name(topic, schema) for schema in CAMERA_TYPES)), None)
+    space = namespace_of(topic, CAMERA_TYPES[0])
+    own = f"{topic.removesuffix(name)}{INFO}" if name else f"/{space}/{INFO}" if space else f"/{INFO}"
+    own = own if named is None else _expected(named)
+    return Infos(own, among | {own})
 
 
 def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...]]:

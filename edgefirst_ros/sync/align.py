@@ -111,7 +111,8 @@ class Aligner(Generic[F, C]):
     def __init__(self, streams: Mapping[str, Stream], lookahead: int) -> None:
         self.streams = streams
         self.lookahead = lookahead
-        self._max_skew = max((_max_skew(s) for s in streams.values()), default=0)
+        self.max_skew = max((_max_skew(s) for s in streams.values()), default=0)
+        """Largest distance of a companion from the frames that it decides about, ns."""
         self._swept = 0
         self._left: dict[int, tuple[int, int, int]] = {}  # of each epoch: segment, first and last stamp that left
         self._waiting: list[tuple[int, int, int, Aligned[F, C]]] = []
@@ -148,7 +149,7 @@ class Aligner(Generic[F, C]):
     def release(self, now: int | None) -> list[Aligned[F, C]]:
         """Return the frames whose companions must have come by `now`, ns; None: all that remain."""
         found: list[Aligned[F, C]] = []
-        while self._waiting and (now is None or self._waiting[0][3].arrived + self._max_skew + self.lookahead < now):
+        while self._waiting and (now is None or self._waiting[0][3].arrived + self.max_skew + self.lookahead < now):
             segment, _, _, frame = heapq.heappop(self._waiting)
             since, first, _ = self._left.get(frame.epoch, (segment, frame.stamp, 0))
             self._left[frame.epoch] = segment, first if segment == since else frame.stamp, frame.stamp
@@ -180,11 +181,11 @@ class Aligner(Generic[F, C]):
     def _forget(self, now: int) -> None:
         oldest = min((entry[3].arrived for entry in self._waiting), default=now)
         for key, buffer in list(self._buffers.items()):
-            buffer.forget(oldest - self._max_skew - self.lookahead)
+            buffer.forget(oldest - self.max_skew - self.lookahead)
             if not buffer.keys:
                 del self._buffers[key]
         for frames in self._frames.values():
-            frames.forget(oldest - 2 * (self._max_skew + self.lookahead))
+            frames.forget(oldest - 2 * (self.max_skew + self.lookahead))
 
 
 def _max_skew(stream: Stream) -> int:

@@ -32,7 +32,7 @@ def transform(child, x, parent="base_link"):
 
 def test_camera_info():
     found = Calibration()
-    assert (found.camera_info, found.focal_35mm) == (None, None)
+    assert (found.camera_info, found.focal_35mm()) == (None, None)
     found.take(CAMERA_INFO, camera())
     found.take(CAMERA_INFO, camera(fx=5.0, name="other"))
     assert found.camera_info == {
@@ -40,7 +40,7 @@ def test_camera_info():
         "d": [0.1, -0.2, 0, 0, 0.5], "k": [1000, 0, 960, 0, 1001, 540, 0, 0, 1], "r": [1, 0, 0, 0, 1, 0, 0, 0, 1],
         "p": list(range(12)),
     }  # fmt: skip
-    assert found.focal_35mm == 19  # 36 * 1000 / 1920 = 18.75
+    assert found.focal_35mm() == 19  # 36 * 1000 / 1920 = 18.75
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_camera_info():
 def test_focal_lengths_that_are_none(fx, width, focal):
     found = Calibration()
     found.take(CAMERA_INFO, camera(fx, width))
-    assert found.focal_35mm == focal
+    assert found.focal_35mm() == focal
 
 
 def test_transforms_and_labels():
@@ -110,10 +110,10 @@ def test_more_than_any_vehicle_has_is_refused():
 def test_a_camera_without_a_focal_length(value):
     known = Calibration()
     known.take(CAMERA_INFO, camera(fx=value))
-    assert known.focal_35mm is None
+    assert known.focal_35mm() is None
     known = Calibration()
     known.take(CAMERA_INFO, camera(width=0))
-    assert known.focal_35mm is None
+    assert known.focal_35mm() is None
 
 
 # ---- what it is worth ------------------------------------------------------------------------------

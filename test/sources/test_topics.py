@@ -239,7 +239,7 @@ RIGGED = {
 
 def test_a_rig_gives_topics_to_sensors():
     roles = chosen(RIGGED, rig=RIG)
-    assert (roles.reference, roles.own_info) == ("/front/image_raw", "/front/intrinsics")
+    assert (roles.reference, roles.infos["camera"].own) == ("/front/image_raw", "/front/intrinsics")
     assert roles.companions == {"lidar.points": "/lidar/clusters"}
     assert (roles.gps, roles.model, roles.masks) == ("/fix", "/results", "/masks")
     assert roles.statics == {"/front/intrinsics", "/labels"}

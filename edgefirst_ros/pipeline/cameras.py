@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cameras: the order of their messages, and further cameras of a rig, whose nearest clean pictures join the samples.
+
+A message of a further camera is judged by its headers before frames are aligned, and waits as it was sent. Its
+picture is made once a sample needs it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+from edgefirst_ros.config import SECOND, Settings
+from edgefirst_ros.counts import NOT_NEAREST, OVERLOAD
+from edgefirst_ros.errors import MessageError
+from edgefirst_ros.messages import Message
+from edgefirst_ros.pipeline.facts import SequenceFacts
+from edgefirst_ros.pipeline.frame import SensorMessage
+from edgefirst_ros.sensors.picture import Picture, PictureEncoder
+from edgefirst_ros.sensors.picture_hook import load_hook
+from edgefirst_ros.sensors.pictures import Parsed, PictureOptions, PictureSource, open_parser, open_pictures
+from edgefirst_ros.sensors.video.bitstream import AccessUnit
+from edgefirst_ros.sync.clock import lower_median
+
+USUAL = 31
+"""Latest steps of a topic's stamps whose median is its usual interval."""
+REORDERED = 5 * SECOND
+"""ns of stamps within which pictures may be shown in another order than they are sent."""
+
+
+class MessageOrder:
+    """Numbers the messages of a topic, and finds where one is missing.
+
+    `numbered`: a step other than 1 in the topic's sequence numbers means a loss.
+    """
+
+    def __init__(self, *, numbered: bool) -> None:
+        self._numbered = numbered
+        self.messages = 0
+        """Messages so far."""
+        self._last: tuple[int, int, int] | None = None
+        """File, sequence number and stamp of the last one."""
+        self._steps: deque[int] = deque(maxlen=USUAL)
+        """Latest steps of the stamps, ns."""
+
+    def add(self, message: Message, stamp: int) -> tuple[int, bool]:
+        """Return the number of the next message, and whether a message before it is missing.
+
+        Its `stamp` in ns shows so where its publisher was started again; numbers of different files are not compared.
+        """
+        number, last = self.messages, self._last
+        self.messages, self._last = number + 1, (message.file, message.sequence, stamp)
+        if last is None:
+            return number, False
+        step, pause = message.sequence - last[1], stamp - last[2]
+        lost = self._numbered and message.file == last[0] and step != 1
+        if lost and step < 1:
+            lost = bool(self._steps) and 2 * pause > 3 * lower_median(self._steps)
+        self._steps.append(pause)
+        return number, lost
+
+
+class CameraMessage(NamedTuple):
+    """A judged message of a further camera, on its way to the decoder."""
+
+    camera: str
+    message: SensorMessage
+
+
+class Passed(NamedTuple):
+    """No frame to come can need the messages of a camera up to a number."""
+
+    camera: str
+    number: int
+
+
+def picture_options(settings: Settings, *, threads: int = 1, ahead: bool = True, every: bool = True) -> PictureOptions:
+    """Return how the pictures of a camera are made.
+
+    `threads`, `ahead`: as for `PictureOptions`. `every`: others than keyframes too, whatever the settings say.
+    """
+    hook = load_hook(settings.picture_hook) if settings.picture_hook is not None else None
+    return PictureOptions(
+        PictureEncoder(settings.camera_format, settings.jpeg_quality, settings.max_width, hook),
+        keyframes_only=settings.keyframes_only and not every,
+        decoder=settings.decoder,
+        limits=settings.limits,
+        threads=threads,
+        ahead=ahead,
+    )
+
+
+class OtherCamera:
+    """A further camera of a rig.
+
+    Owns: `judge` belongs to the thread that pushes messages, which opens the source before it hands on the first
+    message. The thread that chooses frames calls everything else, and alone changes `_waiting` and `_newest`.
+    """
+
+    def __init__(self, key: str, settings: Settings, facts: SequenceFacts, *, numbered: bool) -> None:
+        """`key`: `camera.left`; `numbered`: as for `MessageOrder`."""
+        self.key = key
+        self._settings = settings
+        self._facts = facts
+        self._order = MessageOrder(numbered=numbered)
+        self._parse: Callable[[Message], Any] | None = None
+        self._source: PictureSource | None = None
+        self._waiting: dict[int, SensorMessage] = {}
+        """Clean messages whose pictures were neither taken nor skipped, by number."""
+        self._newest: SensorMessage | None = None
+        """The message whose picture was taken last."""
+
+    # ---- in the thread that pushes -------------------------------------------------------
+    def judge(
+        self, message: Message, stamp: int, parsed: Parsed | MessageError | None = None
+    ) -> tuple[AccessUnit, MessageError | None]:
+        """Return the unit of the next message, and why it has no picture, as far as headers show.
+
+        `parsed`: as for `FrameBuilder.push`.
+        """
+        number, gap = self._order.add(message, stamp)
+        if self._parse is None or self._source is None:
+            self._parse = open_parser(message.schema)
+            self._source = open_pictures(message.schema, picture_options(self._settings))
+        try:
+            content = parsed or self._parse(message)
+        except MessageError as error:
+            content = error
+        if gap or isinstance(content, MessageError):
+            self._source.mark_gap()
+        elif content.depends:
+            self._facts.video.add(content.form)
+        unit = AccessUnit(number, content, gap)
+        return unit, self._source.judge(unit)
+
+    # ---- in the thread that chooses ------------------------------------------------------
+    @property
+    def note(self) -> str:
+        """Note of the decoder to the user; empty without any."""
+        return self._source.note if self._source is not None else ""
+
+    def add(self, message: SensorMessage) -> None:
+        """Add the next judged message."""
+        unit = message.content
+        if self._source is not None:
+            self._source.add(unit)
+        if unit.fault is None and not isinstance(unit.content, MessageError):
+            self._waiting[unit.number] = message
+
+    def picture(self, message: SensorMessage, *, last: bool) -> Picture | MessageError | None:
+        """Return the picture of a clean message, which may serve several samples; None if that needs further messages.
+
+        Pictures shown before it are not made. `last`: no more messages come, or they are not waited for.
+        """
+        if message.picture is None and self._source is not None:
+            unit = message.content
+            for other in [other for other in self._waiting.values() if _is_shown_before(other, message)]:
+                self._skip(other)
+            passed = self._waiting.get(unit.number) is not message
+            found = MessageError(NOT_NEAREST) if passed else self._source.take(unit, last=last)
+            if found is None:
+                return None
+            self._waiting.pop(unit.number, None)
+            if isinstance(found, MessageError):
+                self._facts.counts.drop(message.topic, found.reason, why=found)
+            if self._newest is not None:
+                self._newest.drop_pixels()
+            message.picture, self._newest = found, message
+        return message.picture
+
+    def forget(self, number: int, needed: Collection[int]) -> None:
+        """Skip the messages up to a number whose pictures no sample needs; `needed`: numbers that one may."""
+        for other in [self._waiting[n] for n in self._waiting if n <= number and n not in needed]:
+            self._skip(other)
+
+    def _skip(self, message: SensorMessage) -> None:
+        del self._waiting[message.content.number]
+        if self._source is not None:
+            self._source.skip(message.content)
+
+    def close(self) -> None:
+        """End all threads; any thread may call it."""
+        if self._source is not None:
+            self._source.close()
+
+
+def leave_out(unit: AccessUnit) -> None:
+    """Drop the content of a still picture that cannot be written in time."""
+    if unit.content is not None and not isinstance(unit.content, MessageError):
+        unit.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
+
+
+def _is_shown_before(one: SensorMessage, other: SensorMessage) -> bool:
+    """True if a picture is shown before another one: by stamps, and where the clock was set by the order sent."""
+    if abs(one.stamp - other.stamp) <= REORDERED:
+        return one.stamp < other.stamp
+    before: bool = one.content.number < other.content.number
+    return before
