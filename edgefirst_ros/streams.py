@@ -94,6 +94,11 @@ class Sensor(NamedTuple):
         return self.kinds[0]
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """Types that its topics may have."""
+        return tuple(dict.fromkeys(schema for topic in self.topics for schema in topic.types))
+
+    @property
     def topic(self) -> Topic:
         """The preferred topic. Raises IndexError without any."""
         return self.topics[0]
@@ -168,7 +173,7 @@ OTHERS: tuple[Topic, ...] = (
 """The other topics of the device."""
 # fmt: on
 
-CAMERA_TYPES = tuple(dict.fromkeys(schema for topic in CAMERA.topics for schema in topic.types))
+CAMERA_TYPES = CAMERA.types
 """Types a camera may have; where no topic has a known name, the first type present is used."""
 
 

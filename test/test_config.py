@@ -21,7 +21,7 @@ BAD = [
     ("pose_topic", "3", "expected text, got 3"),
     ("strict_topics", "2", "2"),
     ("rig", "{lidar: /x}", "unknown sensor 'lidar'; did you mean lidar.points?"),
-    ("rig", "{camera.left: /x}", "camera.left: a sample has one camera: name its topic under camera, other topics"),
+    ("rig", "{camera.left: {info: /x}}", "camera.left: expected a topic"),
     ("rig", "{gps.rear: /x}", "gps.rear: a sample has one gps"),
     ("rig", "{lidar.points.Rear: /x}", "lidar.points.Rear: 'Rear' cannot name an instance"),
     ("rig", "{lidar.points.info: {topic: /x}}", "lidar.points.info: 'info' cannot name an instance"),

@@ -97,7 +97,7 @@ class Rig(Model):
             wrong = [
                 name
                 for name, allowed in (
-                    ("info", key in (streams.CAMERA.key, "model")),
+                    ("info", key == "model" or key.partition(".")[0] == streams.CAMERA.key),
                     ("masks", key == "model"),
                     ("tf", key == "pose"),
                     ("tolerance", key not in streams.ROLES),
@@ -120,7 +120,7 @@ def check_key(key: str) -> None:
     first = next((known for known in streams.RIG_KEYS if key.startswith(f"{known}.")), None)
     if first is not None:
         name = key.removeprefix(f"{first}.")
-        if first == streams.CAMERA.key or not streams.is_key(f"{first}.a"):
+        if not streams.is_key(f"{first}.a"):
             raise ValueError(
                 f"{key}: a sample has one {first}: name its topic under {first}, other topics under unused"
             )

@@ -8,7 +8,7 @@ picture is made once a sample needs it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from edgefirst_ros.config import SECOND, Settings
@@ -61,6 +61,10 @@ class MessageOrder:
         return number, lost
 
 
+Candidate = tuple[int, SensorMessage]
+"""Stamp with the camera's offset, ns, and message."""
+
+
 class CameraMessage(NamedTuple):
     """A judged message of a further camera, on its way to the decoder."""
 
@@ -95,7 +99,7 @@ class OtherCamera:
     """A further camera of a rig.
 
     Owns: `judge` belongs to the thread that pushes messages, which opens the source before it hands on the first
-    message. The thread that chooses frames calls everything else, and alone changes `_waiting` and `_newest`.
+    message. The thread that chooses frames calls everything else, and changes `_waiting` and `_newest`.
     """
 
     def __init__(self, key: str, settings: Settings, facts: SequenceFacts, *, numbered: bool) -> None:
@@ -148,36 +152,52 @@ class OtherCamera:
         if unit.fault is None and not isinstance(unit.content, MessageError):
             self._waiting[unit.number] = message
 
-    def picture(self, message: SensorMessage, *, last: bool) -> Picture | MessageError | None:
-        """Return the picture of a clean message, which may serve several samples; None if that needs further messages.
+    def first_clean(self, near: Sequence[Candidate], *, last: bool) -> list[Candidate] | None:
+        """Return the first of the messages near a frame that proves to have a picture, and make that.
 
-        Pictures shown before it are not made. `last`: no more messages come, or they are not waited for.
+        Empty if none of them has one; None if that needs further messages. Earlier groups of pictures stay undecoded.
+        `last`: no more messages come, or they are not waited for.
         """
-        if message.picture is None and self._source is not None:
-            unit = message.content
-            for other in [other for other in self._waiting.values() if _is_shown_before(other, message)]:
-                self._skip(other)
-            passed = self._waiting.get(unit.number) is not message
-            found = MessageError(NOT_NEAREST) if passed else self._source.take(unit, last=last)
-            if found is None:
+        for candidate in near:
+            picture = self._picture(candidate[1], near, last=last)
+            if picture is None:
                 return None
-            self._waiting.pop(unit.number, None)
-            if isinstance(found, MessageError):
-                self._facts.counts.drop(message.topic, found.reason, why=found)
-            if self._newest is not None:
-                self._newest.drop_pixels()
-            message.picture, self._newest = found, message
-        return message.picture
+            if isinstance(picture, Picture):
+                return [candidate]
+        return []
+
+    def _picture(self, message: SensorMessage, near: Sequence[Candidate], *, last: bool) -> Any:
+        """Return the picture of a message, or why it has none; None if that needs further messages."""
+        if message.picture is not None or self._source is None:
+            return message.picture
+        number = message.content.number
+        if number not in self._waiting:
+            return MessageError(NOT_NEAREST)
+        cheap = {m.content.number for _, m in near if _entry(m) == _entry(message)}
+        self._skip([n for n, other in self._waiting.items() if n not in cheap and _is_shown_before(other, message)])
+        found = self._source.take(message.content, last=last)
+        if found is None:
+            return None
+        del self._waiting[number]
+        message.picture = found
+        if isinstance(found, MessageError):
+            self._facts.counts.drop(message.topic, found.reason, why=found)
+            return found
+        self._skip([n for n, other in self._waiting.items() if _is_shown_before(other, message)])
+        if self._newest is not None:
+            self._newest.drop_pixels()
+        self._newest = message
+        return found
 
     def forget(self, number: int, needed: Collection[int]) -> None:
         """Skip the messages up to a number whose pictures no sample needs; `needed`: numbers that one may."""
-        for other in [self._waiting[n] for n in self._waiting if n <= number and n not in needed]:
-            self._skip(other)
+        self._skip([n for n in self._waiting if n <= number and n not in needed])
 
-    def _skip(self, message: SensorMessage) -> None:
-        del self._waiting[message.content.number]
-        if self._source is not None:
-            self._source.skip(message.content)
+    def _skip(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            unit = self._waiting.pop(number).content
+            if self._source is not None:
+                self._source.skip(unit)
 
     def close(self) -> None:
         """End all threads; any thread may call it."""
@@ -189,6 +209,13 @@ def leave_out(unit: AccessUnit) -> None:
     """Drop the content of a still picture that cannot be written in time."""
     if unit.content is not None and not isinstance(unit.content, MessageError):
         unit.content = MessageError(OVERLOAD, "it arrived while no sample could be written")
+
+
+def _entry(message: SensorMessage) -> int:
+    """Return the number of the entry that its picture is decoded from; of still pictures all are equal."""
+    unit = message.content
+    entry: int = (unit.tiles or (unit,))[0].last_entry
+    return entry
 
 
 def _is_shown_before(one: SensorMessage, other: SensorMessage) -> bool:

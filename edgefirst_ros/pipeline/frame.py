@@ -39,7 +39,7 @@ class SensorMessage:
     place: tuple[Position | None, Quaternion | None] | None = None
     """For a message of a camera: where the vehicle was at its stamp."""
     picture: Picture | MessageError | None = None
-    """For a message of a camera: its picture, or why there is none, once a sample needed it."""
+    """For a message of a camera: its picture, or why it has none, once a sample needed it."""
 
     def drop_pixels(self) -> None:
         """Free the pixels of its picture, once it is being encoded or no further sample can need it."""
@@ -51,7 +51,7 @@ class SensorMessage:
 class Frame:
     """A frame with its aligned messages.
 
-    Once it is handed on, only companions whose picture proves damaged are removed, by the thread that chooses frames.
+    Once it is handed on, only companions whose picture proves damaged are replaced, by the thread that chooses frames.
     """
 
     unit: AccessUnit
@@ -60,6 +60,8 @@ class Frame:
     segment: int
     companions: dict[str, tuple[int, SensorMessage]] = field(default_factory=dict)
     """Sensor -> (stamp in ns with the sensor's offset, message)."""
+    others: dict[str, list[tuple[int, SensorMessage]]] = field(default_factory=dict)
+    """Camera -> the same of the messages to be used if the nearest one proves damaged, the nearest first."""
     own: tuple[str, SensorMessage] | None = None
     """Sensor and message of the reference, if it is not a camera."""
     position: Position | None = None
@@ -80,6 +82,11 @@ class Frame:
     def number(self) -> int:
         """Number of the frame in its sequence."""
         return self.unit.number
+
+    def candidates(self, camera: str) -> list[tuple[int, SensorMessage]]:
+        """Return the messages of a camera near the frame, the nearest first."""
+        near = self.companions.get(camera)
+        return [] if near is None else [near, *self.others.get(camera, ())]
 
     def make_overdue(self) -> Frame:
         """Return the frame without its messages, as one that is dropped as overdue."""

@@ -231,7 +231,7 @@ class FrameBuilder:
         roles, tolerance, streams = facts.roles, nanoseconds(settings.tolerance), {}
         for sensor, topic in roles.companions.items():
             if topic != roles.reference:
-                streams[sensor] = Stream(*settings.stream(sensor))
+                streams[sensor] = Stream(*settings.stream(sensor), alternatives=sensor in cameras)
                 self._sensors.setdefault(topic, []).append(sensor)
         if roles.boxes3d is not None:
             streams[BOXES3D] = Stream(tolerance)
@@ -423,6 +423,7 @@ class FrameBuilder:
             return aligned.arrived + wait + self._lookahead <= now
         located = (aligned.nearest.get(key) for key in (BOXES3D, *self._cameras))
         stamps = [aligned.stamp, *(near.stamp for near in located if near is not None)]
+        stamps += [near.stamp for others in aligned.others.values() for near in others]
         segment = aligned.item.segment
         known = (self._navigation.horizon(stamp, aligned.epoch) for stamp in stamps)
         horizon = max(*known, *(self._poses.horizon(stamp, segment) for stamp in stamps))
@@ -435,8 +436,10 @@ class FrameBuilder:
             near = aligned.nearest.get(sensor)
             if near is not None:
                 frame.companions[sensor] = (near.stamp, near.item)
-                if sensor in self._cameras and near.item.place is None:
-                    near.item.place = self._navigation.at(near.stamp, aligned.epoch)
+                if sensor in self._cameras:
+                    frame.others[sensor] = [(other.stamp, other.item) for other in aligned.others[sensor]]
+                    for other in (near, *aligned.others[sensor]):
+                        other.item.place = other.item.place or self._navigation.at(other.stamp, aligned.epoch)
         if roles.sensor is not None and anchor.own is not None:
             frame.own = (roles.sensor, anchor.own)
         frame.position, frame.orientation = self._navigation.at(aligned.stamp, aligned.epoch)

@@ -306,7 +306,7 @@ class SampleBuilder:
         elif isinstance(item, AccessUnit):
             self._add_unit(item)
         elif isinstance(item, Passed):
-            waiting = [frame.companions[item.camera] for frame in self._waiting if item.camera in frame.companions]
+            waiting = (near for frame in self._waiting for near in frame.candidates(item.camera))
             self._cameras[item.camera].forget(item.number, {message.content.number for _, message in waiting})
         elif not self._pace.is_over:
             self._cameras[item.camera].add(item.message)
@@ -371,15 +371,17 @@ class SampleBuilder:
     def _gather(self, found: SampleParts, *, last: bool) -> bool:
         """Add the pictures of other cameras to a clean frame, and decide about it; False if more messages are needed.
 
-        A camera that is silent is not waited for: its decoder gives what it has.
+        A silent camera is not waited for: its decoder is drained.
         """
         frame, self._begun = found.frame, found
         last = last or self._waiting[-1].stamp - frame.stamp > SILENT or self._pace.is_overdue(frame.since)
         for key in [key for key in self._cameras if key in frame.companions and found.part.has(key)]:
-            picture = self._cameras[key].picture(frame.companions[key][1], last=last)
-            if picture is None:
+            near = self._cameras[key].first_clean(frame.candidates(key), last=last)
+            if near is None:
                 return False
-            if isinstance(picture, MessageError):
+            if near:
+                frame.companions[key] = near[0]
+            else:
                 del frame.companions[key]
         self._begun = None
         return self._select(found)

@@ -70,7 +70,7 @@ class Calibration:
     def __init__(self, cameras: Mapping[str, PictureFacts] = MappingProxyType({})) -> None:
         """`cameras`: facts by camera (`camera`, `camera.left`).
 
-        Where no camera gives the frames, the first CameraInfo that is not another camera's counts.
+        Without a camera of the frames, the first CameraInfo that is not another camera's counts.
         """
         self.cameras = dict(cameras)
         self.sensor_frames: dict[str, str] = {}
@@ -91,7 +91,7 @@ class Calibration:
 
     @property
     def camera_info(self) -> dict[str, Any] | None:
-        """The CameraInfo of the camera that gives the frames, as `info_of`."""
+        """The CameraInfo of the camera of the frames, as `info_of`."""
         return self.info_of(CAMERA.key)
 
     def info_of(self, camera: str) -> dict[str, Any] | None:

@@ -214,6 +214,20 @@ class _Finder:
         self.given.add(topic)
         return topic
 
+    def other_cameras(self, settings: Settings) -> tuple[dict[str, str | None], dict[str, str | None]]:
+        """Return the topics that the rig gives to cameras in addition to the one of the frames, and their CameraInfo.
+
+        Raises UsageError if one topic is given to two of them.
+        """
+        keys = [sensor.key for sensor in settings.companions if sensor.form == "camera"]
+        found = {key: self.named(key, CAMERA_TYPES, settings) for key in keys}
+        twice = [
+            key for n, key in enumerate(keys) if found[key] in [found[k] for k in keys[:n] if found[k] is not None]
+        ]
+        if twice:
+            raise UsageError(f"rig: {twice[0]}: {found[twice[0]]} is another camera's topic; expected one of its own")
+        return found, {key: self.named(key, (CAMERA_INFO,), settings, "info") for key in keys}
+
     def only_companions(self, found: dict[str, str], settings: Settings, radars: Container[str]) -> None:
         """Give the only cloud and the only cube whose names say nothing to the sensors that have no topic."""
         named = {_named(name, self.topics) for name in settings.given_topics}
@@ -421,6 +435,7 @@ def choose_topics(
     camera. `live`: a named topic in addition to the reference may still come, and is not an error.
     """
     finder = _Finder(topics, live, given={topic for topic in topics if settings.is_left_alone(topic)})
+    given, others = finder.other_cameras(settings)
     in_rig = settings.rig.sensors if settings.rig is not None else {}
 
     def in_rig_topic(key: str) -> bool:
@@ -454,12 +469,12 @@ def choose_topics(
         finder.prefix = reference.removesuffix(name)
     if topics[reference] in CAMERA_TYPES and name in (None, *CAMERA_NAMES):
         finder.cameras = Cameras(topics, reference)
-    given = {sensor.key: finder.named(sensor.key, sensor.topic.types, settings) for sensor in settings.companions}
+    for sensor in settings.companions:
+        if sensor.key not in given:
+            given[sensor.key] = finder.named(sensor.key, sensor.types, settings)
     for key in in_rig.keys() & streams.ROLES.keys() - {"pose"}:
         given[key] = finder.named(key, streams.ROLES[key], settings)
     info = finder.named(CAMERA, (CAMERA_INFO,), settings, "info")
-    others = (sensor.key for sensor in settings.companions if sensor.form == "camera")
-    given_infos = {key: finder.named(key, (CAMERA_INFO,), settings, "info") for key in others}
     model_info = finder.named("model", KNOWN_TOPICS["model/info"], settings, "info")
     given_masks = finder.named("model", (MASK,), settings, "masks")
     offered = (
@@ -478,9 +493,9 @@ def choose_topics(
     model = given["model"] if in_rig_topic("model") else finder.model(settings.model_topic)
     beside = model if settings.model_topic is not None else None
     infos = {CAMERA: finder.infos(info, finder.cameras)}
-    for key, topic in companions.items():
-        if streams.of_key(key).form == "camera":
-            infos[key] = finder.infos(given_infos.get(key), Cameras(topics, topic))
+    for key, named in others.items():
+        if (topic := given[key]) is not None:
+            infos[key] = finder.infos(named, Cameras(topics, topic))
     statics = [
         *(topic for of in infos.values() for topic in of.among),
         model_info or finder.of_camera("model/info", beside),
@@ -601,7 +616,7 @@ def expected_types(roles: Roles, settings: Settings) -> dict[str, tuple[str, ...
         model = next((KNOWN_TOPICS[n] for n in ("model/output", "model/boxes2d") if roles.model.endswith(n)), model)
     parts = {roles.gps: (FIX,), roles.imu: (IMU,), roles.model: model, roles.masks: (MASK,), roles.boxes3d: (DETECT,)}
     parts[roles.pose] = streams.ROLES["pose"] if roles.pose_frames is None else KNOWN_TOPICS["tf"]
-    parts |= {topic: streams.of_key(sensor).topic.types for sensor, topic in roles.companions.items()}
+    parts |= {topic: streams.of_key(sensor).types for sensor, topic in roles.companions.items()}
     parts |= dict.fromkeys(roles.statics, (CAMERA_INFO,))
     parts |= {topic: KNOWN_TOPICS[part] for topic in roles.statics for part in STATICS if topic.endswith(part)}
     return {topic: types for topic, types in parts.items() if topic} | {roles.reference: (roles.schema,)}

@@ -25,12 +25,17 @@ C = TypeVar("C")
 """Payload of a companion message."""
 
 
+MOST_ALTERNATIVES = 8
+
+
 class Stream(NamedTuple):
     """Alignment settings of one companion; times in ns."""
 
     tolerance: int
     offset: int = 0
     reuse: bool = True
+    alternatives: bool = False
+    """True if the nearest message may prove useless, and others within the tolerance are wanted too."""
 
 
 class Companion(NamedTuple, Generic[C]):
@@ -51,6 +56,8 @@ class Aligned(Generic[F, C]):
     arrived: int
     item: F
     nearest: dict[str, Companion[C] | None] = field(default_factory=dict)
+    others: dict[str, list[Companion[C]]] = field(default_factory=dict)
+    """By stream with alternatives, the messages after the nearest one, the nearest first."""
 
 
 class _Buffer(Generic[C]):
@@ -157,11 +164,14 @@ class Aligner(Generic[F, C]):
                 buffer = self._buffers.get((name, frame.epoch))
                 if buffer is None:
                     frame.nearest[name] = None
-                elif stream.reuse:
+                elif stream.reuse and not stream.alternatives:
                     frame.nearest[name] = buffer.nearest(frame.stamp, stream.tolerance)
                 else:
                     near = buffer.outward(frame.stamp, stream.tolerance)
-                    frame.nearest[name] = next((c for c in near if self._belongs(c, frame)), None)
+                    own = (c for c in near if stream.reuse or self._belongs(c, frame))
+                    frame.nearest[name] = next(own, None)
+                    if stream.alternatives:
+                        frame.others[name] = list(itertools.islice(own, MOST_ALTERNATIVES))
             found.append(frame)
         if now is not None and now - self._swept > self.lookahead // 4:
             self._swept = now

@@ -233,12 +233,22 @@ def result_of(stamp):
 
 
 def sent(
-    name, prefix="/", *, frame_id="camera", resize=False, cut=(), missing=(), focal=50.0, results=True, infos=None
+    name,
+    prefix="/",
+    *,
+    frame_id="camera",
+    resize=False,
+    cut=(),
+    missing=(),
+    focal=50.0,
+    results=True,
+    infos=None,
+    begin=START,
 ):
     """[(topic, type, log_time, sequence, data)] of a source, its camera/info and model/output.
 
     `cut`: numbers of messages that lose their second half, `missing`: those that are not recorded; of the last tile.
-    `infos`: another prefix of camera/info.
+    `infos`: another prefix of camera/info. `begin`: stamp of the first picture.
     """
     source, found = SOURCES[name], []
     for tile, (topic, units) in enumerate(zip(source.topics, streams(name, resize), strict=True)):
@@ -246,15 +256,15 @@ def sent(
         for number, (index, unit) in enumerate(units):
             if last and number in missing:
                 continue
-            stamp = START + index * STEP
+            stamp = begin + index * STEP
             data = unit[: len(unit) // 2] if last and number in cut else unit
             size = LARGE if resize and index >= GOP else SMALL
-            coming = START + number * STEP + tile * 1000
+            coming = begin + number * STEP + tile * 1000
             found.append(
                 (f"{prefix}{topic}", source.schema, coming, number, message(source, data, stamp, size, frame_id))
             )
     for n in range(FRAMES):
-        stamp = START + n * STEP
+        stamp = begin + n * STEP
         found.append((f"{infos or prefix}camera/info", "sensor_msgs/msg/CameraInfo", stamp + 5000, n,
                       info_of(stamp, frame_id, focal)))  # fmt: skip
         if results and n % MODEL_EVERY == 0:
