@@ -231,7 +231,7 @@ def companion_columns(sensor: Sensor) -> dict[str, Column]:
 
 
 def frames_columns(companions: Sequence[str] = DEFAULT_COMPANIONS) -> dict[str, Column]:
-    """Return the columns of NAME.frames.arrow by name; a table lacks those of the pose if unfilled."""
+    """Return the columns of NAME.frames.arrow by name; a table has those of the pose only if filled."""
     listed = [
         Column("name", TEXT, "identity", nullable=False),
         Column("frame", _U32, "identity", nullable=False),

@@ -149,7 +149,7 @@ def test_what_a_calibration_is_worth(info, transforms, frames, word):
 
 
 def test_frames_of_sensors():
-    assert frames_of(["camera", "radar.cube", "radar.targets", "lidar.depth", "depth"]) == {"radar", "lidar"}
+    assert frames_of(["camera", "radar.cube", "radar.targets", "lidar.depth", "depth"], {}) == {"radar", "lidar"}
 
 
 def test_intrinsics_that_change_are_told_and_the_first_are_kept():
