@@ -237,7 +237,10 @@ class _Draft:
             else:
                 spaces[space] = found
         names = {found.topic: space or found.topic for space, found in spaces.items()}
-        ordered = sorted(spaces.values(), key=lambda one: (order(one)[0], *_in_front(names[one.topic]), one.topic))
+        ordered = sorted(
+            spaces.values(),
+            key=lambda one: (one is not spaces.get(""), order(one)[0], *_in_front(names[one.topic]), one.topic),
+        )
         infos = sorted(one.topic for one in self.topics.values() if one.schema == streams.CAMERA_INFO)
         only = infos[0] if len(infos) == len(ordered) == 1 else None
         for key, found in _with_instances(streams.CAMERA.key, ordered, names):

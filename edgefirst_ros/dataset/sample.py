@@ -298,8 +298,11 @@ class Sample:
         """
         return self.dataset.container.read(self.member(kind))
 
-    def image(self) -> NDArray[np.uint8]:
-        """Return the camera picture.
+    def image(self, sensor: str = "camera") -> NDArray[np.uint8]:
+        """Return the picture of a camera.
+
+        Args:
+            sensor: The camera, such as `camera.left` of several.
 
         Returns:
             (height, width, 3) uint8 RGB, rows as stored.
@@ -307,7 +310,7 @@ class Sample:
         Raises:
             DatasetError: The picture is missing or cannot be decoded.
         """
-        return self._decoded("camera", decode_image)
+        return self._decoded(sensor, decode_image)
 
     def cube(self, rows: int = 1, columns: int = 1) -> Cube:
         """Return the radar cube.
@@ -342,29 +345,35 @@ class Sample:
         from edgefirst_ros.sensors.companions import decode
 
         found = of_kind(self._kind(kind))
-        return self.image() if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
+        return self.image(found.key) if found.form == "camera" else self._decoded(kind, partial(decode, found.key))
 
-    def radar(self) -> NDArray[np.void]:
+    def radar(self, sensor: str = "radar") -> NDArray[np.void]:
         """Return the radar points.
 
+        Args:
+            sensor: The radar, such as `radar.targets.rear` of several.
+
         Returns:
             Structured array (N,), or (height, width) if organised, with x, y and z in m in the sensor's frame.
 
         Raises:
             DatasetError: The points are missing or cannot be decoded.
         """
-        return self._decoded("radar", _points)
+        return self._decoded(sensor, _points)
 
-    def lidar(self) -> NDArray[np.void]:
+    def lidar(self, sensor: str = "lidar") -> NDArray[np.void]:
         """Return the lidar points.
 
+        Args:
+            sensor: The lidar, such as `lidar.points.rear` of several.
+
         Returns:
             Structured array (N,), or (height, width) if organised, with x, y and z in m in the sensor's frame.
 
         Raises:
             DatasetError: The points are missing or cannot be decoded.
         """
-        return self._decoded("lidar", _points)
+        return self._decoded(sensor, _points)
 
     def _decoded(self, kind: str, decode: Callable[[bytes], T]) -> T:
         data = self.read(kind)

@@ -6,11 +6,14 @@ The first camera sends JPEG; the second one the same number of pictures, 20 ms l
 
 from __future__ import annotations
 
+import io
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from live_system import System
+from PIL import Image
 from same_dataset import adds_up, assert_counted, assert_same_dataset, members
 from test_picture_sources import (
     FRAMES,
@@ -197,3 +200,14 @@ def test_a_capture_writes_the_bytes_of_a_conversion(drive, tmp_path, monkeypatch
 def test_a_topic_that_cannot_be_its_own_is_refused_by_name(drive, tmp_path, wrong, words):
     with pytest.raises(UsageError, match=words):
         convert(drive("jpeg"), tmp_path / "out", rig=wrong)
+
+
+def test_a_sample_gives_the_picture_of_each_camera(drive, tmp_path):
+    outcome = convert(drive("h264"), tmp_path, rig=rig("h264"))
+    sample = Dataset(outcome.paths.container)[3]
+    for key, kind in (("camera", "camera.jpeg"), (KEY, "camera-left.jpeg")):
+        (data,) = (d for n, d in members(outcome.paths.container).items() if n.endswith(f"_003.{kind}"))
+        pixels = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+        assert np.array_equal(sample.image(key), sample.decode(key))
+        assert np.abs(sample.image(key).astype(int) - pixels).max() <= 1
+    assert not np.array_equal(sample.image(), sample.image(KEY))
