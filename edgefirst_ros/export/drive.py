@@ -31,7 +31,7 @@ from edgefirst_ros.sensors.transforms import (
     rotation,
     world_to_ecef,
 )
-from edgefirst_ros.streams import of_columns
+from edgefirst_ros.streams import CAMERA, of_columns
 
 WAYS = (
     "convert the recording again with a topic of poses (pose_topic: /odom), two frames of /tf (in a rig pose: {tf: "
@@ -211,10 +211,12 @@ class Drive:
             ) from error
 
     def place(self, sensor: str) -> Floats:
-        """Return (4, 4) sensor to rig of "camera", "radar" or "lidar". Raises DatasetError if it is unknown."""
-        named = self.calibration.sensor_frames
-        own = [frame for key, frame in named.items() if key.partition(".")[0] == sensor and key.count(".") == 1]
-        frame = self.camera["frame_id"] if sensor == "camera" else next(iter(own), sensor)
+        """Return (4, 4) sensor to rig of `camera`, `radar`, `lidar` or an instance. Raises DatasetError if unknown."""
+        kind, _, key = sensor.partition(".")
+        instance = key.rpartition(".")[2]
+        named = {of: frame for of, frame in self.calibration.sensor_frames.items() if of.partition(".")[0] == kind}
+        own = [frame for of, frame in named.items() if (of.split(".")[2:] or [""]) == [instance]]
+        frame = self.info_of(sensor)["frame_id"] if kind == "camera" else next(iter(own), kind)
         if frame in self.statics:
             return self.statics[frame]
         if frame in {entry["child"] for entry in self.calibration.static_transforms}:
@@ -258,11 +260,17 @@ class Drive:
     @property
     def camera(self) -> dict[str, Any]:
         """camera_info: frame_id, width, height, distortion_model, d, k (9), r (9), p (12) in pixels."""
-        info = self.calibration.camera_info
+        return self.info_of(CAMERA.key)
+
+    def info_of(self, camera: str) -> dict[str, Any]:
+        """Return the same of a camera, such as `camera.left` of several. Raises DatasetError without one."""
+        calibration = self.calibration
+        info = calibration.camera_info if camera == CAMERA.key else calibration.camera_infos.get(camera)
         if not isinstance(info, dict):
+            own = "" if camera == CAMERA.key else f" for {camera}"
             raise DatasetError(
-                f"{self.dataset.paths.frames}: there is no camera_info of {self.name!r} in its metadata, so the "
-                "camera's intrinsics are unknown; it comes from camera/info of the recording"
+                f"{self.dataset.paths.frames}: there is no camera_info of {self.name!r}{own} in its metadata, "
+                "so the camera's intrinsics are unknown; it comes from camera/info of the recording"
             )
         try:
             shapes = [np.array(info[name], float).shape for name in ("k", "d")]

@@ -13,9 +13,9 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +30,7 @@ from edgefirst_ros.export.output import NO_HOME, LossReport, ahead
 from edgefirst_ros.progress import Progress
 from edgefirst_ros.sensors.cloud import decode_cloud
 from edgefirst_ros.sensors.transforms import Floats, between, quaternion
+from edgefirst_ros.streams import of_kind
 
 VERSION = "v1.0-trainval"
 """Name of the folder of tables: the one that training frameworks ask for."""
@@ -69,8 +70,8 @@ class SensorChannel:
 
     name: str
     modality: str
-    frame: str
-    """Sensor whose place in the vehicle `Drive.place` knows."""
+    sensor: str
+    """Sensor whose place in the vehicle `Drive.place` knows: `lidar`, `lidar.points.rear`."""
     suffix: str
 
 
@@ -80,7 +81,21 @@ CHANNELS = {
     "lidar.pcd": SensorChannel("LIDAR_TOP", "lidar", "lidar", ".pcd.bin"),
     "radar.pcd": SensorChannel("RADAR_FRONT", "radar", "radar", ".pcd"),
 }
-"""Channels by kind of member."""
+"""Channels by kind of member, of the first instance of each sensor."""
+
+
+@lru_cache(1024)
+def channel_of(kind: str) -> SensorChannel | None:
+    """Return the channel of a kind of member: LIDAR_REAR of `lidar-rear.pcd`; None for one without."""
+    try:
+        found = of_kind(kind)
+    except KeyError:
+        return None
+    first = CHANNELS.get(kind.replace(f"-{found.instance}", "", 1))
+    if first is None or found.instance is None:
+        return first
+    name = f"{first.name.partition('_')[0]}_{found.instance.upper()}"
+    return replace(first, name=f"{name}_2" if name == first.name else name, sensor=found.key)
 
 
 @dataclass(frozen=True)
@@ -182,7 +197,7 @@ def export(
                 splits.setdefault(group, []).append(scene)
         for category, token in counts.categories.items():
             tables.add("category", {"token": token, "name": category, "description": ""})
-        for channel in {channel.name: channel for channel in CHANNELS.values()}.values():
+        for channel in {name: channel for writer in writers for name, channel in writer.channels.items()}.values():
             if counts.written[channel.name]:
                 token = _token("sensor", channel.name)
                 tables.add("sensor", {"token": token, "channel": channel.name, "modality": channel.modality})
@@ -243,7 +258,7 @@ class _SequenceWriter:
         found: dict[str, dict[int, SceneMessage]] = {}
         for sample in self._kept.tolist():
             for kind in self.drive.dataset.members(self.drive.samples[sample].key):
-                channel = CHANNELS.get(kind)
+                channel = channel_of(kind)
                 if channel is None:
                     continue
                 stamp = measured(self.drive.rows[sample], kind)
@@ -254,6 +269,12 @@ class _SequenceWriter:
                 elif number is not None:
                     self._counts.lost[f"{channel.name} of a keyframe: the message belongs to the keyframe before"] += 1
         return {name: [messages[stamp] for stamp in sorted(messages)] for name, messages in sorted(found.items())}
+
+    @cached_property
+    def channels(self) -> dict[str, SensorChannel]:
+        """Channels of the sequence by name."""
+        found = {name: channel_of(messages[0].kind) for name, messages in self._channels.items()}
+        return {name: channel for name, channel in found.items() if channel is not None}
 
     @cached_property
     def _of_keyframes(self) -> dict[tuple[str, int], SceneMessage]:
@@ -279,8 +300,8 @@ class _SequenceWriter:
     def check(self) -> None:
         """Raise DatasetError where poses, places of sensors or intrinsics are unknown, before anything is written."""
         _ = self._poses
-        for name in self._channels:
-            self.drive.place(_channel(name).frame)
+        for channel in self.channels.values():
+            self.drive.place(channel.sensor)
 
     # ---- writing -------------------------------------------------------------------------
     def write(self, tables: RecordTables, out: Path, progress: Callable[[int], None]) -> None:
@@ -294,8 +315,8 @@ class _SequenceWriter:
         self._counts.lost["samples without a pose"] += len(drive) - len(self._kept)
         self._write_samples(tables)
         for name, messages in self._channels.items():
-            tables.add("calibrated_sensor", self._calibrated(_channel(name)))
-            self._write_messages(tables, out, _channel(name), messages, progress)
+            tables.add("calibrated_sensor", self._calibrated(self.channels[name]))
+            self._write_messages(tables, out, self.channels[name], messages, progress)
         self._write_boxes(tables)
 
     def _token(self, *what: object) -> str:
@@ -331,8 +352,9 @@ class _SequenceWriter:
         return None if group is None else str(group)
 
     def _calibrated(self, channel: SensorChannel) -> dict[str, Any]:
-        place = self.drive.place(channel.frame)
-        intrinsic = np.array(self.drive.camera["k"], float).reshape(3, 3).tolist() if channel.frame == "camera" else []
+        place, intrinsic = self.drive.place(channel.sensor), []
+        if channel.modality == "camera":
+            intrinsic = np.array(self.drive.info_of(channel.sensor)["k"], float).reshape(3, 3).tolist()
         return {
             "token": self._token("calibrated", channel.name), "sensor_token": _token("sensor", channel.name),
             "translation": place[:3, 3].tolist(), "rotation": _turned(place), "camera_intrinsic": intrinsic,
@@ -366,7 +388,8 @@ class _SequenceWriter:
             (out / name).write_bytes(data)
             token, row = self._token(channel.name, message.stamp), self.drive.rows[message.sample]
             tables.add("ego_pose", {"token": token, "timestamp": _micro(message.stamp)} | _placed(poses[index]))
-            width, height = (row.get("size") or (0, 0)) if channel.modality == "camera" else (0, 0)
+            size = "size" if channel.sensor == "camera" else f"{channel.sensor.replace('.', '_')}_size"
+            width, height = (row.get(size) or (0, 0)) if channel.modality == "camera" else (0, 0)
             record = {
                 "token": token, "sample_token": self._sample_token(owners[index]), "ego_pose_token": token,
                 "calibrated_sensor_token": self._token("calibrated", channel.name),
@@ -396,7 +419,7 @@ class _SequenceWriter:
         if found is None:
             return np.zeros((0, 3))
         points = _finite(decode_cloud(self.drive.samples[found.sample].read(found.kind)))
-        place = self._pose_at(np.array([found.stamp], np.int64))[0] @ self.drive.place(_channel(channel).frame)
+        place = self._pose_at(np.array([found.stamp], np.int64))[0] @ self.drive.place(self.channels[channel].sensor)
         placed: Floats = (
             np.column_stack([points[axis].astype(float) for axis in "xyz"]) @ place[:3, :3].T + place[:3, 3]
         )
@@ -422,7 +445,7 @@ class _SequenceWriter:
 
     def _velocity(self, channel: SensorChannel, stamp: int) -> Floats:
         """Return the velocity of a sensor over ground in its own axes, (3,) m/s."""
-        place = self.drive.place(channel.frame)
+        place = self.drive.place(channel.sensor)
         before, now, after = self._pose_at(np.array([stamp - STEP, stamp, stamp + STEP], np.int64)) @ place
         moved: Floats = now[:3, :3].T @ (after[:3, 3] - before[:3, 3]) / (2 * STEP / 1e9)
         return moved
@@ -471,6 +494,9 @@ class _SequenceWriter:
             counts.written["boxes"] += len(places)
             counts.written["instances"] += 1
 
+    def _names_of(self, modality: str) -> list[str]:
+        return [channel.name for channel in self.channels.values() if channel.modality == modality]
+
     def _name_tracks(self, objects: list[str | None], frames: NDArray[np.intp]) -> list[str]:
         """Return the track of each box; without an object, or as the second of one in a frame, its own."""
         seen: set[tuple[str, int]] = set()
@@ -496,7 +522,10 @@ class _SequenceWriter:
         """Return how many lidar and radar points are in each box; `boxes`: {number: sample of its keyframe}."""
         found = {}
         for sample, numbers in _group(boxes).items():
-            clouds = [self._points(channel, sample) for channel in ("LIDAR_TOP", "RADAR_FRONT")]
+            clouds = [
+                np.vstack([np.zeros((0, 3)), *(self._points(name, sample) for name in self._names_of(modality))])
+                for modality in ("lidar", "radar")
+            ]
             for n in numbers:
                 half = np.abs(extents[n]) / 2
                 inside = [(np.abs((cloud - centres[n]) @ turned[n]) <= half).all(1).sum() for cloud in clouds]
@@ -568,10 +597,6 @@ def _group(keys: Mapping[int, Any]) -> dict[Any, list[int]]:
     return found
 
 
-def _channel(name: str) -> SensorChannel:
-    return next(channel for channel in CHANNELS.values() if channel.name == name)
-
-
 def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
     """Return the points with finite places, flat."""
     flat = points.reshape(-1)
@@ -624,7 +649,7 @@ def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Se
     parts = dataset.parts
     present = Counter(kind for part in parts for sample in part.samples() for kind in part.members(sample.key))
     for kind, number in sorted(present.items()):
-        channel = CHANNELS.get(kind)
+        channel = channel_of(kind)
         if channel is None:
             report.add(kind, "", NO_HOME, number)
         else:

@@ -69,6 +69,7 @@ def main(folder):
         "scenes": [(scene["name"], scene["nbr_samples"]) for scene in reader.scene],
         "data": [
             {key: record[key] for key in ("channel", "timestamp", "is_key_frame", "filename", "width", "height")}
+            | {"calibrated": reader.get("calibrated_sensor", record["calibrated_sensor_token"])}
             | {"pose": reader.get("ego_pose", record["ego_pose_token"]), "sample": record["sample_token"]}
             for record in reader.sample_data
         ],
@@ -84,8 +85,8 @@ def main(folder):
         "samples": [(sample["token"], sample["timestamp"], sorted(sample["data"])) for sample in reader.sample],
     }
     found["counted"] = [pair for sample in reader.sample for pair in counted(reader, sample)]
-    middle = next(s for s in reader.sample[2:] if {"LIDAR_TOP", "RADAR_FRONT", "CAM_FRONT"} <= set(s["data"]))
-    found["middle"] = {
+    middle = next((s for s in reader.sample[2:] if {"LIDAR_TOP", "RADAR_FRONT", "CAM_FRONT"} <= set(s["data"])), None)
+    found["middle"] = middle and {
         "timestamp": middle["timestamp"],
         "lidar": sweeps(reader, middle, LidarPointCloud, "LIDAR_TOP"),
         "radar": sweeps(reader, middle, RadarPointCloud, "RADAR_FRONT"),

@@ -4,21 +4,24 @@
 import json
 import math
 import shutil
+import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from bags import messages, together, write
 from l5kit_truth import PLACED, RECIPES, east_north_up, tracked, turn
 
-from edgefirst_ros import Dataset
+from edgefirst_ros import Dataset, convert
 from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.export.nuscenes import RADAR
 from edgefirst_ros.report.projection import project
-from edgefirst_ros.synthetic import START
+from edgefirst_ros.synthetic import START, Recipe, write_recording
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
 from edgefirst_ros.synthetic.scene import RADAR as RADAR_PLACE
 
@@ -331,3 +334,65 @@ def test_a_drive_without_poses_or_transforms_is_refused(dataset, tmp_path):
 def test_a_rate_or_length_of_nothing_is_refused(dataset, tmp_path, options):
     with pytest.raises(UsageError, match="must be above 0"):
         export(dataset, "nuscenes", tmp_path / "out", **options)
+
+
+REAR = (-1.5, 0.25, 1.75)
+"""Place of a second lidar in base_link, m."""
+
+
+@pytest.fixture(scope="module")
+def rigged(tmp_path_factory):
+    """A drive with a second camera, of another size, and a second lidar, in a frame of its own."""
+    folder = tmp_path_factory.mktemp("rigged")
+    small = {"seconds": 3.0, "codec": "jpeg", "lidar_points": 100}
+    pictures = {"camera", "camera/info", "lidar/points"}
+    topics = {"camera": "/left/jpeg", "camera/info": "/left/camera_info", "lidar/points": "/rear/points"}
+    front, other = (
+        write_recording(folder / f"{name}.mcap", Recipe(**small, **own)).path
+        for name, own in (
+            ("front", {"size": (160, 96), "topics": {*pictures, "gps", "imu", "tf_static"}}),
+            ("other", {"size": (128, 64), "topics": pictures, "seed": 3, "rename": topics}),
+        )
+    )
+    moved = [(schema, channel, replace(m, data=in_frame(m.data))) for schema, channel, m in messages(other)]
+    placed = [
+        (schema, channel, replace(message, data=in_frame(message.data).replace(packed(LIDAR), packed(REAR))))
+        for schema, channel, message in messages(front)
+        if channel.topic == "/tf_static" and b"lidar\0" in message.data
+    ]
+    path = write(folder / "rigged.mcap", together(messages(front), moved, placed))
+    rig = {
+        "camera": {"topic": "/camera/jpeg", "info": "/camera/info"},
+        "camera.left": {"topic": topics["camera"], "info": topics["camera/info"]},
+        "lidar.points": "/lidar/points",
+        "lidar.points.rear": topics["lidar/points"],
+    }
+    return Dataset(convert(path, folder / "out", rig=rig).paths.container)
+
+
+def packed(place):
+    return struct.pack("<3d", *place)
+
+
+def in_frame(data):
+    return data.replace(b"\6\0\0\0lidar\0", b"\6\0\0\0aft_l\0")
+
+
+def test_further_cameras_and_lidars_are_channels_with_their_own_calibration(rigged, tmp_path):
+    out = export(rigged, "nuscenes", tmp_path / "out").out
+    found = judged(out)
+    assert found["unresolved"] == []
+    assert {tuple(channels) for _, _, channels in found["samples"][1:-1]} == {
+        ("CAM_FRONT", "CAM_LEFT", "LIDAR_REAR", "LIDAR_TOP")
+    }
+    of = {record["channel"]: record for record in found["data"]}
+    assert of["LIDAR_REAR"]["calibrated"]["translation"] == list(REAR)
+    assert of["LIDAR_TOP"]["calibrated"]["translation"] == list(LIDAR)
+    infos = rigged[0].calibration.camera_infos["camera.left"], rigged[0].calibration.camera_info
+    for channel, info, size in zip(("CAM_LEFT", "CAM_FRONT"), infos, ((128, 64), (160, 96)), strict=True):
+        assert np.ravel(of[channel]["calibrated"]["camera_intrinsic"]).tolist() == info["k"]
+        assert (of[channel]["width"], of[channel]["height"]) == size
+    rows = {row["camera_left_timestamp"] // 1000: row["frame"] for row in rigged.frames.iter_rows(named=True)}
+    picture = of["CAM_LEFT"]
+    (sample,) = (one for one in rigged.samples() if one.frame == rows[picture["timestamp"]])
+    assert (out / picture["filename"]).read_bytes() == sample.read("camera.left")
