@@ -229,7 +229,7 @@ def _wanted_names(settings: Settings) -> set[str]:
     names = {*STATICS, gps or "gps", imu or "imu", "fusion/boxes3d"}
     names |= {sensor.topic.name for sensor in settings.companions if sensor.instance is None}
     names |= {plain_name(topic) for topic in given}
-    names |= _cameras(settings)
+    names |= {*_cameras(settings), *(["tf"] if settings.sensor("pose").tf is not None else [])}
     return names | ({*MODELS} if model is None else {model, *MODELS[2:]})
 
 

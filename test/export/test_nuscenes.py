@@ -4,16 +4,14 @@
 import json
 import math
 import shutil
-import struct
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from bags import messages, together, write
+from bags import REAR, write_two_of_each
 from l5kit_truth import PLACED, RECIPES, east_north_up, tracked, turn
 
 from edgefirst_ros import Dataset, convert
@@ -21,7 +19,7 @@ from edgefirst_ros.errors import DatasetError, UsageError
 from edgefirst_ros.export import export
 from edgefirst_ros.export.nuscenes import RADAR
 from edgefirst_ros.report.projection import project
-from edgefirst_ros.synthetic import START, Recipe, write_recording
+from edgefirst_ros.synthetic import START
 from edgefirst_ros.synthetic.scene import CAMERA, LIDAR, Scene
 from edgefirst_ros.synthetic.scene import RADAR as RADAR_PLACE
 
@@ -336,46 +334,12 @@ def test_a_rate_or_length_of_nothing_is_refused(dataset, tmp_path, options):
         export(dataset, "nuscenes", tmp_path / "out", **options)
 
 
-REAR = (-1.5, 0.25, 1.75)
-"""Place of a second lidar in base_link, m."""
-
-
 @pytest.fixture(scope="module")
 def rigged(tmp_path_factory):
     """A drive with a second camera, of another size, and a second lidar, in a frame of its own."""
     folder = tmp_path_factory.mktemp("rigged")
-    small = {"seconds": 3.0, "codec": "jpeg", "lidar_points": 100}
-    pictures = {"camera", "camera/info", "lidar/points"}
-    topics = {"camera": "/left/jpeg", "camera/info": "/left/camera_info", "lidar/points": "/rear/points"}
-    front, other = (
-        write_recording(folder / f"{name}.mcap", Recipe(**small, **own)).path
-        for name, own in (
-            ("front", {"size": (160, 96), "topics": {*pictures, "gps", "imu", "tf_static"}}),
-            ("other", {"size": (128, 64), "topics": pictures, "seed": 3, "rename": topics}),
-        )
-    )
-    moved = [(schema, channel, replace(m, data=in_frame(m.data))) for schema, channel, m in messages(other)]
-    placed = [
-        (schema, channel, replace(message, data=in_frame(message.data).replace(packed(LIDAR), packed(REAR))))
-        for schema, channel, message in messages(front)
-        if channel.topic == "/tf_static" and b"lidar\0" in message.data
-    ]
-    path = write(folder / "rigged.mcap", together(messages(front), moved, placed))
-    rig = {
-        "camera": {"topic": "/camera/jpeg", "info": "/camera/info"},
-        "camera.left": {"topic": topics["camera"], "info": topics["camera/info"]},
-        "lidar.points": "/lidar/points",
-        "lidar.points.rear": topics["lidar/points"],
-    }
+    path, rig = write_two_of_each(folder)
     return Dataset(convert(path, folder / "out", rig=rig).paths.container)
-
-
-def packed(place):
-    return struct.pack("<3d", *place)
-
-
-def in_frame(data):
-    return data.replace(b"\6\0\0\0lidar\0", b"\6\0\0\0aft_l\0")
 
 
 def test_further_cameras_and_lidars_are_channels_with_their_own_calibration(rigged, tmp_path):

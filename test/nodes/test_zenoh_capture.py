@@ -16,6 +16,7 @@ import pytest
 
 zenoh = pytest.importorskip("zenoh", reason="no eclipse-zenoh: pip install 'edgefirst_ros[zenoh]'")
 
+from bags import write_two_of_each  # noqa: E402
 from same_dataset import adds_up, assert_same_dataset, counts_of, frames  # noqa: E402
 from zenoh_network import LONG, encoding_of, free_port, newer_attachment, open_session, until  # noqa: E402
 
@@ -195,6 +196,23 @@ def test_a_played_recording_is_captured_as_it_is_converted(network, recording, t
     assert_same_dataset(tmp_path / "live", tmp_path / "offline", name)
     counts = counts_of(tmp_path / "live" / f"{name}.frames.arrow")
     assert not any(BY_STAMPS in count["dropped"] for count in counts.values())
+
+
+def test_two_cameras_and_lidars_of_a_rig_are_captured_as_they_are_converted(network, tmp_path):
+    path, rig = write_two_of_each(tmp_path, seconds=2.0, codec="h264")
+    capture = network.capture(path.stem, "--rig", json.dumps(rig))
+    player = network.start("play", path)
+    assert player.wait(LONG) == 0, network.log()
+    sent = Counter(f"rt{message.topic}" for message in messages_of(path))
+    heard_all(network, sent)
+    until(lambda: network.ask("status")["recording"], step=0.1)
+    assert network.ask("stop")["success"]
+    assert network.finish(capture) == 0, network.log()
+    convert(path, tmp_path / "offline", rig=rig, **PATIENT)
+    assert_same_dataset(tmp_path / "live", tmp_path / "offline", path.stem)
+    rows = frames(tmp_path / "live" / f"{path.stem}.frames.arrow")
+    assert rows["camera_left_timestamp"].null_count() < len(rows)
+    assert rows["lidar_points_rear_timestamp"].null_count() < len(rows)
 
 
 def test_what_is_lost_on_the_way_is_counted_by_its_stamps(network, recording, tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import threading
 from collections.abc import Callable
@@ -17,6 +18,7 @@ rclpy = pytest.importorskip("rclpy", reason="no rclpy: run `make test`, or sourc
 for package in ("edgefirst_msgs", "foxglove_msgs"):
     pytest.importorskip(f"{package}.msg", reason=f"no {package}: see test/ros_environment.py")
 
+from bags import write_two_of_each  # noqa: E402
 from capturing import (  # noqa: E402
     ALONE,
     CAMERA,
@@ -231,6 +233,21 @@ def test_clock_steps(step: float, capture: Start, bench: Bench, recording: Any, 
     assert rows.height == 90
     convert(path, tmp_path / "offline", time_base="header", **PATIENT)
     assert_same_dataset(node.out, tmp_path / "offline", path.stem)
+
+
+def test_two_cameras_and_lidars_of_a_rig_are_one_node(capture: Start, bench: Bench, tmp_path: Path) -> None:
+    path, rig = write_two_of_each(tmp_path, seconds=2.0, codec="h264")
+    player = Player(bench, path)
+    node = capture(sequence=path.stem, rig=json.dumps(rig), **PATIENT)
+    player.ready()
+    player.play()
+    node.has_received(player.sent)
+    node.finish()
+    convert(path, tmp_path / "offline", rig=rig, **PATIENT)
+    assert_same_dataset(node.out, tmp_path / "offline", path.stem)
+    rows = frames(node.out / f"{path.stem}.frames.arrow")
+    assert rows["camera_left_timestamp"].is_not_null().any()
+    assert rows["lidar_points_rear_timestamp"].is_not_null().any()
 
 
 def test_two_cameras_are_two_nodes(capture: Start, bench: Bench, recording: Any, tmp_path: Path) -> None:

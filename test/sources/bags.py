@@ -2,10 +2,14 @@
 """Recordings cut to pieces, and put together from others, by the mcap library."""
 
 import heapq
+import struct
 from dataclasses import replace
 
 from mcap.reader import make_reader
 from mcap.writer import Writer
+
+from edgefirst_ros.synthetic import Recipe, write_recording
+from edgefirst_ros.synthetic.scene import LIDAR
 
 
 def messages(path):
@@ -66,3 +70,42 @@ def bag(folder, found, cuts, storage="mcap", begin="", *, overlap=0, fresh=False
 def together(*streams):
     """Messages of several recordings in one, in the order in which they were recorded."""
     return list(heapq.merge(*streams, key=lambda item: item[2].log_time))
+
+
+REAR = (-1.5, 0.25, 1.75)
+"""Place of the second lidar of `write_two_of_each` in base_link, m."""
+
+
+def write_two_of_each(folder, **options):
+    """Write a drive with a second camera, of another size, and a second lidar, in a frame of its own.
+
+    Returns the path and the rig.
+    """
+    small = {"seconds": 3.0, "codec": "jpeg", "lidar_points": 100} | options
+    pictures = {"camera", "camera/info", "lidar/points"}
+    topics = {"camera": "/left/jpeg", "camera/info": "/left/camera_info", "lidar/points": "/rear/points"}
+    front, other = (
+        write_recording(folder / f"{name}.mcap", Recipe(**small, **own)).path
+        for name, own in (
+            ("front", {"size": (160, 96), "topics": {*pictures, "gps", "imu", "tf_static"}}),
+            ("other", {"size": (128, 64), "topics": pictures, "seed": 3, "rename": topics}),
+        )
+    )
+    moved = [(schema, channel, replace(m, data=_in_frame(m.data))) for schema, channel, m in messages(other)]
+    here, there = (struct.pack("<3d", *place) for place in (LIDAR, REAR))
+    placed = [
+        (schema, channel, replace(message, data=_in_frame(message.data).replace(here, there)))
+        for schema, channel, message in messages(front)
+        if channel.topic == "/tf_static" and b"lidar\0" in message.data
+    ]
+    rig = {
+        "camera": {"topic": f"/camera/{small['codec']}", "info": "/camera/info"},
+        "camera.left": {"topic": topics["camera"], "info": topics["camera/info"]},
+        "lidar.points": "/lidar/points",
+        "lidar.points.rear": topics["lidar/points"],
+    }
+    return write(folder / "rigged.mcap", together(messages(front), moved, placed)), rig
+
+
+def _in_frame(data):
+    return data.replace(b"\6\0\0\0lidar\0", b"\6\0\0\0aft_l\0")
