@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from bags import write_two_of_each
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 from PIL import Image
@@ -112,6 +113,23 @@ def test_others_read_the_members(converted, tmp_path):
         assert json.loads(file.schema.metadata[b"counts"])["/camera/h264"]["seen"] == outcome.samples
 
 
+def accepted_by_the_client(container):
+    tool = [f"{sys.prefix}/bin/edgefirst-client", "validate-snapshot", str(container)]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    text = (done.stdout + done.stderr).lower()
+    return done.returncode == 0 and "missing" not in text and "not found" not in text
+
+
+def test_the_vendors_client_accepts_several_cameras_and_lidars(tmp_path):
+    pytest.importorskip("edgefirst_client")
+    path, rig = write_two_of_each(tmp_path, seconds=0.5)
+    outcome = convert(path, tmp_path, layout="directory", rig=rig)
+    names = [one.name for one in outcome.paths.members.rglob("*")]
+    for kind in ("camera-left.jpeg", "lidar-rear.pcd"):
+        assert any(name.endswith(kind) for name in names)
+    assert accepted_by_the_client(outcome.paths.container)
+
+
 def test_the_vendors_client_accepts_it(recording, tmp_path):
     client = pytest.importorskip("edgefirst_client")
     outcome = convert(recording(**EVERYTHING), tmp_path, layout="directory")
@@ -119,12 +137,7 @@ def test_the_vendors_client_accepts_it(recording, tmp_path):
     boxes = pl.read_ipc(outcome.paths.arrow)["box2d"].count()
     assert boxes > 0
     assert client.arrow_to_coco(str(outcome.paths.arrow), str(tmp_path / "coco.json")) == boxes
-    tool = [f"{sys.prefix}/bin/edgefirst-client", "validate-snapshot", str(outcome.paths.container)]
-    done = subprocess.run(tool, capture_output=True, text=True, check=False)
-    text = (done.stdout + done.stderr).lower()
-    assert done.returncode == 0
-    assert "missing" not in text
-    assert "not found" not in text
+    assert accepted_by_the_client(outcome.paths.container)
 
 
 # ---- the same again ----------------------------------------------------------------------------
