@@ -31,8 +31,8 @@ CHECKED = (
     *(f"ARROW{n:02d}" for n in range(1, 16)),
 )
 """All checks but those of the archive's form and the vendor's client, which no damage to a recording can touch."""
-SMALL = {"seconds": 3, "size": (160, 90), "lidar_points": 100, "cube_shape": (2, 16, 2, 16), "gop": 15}
-SECONDS = "3"
+SMALL = {"seconds": 2, "size": (160, 90), "lidar_points": 100, "cube_shape": (2, 16, 2, 16), "gop": 15}
+SECONDS = "2"
 """Of a recording that variants are made of."""
 VIDEO = ("b-frames-lost-reference", "chunk-bit-flip", "damaged-access-unit", "lost-messages", "truncated-mid-chunk")
 """Variants that change what is decoded."""
