@@ -30,7 +30,7 @@ from edgefirst_ros.sensors.detections import Context, rows_of_model
 from edgefirst_ros.sensors.exif import ExifInfo, encode_exif, insert_jpeg, insert_png, read_exif
 from edgefirst_ros.sensors.navigation import attitude_of, fix_of
 from edgefirst_ros.sensors.picture import PictureEncoder
-from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, VideoParser, open_parser, open_pictures
+from edgefirst_ros.sensors.pictures import PictureOptions, StillMessage, VideoParser, open_parser, open_pictures, push
 from edgefirst_ros.sensors.video.bitstream import AccessUnit
 from edgefirst_ros.streams import COMPRESSED_IMAGE, VIDEO
 from fuzzing import foreign, places, recovering, seeds
@@ -125,7 +125,7 @@ def _message(data: bytes) -> bool:
         attitude_of(content)
     elif schema.endswith(("/Image", "/CompressedImage", "/CompressedVideo")):
         pictures, unit = open_pictures(schema, PictureOptions(encoder)), AccessUnit(0, open_parser(schema)(message))
-        pictures.push(unit)
+        push(pictures, unit)
         picture = pictures.take(unit, last=True)
         if isinstance(picture, EdgeFirstError):
             raise picture
@@ -143,7 +143,7 @@ def _video(codec: str, data: bytes) -> bool:
     parser, decoded = VideoParser(), False
     found = [AccessUnit(number, parser.parse(codec, unit)) for number, unit in enumerate(units(data))]
     for unit in found:
-        pictures.push(unit)
+        push(pictures, unit)
     for unit in found:
         if unit.number % 7 == 3:
             pictures.skip(unit)
@@ -232,7 +232,7 @@ def _member(folder: Path, given: Path, kinds: tuple[str, ...], answers: set[str]
 def _passed_through(data: bytes) -> None:
     pictures = open_pictures(COMPRESSED_IMAGE, PictureOptions(PictureEncoder("jpeg", 90)))
     unit = AccessUnit(0, StillMessage(_Content("", memoryview(data)), ""))
-    pictures.push(unit)
+    push(pictures, unit)
     picture = pictures.take(unit, last=True)
     if isinstance(picture, EdgeFirstError):
         raise picture
