@@ -28,7 +28,15 @@ from edgefirst_ros.dataset.label_names import MOST_NAMED, described, list_confli
 from edgefirst_ros.dataset.names import Key
 from edgefirst_ros.dataset.query import keys_of
 from edgefirst_ros.dataset.reader import Dataset
-from edgefirst_ros.dataset.sequences import CALIBRATION, LEFT_OUT, SEQUENCES, combined, frames_metadata, parsed
+from edgefirst_ros.dataset.sequences import (
+    CALIBRATION,
+    LEFT_OUT,
+    SEQUENCES,
+    combined,
+    frames_metadata,
+    parsed,
+    unite_topics,
+)
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path
 from edgefirst_ros.dataset.tables.forms import Annotations, read_annotations
 from edgefirst_ros.dataset.tables.rings import is_valid, lengths, lists
@@ -458,7 +466,7 @@ def merge_metadata(parts: Sequence[MergeInput], notes: list[str]) -> dict[str, A
         if any(value != given[0] for value in given):
             notes.append(f"the datasets differ in {key}: what each of them says is in the metadata, under merged")
             merged[key] = values if key == "configuration" else given[0]
-    merged |= {**common, SEQUENCES: sequences}
+    merged |= {**common, SEQUENCES: sequences, **unite_topics(sequences)}
     merged["merged"] = [
         {
             "dataset": part.dataset.paths.name,

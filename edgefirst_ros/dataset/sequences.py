@@ -31,6 +31,10 @@ POSE = ("pose_frame", "pose_source")
 """Keys that only sequences with poses have."""
 CAMERA_INFOS = "camera_infos"
 """Key of the CameraInfo of other cameras of a rig, by their keys; only where there are any."""
+UNUSED, LACKING = "unused_topics", "missing"
+"""Keys of usable topics without a role, and of keys of the rig without a topic; only where there are any."""
+SOME = (LEFT_OUT, *POSE, CAMERA_INFOS, UNUSED, LACKING, "namespace")
+"""Keys that only some datasets have."""
 KNOWN = (*FRAMES_METADATA, *POSE, CAMERA_INFOS, "sequences", "merged", "left_out")
 """Keys that are checked; others may have any value."""
 DEEPEST = 64
@@ -109,6 +113,13 @@ def combined(sequences: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any]
         if not agreed:
             notes.append(f"the sequences differ in {key}: each has its own in the metadata, under {SEQUENCES}")
     return common, notes
+
+
+def unite_topics(sequences: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the unused topics and the missing keys of all sequences, each once."""
+    unused = {of["topic"]: of for known in sequences.values() for of in known.get(UNUSED) or ()}
+    missing = sorted({key for known in sequences.values() for key in known.get(LACKING) or ()})
+    return {**({UNUSED: list(unused.values())} if unused else {}), **({LACKING: missing} if missing else {})}
 
 
 def of_sequence(

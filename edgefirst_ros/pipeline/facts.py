@@ -13,7 +13,17 @@ from edgefirst_ros import __version__, streams
 from edgefirst_ros.config import Settings
 from edgefirst_ros.counts import Counts
 from edgefirst_ros.dataset.label_names import categories_of, unite_models
-from edgefirst_ros.dataset.sequences import CAMERA_INFOS, LEFT_OUT, MODEL, REFERENCE, WITHOUT_STAMPS, combined
+from edgefirst_ros.dataset.sequences import (
+    CAMERA_INFOS,
+    LACKING,
+    LEFT_OUT,
+    MODEL,
+    REFERENCE,
+    UNUSED,
+    WITHOUT_STAMPS,
+    combined,
+    unite_topics,
+)
 from edgefirst_ros.sensors.calibration import Calibration, PictureFacts, frames_of, judge
 from edgefirst_ros.sensors.detections import mapped_labels
 from edgefirst_ros.sensors.picture import Size, scaled_info
@@ -124,8 +134,8 @@ class SequenceFacts:
             "topics": self.topics,
             "counts": self.counts.plain(),
             **({"pose_frame": self.pose["frame"], "pose_source": source} if source else {}),
-            **({"unused_topics": self.unused} if self.unused else {}),
-            **({"missing": list(self.roles.missing)} if self.roles.missing else {}),
+            **({UNUSED: self.unused} if self.unused else {}),
+            **({LACKING: list(self.roles.missing)} if self.roles.missing else {}),
         }
 
 
@@ -224,8 +234,6 @@ class DatasetFacts:
     def metadata(self) -> dict[str, Any]:
         """Return the metadata of NAME.frames.arrow."""
         sources, sequences = self._all()
-        unused = {of["topic"]: of for known in sequences.values() for of in known.get("unused_topics", ())}
-        missing = sorted({key for known in sequences.values() for key in known.get("missing", ())})
         counts = Counts()
         for known in sequences.values():
             counts.add(Counts.of(known["counts"]))
@@ -242,8 +250,7 @@ class DatasetFacts:
             **combined(sequences)[0],
             "counts": counts.plain(),
             "sequences": sequences,
-            **({"unused_topics": list(unused.values())} if unused else {}),
-            **({"missing": missing} if missing else {}),
+            **unite_topics(sequences),
             **({LEFT_OUT: self.left_out} if self.left_out else {}),
         }
 

@@ -29,7 +29,7 @@ from edgefirst_ros.dataset.names import (
 from edgefirst_ros.dataset.publish import place, refuse_existing, remove_tree, remove_unfinished
 from edgefirst_ros.dataset.recovery.journals import FinishedFrames, FinishedTables, write_annotations
 from edgefirst_ros.dataset.recovery.unfinished import Found, UnfinishedDataset
-from edgefirst_ros.dataset.sequences import LEFT_OUT, POSE, REFERENCE, SEQUENCES, WITHOUT_STAMPS
+from edgefirst_ros.dataset.sequences import REFERENCE, SEQUENCES, SOME, WITHOUT_STAMPS
 from edgefirst_ros.dataset.storage.lock import is_plain_file, reporting
 from edgefirst_ros.dataset.storage.zip_read import Archive
 from edgefirst_ros.dataset.storage.zip_write import Lost, missing
@@ -678,7 +678,7 @@ class _Recoverer:
         told = self._journals.description
         known: dict[str, Any] = {key: told.get(key) for key in schema.FRAMES_METADATA}
         known["sources"] = known["sources"] or []
-        known |= {key: told[key] for key in (LEFT_OUT, *POSE) if told.get(key)}
+        known |= {key: told[key] for key in SOME if told.get(key)}
         known |= recount_facts(self._journals.description, self._used)
         known["recovered"] = self._report.describe(self._journals.not_understood)
         return known

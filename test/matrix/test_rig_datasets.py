@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset of two cameras, two lidars and poses, through every step after its conversion."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from types import SimpleNamespace
+
+import polars as pl
+import pyarrow.ipc
+import pytest
+from bags import write_two_of_each
+from pose_recordings import ODOMETRY, add_messages, poses
+from same_dataset import adds_up, frames, members
+
+from edgefirst_ros import Dataset, convert
+from edgefirst_ros.cli.info import dataset_facts
+from edgefirst_ros.dataset.grouping import GroupRule
+from edgefirst_ros.dataset.merge import merge
+from edgefirst_ros.dataset.migrate import migrate
+from edgefirst_ros.dataset.names import DatasetPaths
+from edgefirst_ros.dataset.recovery.recover import recover
+from edgefirst_ros.dataset.regroup import split
+from edgefirst_ros.dataset.validate import validate
+from edgefirst_ros.dataset.writer import DatasetWriter
+from edgefirst_ros.synthetic import START
+
+S = 1_000_000_000
+SENSORS = ["camera", "camera.left", "lidar.points", "lidar.points.rear"]
+KINDS = ["camera-left.jpeg", "camera.jpeg", "lidar-rear.pcd", "lidar.pcd"]
+WHOLE = ("camera_infos", "pose_frame", "pose_source", "missing")
+SEQUENCE_FACTS = (*WHOLE, "camera_info", "sensor_frames", "static_transforms")
+    "camera_info",
+    "camera_infos",
+    "sensor_frames",
+    "static_transforms",
+    "pose_frame",
+    "pose_source",
+    "missing",
+)
+
+
+def way(stamp):
+    """The vehicle drives straight on: 10 m/s along x."""
+    return ((stamp - START) / S * 10, 2.0, 0.5), (0.0, 0.0, 0.6, 0.8)
+
+
+@pytest.fixture(scope="module")
+def rigged(tmp_path_factory):
+    """The recording, its settings and its dataset `drive`."""
+    folder = tmp_path_factory.mktemp("rigged")
+    source, rig = write_two_of_each(folder, seconds=1.0)
+    path = add_messages(source, folder / "in" / "drive.mcap", poses(ODOMETRY, way, START, 1.0))
+    rig["radar.cube.rear"] = "/absent"
+    outcome = convert(path, folder / "out", rig=rig)
+    assert outcome.exit_code == 0
+    return SimpleNamespace(recording=path, rig=rig, paths=outcome.paths, folder=folder)
+
+
+def facts(paths, name="drive"):
+    """What the frames table states of a sequence."""
+    return json.loads(pyarrow.ipc.open_file(paths.frames).schema.metadata[b"sequences"])[name]
+
+
+def assert_whole(paths, like, name="drive", whole=True):
+    """Members, columns and metadata of a dataset are those of the one that it was made of; `whole`: it has no other."""
+    dataset, rows, before = Dataset(paths.container), frames(paths.frames), frames(like.frames)
+    assert Counter(member.partition(".")[2] for member in members(like.container)) == dict.fromkeys(KINDS, len(before))
+    renamed = {m.replace("drive", name): data for m, data in members(like.container).items()}
+    found = {m: d for m, d in members(paths.container).items() if m.startswith(f"{name}/")}
+    assert found.keys() == renamed.keys()
+    assert [m for m in found if found[m] != renamed[m] and (name == "drive" or "camera" not in m)] == []
+    own = rows.filter(name=name)
+    assert own.drop("name").select(before.drop("name").columns).equals(before.drop("name"))
+    for key in ("counts", *SEQUENCE_FACTS):
+        assert facts(paths, name)[key] == facts(like)[key], key
+    if whole:
+        assert {k: dataset.metadata[k] for k in WHOLE} == {k: Dataset(like.container).metadata[k] for k in WHOLE}
+        assert all(adds_up(dataset.metadata["counts"][topic]) for topic in ("/left/jpeg", "/rear/points"))
+    calibration = dataset.calibration(name)
+    assert calibration.camera_infos["camera.left"]["width"] == 128
+    assert calibration.sensor_frames == {"lidar.points.rear": "aft_l"}
+    sample = dataset.sample(name, 7)
+    assert [sample.inputs, sample.pose.position] == [{*SENSORS}, pytest.approx(way(sample.timestamp)[0], abs=1e-6)]
+    assert [sample.image(camera).shape for camera in SENSORS[:2]] == [(96, 160, 3), (64, 128, 3)]
+    assert not (sample.lidar("lidar.points.rear") == sample.lidar()).all()
+    assert validate(paths.container).errors == 0
+
+
+def copied(rigged, out):
+    """A copy of the dataset."""
+    shutil.copytree(rigged.paths.out, out)
+    return DatasetPaths(out, rigged.paths.name)
+
+
+def cut(rigged, out):
+    """A dataset whose directory and tables are lost."""
+    paths = copied(rigged, out)
+    with paths.container.open("r+b") as file:
+        file.truncate(file.seek(0, os.SEEK_END) - 1000)
+    return paths
+
+
+class Killed(Exception):
+    """Ends a conversion where it stands."""
+
+
+def killed(rigged, out, monkeypatch, **options):
+    """A conversion that ends after half of the samples, each committed at once."""
+    monkeypatch.setattr(DatasetWriter, "flush_age", property(lambda _: 1e9))
+    write = DatasetWriter.write
+
+    def kill(self, sample):
+        if self.samples == 15:
+            raise Killed
+        write(self, sample)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DatasetWriter, "write", kill)
+        with pytest.raises(Killed):
+            convert(rigged.recording, out, rig=rigged.rig, **options)
+    paths = DatasetPaths(out, "drive", options.get("layout", "zip"))
+    assert paths.unfinished
+    return paths
+
+
+def test_a_converted_dataset_is_whole(rigged):
+    assert_whole(rigged.paths, rigged.paths)
+
+
+def test_a_dataset_without_its_directory_is_recovered_whole(rigged, tmp_path):
+    paths = cut(rigged, tmp_path / "out")
+    assert recover(paths.container).members == 30 * len(KINDS)
+    assert_whole(paths, rigged.paths)
+
+
+def test_a_killed_conversion_is_recovered_as_far_as_it_came(rigged, tmp_path, monkeypatch):
+    paths = killed(rigged, tmp_path, monkeypatch)
+    assert recover(paths.container).samples == 15
+    part = {m: d for m, d in members(rigged.paths.container).items() if int(m.split("_")[1][:3]) < 15}
+    assert members(paths.container) == part
+    assert frames(paths.frames).equals(frames(rigged.paths.frames).head(15))
+    dataset = Dataset(paths.container)
+    for key in SEQUENCE_FACTS:
+        assert facts(paths)[key] == facts(rigged.paths)[key], key
+    for key in WHOLE:
+        assert dataset.metadata[key] == Dataset(rigged.paths.container).metadata[key], key
+    assert {t: dataset.metadata["counts"][t]["written"] for t in ("/left/jpeg", "/rear/points")} == {
+        "/left/jpeg": 15,
+        "/rear/points": frames(paths.frames)["lidar_points_rear_timestamp"].n_unique(),
+    }
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_killed_conversion_goes_on_to_the_same_bytes(rigged, tmp_path, monkeypatch, layout):
+    paths = killed(rigged, tmp_path, monkeypatch, layout=layout)
+    outcome = convert(rigged.recording, paths.out, rig=rigged.rig, layout=layout, resume=True)
+    assert any("continues after" in note for note in outcome.notes)
+    assert pl.read_ipc(paths.frames).equals(pl.read_ipc(rigged.paths.frames))
+    if layout == "zip":
+        assert_whole(paths, rigged.paths)
+        assert paths.container.read_bytes() == rigged.paths.container.read_bytes()
+    else:
+        found = {f"drive/{p.name}": p.read_bytes() for p in (paths.members / "drive").iterdir()}
+        assert found == members(rigged.paths.container)
+
+
+@pytest.mark.parametrize("rename", [False, True])
+def test_a_merge_keeps_all_of_it(rigged, recording, tmp_path, rename):
+    if rename:
+        other = rigged.paths.container
+    else:
+        small = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "topics": ("camera", "gps")}
+        other = convert(recording(**small), tmp_path / "other").paths.container
+    merged = merge([other, rigged.paths.container], tmp_path / "out", rename=rename)
+    assert merged.exit_code == 0
+    assert_whole(merged.paths, rigged.paths, "drive-2" if rename else "drive", whole=False)
+    assert Dataset(merged.paths.container).metadata["missing"] == ["radar.cube.rear"]
+    sums, own = (Dataset(paths.container).metadata["counts"] for paths in (merged.paths, rigged.paths))
+    for topic in ("/left/jpeg", "/rear/points"):
+        assert sums[topic]["written"] == own[topic]["written"] * (1 + rename)
+
+
+@pytest.mark.parametrize("layout", ["zip", "directory"])
+def test_a_split_and_a_merge_in_groups_keep_all_of_it(rigged, tmp_path, layout):
+    rule = GroupRule({"train": 0.5, "val": 0.5}, block=S // 4)
+    if layout == "directory":
+        merged = merge([rigged.paths.container], tmp_path / "out", name="drive", layout=layout, group_rule=rule)
+        again = merge([merged.paths.folder], tmp_path / "again", name="drive")
+        assert Dataset(merged.paths.folder)[7].inputs == {*SENSORS}
+        paths, groups = again.paths, merged.groups
+    else:
+        paths = copied(rigged, tmp_path / "out")
+        groups = split([paths.container], rule).counts
+    assert_whole(paths, rigged.paths)
+    sensors = {group: its["sensors"] for group, its in groups.plain.items()}
+    assert {key: sum(its[key] for its in sensors.values()) for key in SENSORS[1:]} == dict.fromkeys(SENSORS[1:], 30)
+    assert len(sensors) == 2
+
+
+def test_datasets_added_up_have_all_of_it(rigged, recording, tmp_path):
+    small = {"seconds": 1.0, "size": (128, 64), "codec": "jpeg", "topics": ("camera", "gps")}
+    other = Dataset(convert(recording(**small), tmp_path).paths.container)
+    both = other + Dataset(rigged.paths.container)
+    assert len(both) == len(other) + 30
+    assert len(both.samples(["camera.left", "lidar.points.rear"])) == 30
+    assert both.calibration("drive").camera_infos.keys() == {"camera.left"}
+    assert both.sample("drive", 3).image("camera.left").shape == (64, 128, 3)
+    assert both.frames["camera_left_timestamp"].count() == both.frames["pose_position"].count() == 30
+    table = both.to_polars()
+    assert table.filter(pl.col("pose_position").is_not_null())["lidar_points_rear_skew"].null_count() == 0
+
+
+def test_info_and_summaries_count_each_sensor(rigged):
+    facts = dataset_facts(rigged.paths.container)
+    assert {key: facts["inputs"][key] for key in SENSORS} == dict.fromkeys(SENSORS, 30)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_annotations_in_other_formats_come_back_beside_it(rigged, tmp_path, suffix):
+    paths = copied(rigged, tmp_path / "out")
+    there = migrate(paths.arrow, tmp_path / f"other{suffix}", "2026.10")
+    back = migrate(there.out, paths.arrow, overwrite=True)
+    assert (there.exit_code, back.exit_code) == (0, 0)
+    assert_whole(paths, rigged.paths)
