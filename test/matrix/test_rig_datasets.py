@@ -31,14 +31,6 @@ SENSORS = ["camera", "camera.left", "lidar.points", "lidar.points.rear"]
 KINDS = ["camera-left.jpeg", "camera.jpeg", "lidar-rear.pcd", "lidar.pcd"]
 WHOLE = ("camera_infos", "pose_frame", "pose_source", "missing")
 SEQUENCE_FACTS = (*WHOLE, "camera_info", "sensor_frames", "static_transforms")
-    "camera_info",
-    "camera_infos",
-    "sensor_frames",
-    "static_transforms",
-    "pose_frame",
-    "pose_source",
-    "missing",
-)
 
 
 def way(stamp):
