@@ -89,6 +89,13 @@ def test_the_only_recording_with_radar_goes_to_the_largest_group():
     assert assign(found, SHARES[0])["town"] == "train"
 
 
+def test_a_first_assignment_is_improved_by_exchanges():
+    """Largest first gives 5 + 3 and 4 + 3 + 3; only 5 + 4 beside 3 + 3 + 3 are halves."""
+    found = {name: {SAMPLES: size} for name, size in zip("abcde", (5, 4, 3, 3, 3), strict=True)}
+    have = of_group(found, assign(found, {"one": 0.5, "other": 0.5}))
+    assert [tally[SAMPLES] for tally in have.values()] == [9, 9]
+
+
 def test_one_unit_goes_to_the_largest_group():
     assert assign({"short": {SAMPLES: 7}}, {"val": 0.2, "train": 0.8}) == {"short": "train"}
 

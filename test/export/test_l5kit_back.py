@@ -100,6 +100,7 @@ def rewritten(name, **values):
         (rewritten("scenes.zarr/agents/.zarray", shape=[5]), "has 5 records"),
         (rewritten("scenes.zarr/agents/.zarray", chunks=[10**12]), "not a plain array"),
         (rewritten("scenes.zarr/agents/.zarray", order="F"), "not a plain array"),
+        (rewritten("scenes.zarr/agents/.zarray", shape=["5"]), "not a plain array"),
     ],
 )  # fmt: skip
 def test_what_is_broken_is_refused(exported, tmp_path, change, says):

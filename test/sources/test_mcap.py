@@ -648,6 +648,21 @@ def test_chunks_that_are_let_go_and_read_again_change_nothing(path, monkeypatch,
     assert len(read) > 2 * number if held == 1 else len(read) == 2 * number  # once for the index
 
 
+@pytest.mark.parametrize("mixed_up", [False, True])
+def test_a_message_that_two_files_have_comes_once(path, mixed_up):
+    """In file order and, where the chunks of a file are out of order, by the index too."""
+    sent = files.series(number=60)
+    second = path.with_name("second.mcap")
+    files.write(path, sent[:40])
+    files.write(second, sent[20:])
+    if mixed_up:
+        path.write_bytes(rearranged(path.read_bytes(), shuffle(1)))
+    recording = McapRecording(path, more=[second])
+    assert len(list(recording.walk())) == 60
+    assert recording.repeated == {"/a": 20}
+    assert [m.data for m in recording.iter_messages({"/a"})] == [m.data for m in sent]
+
+
 def test_chunks_grouped_by_topic_are_merged_by_log_time(path):
     a, b = files.series("/a", 300), files.series("/b", 300, start=files.START + 3)
     files.write(path, a + b)

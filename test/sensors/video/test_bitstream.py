@@ -134,6 +134,18 @@ def test_parameter_sets(kind):
         assert cut(sets_of(data, made.codec)) == cut(expected)
 
 
+@pytest.mark.parametrize("layer", [1, 32])
+def test_another_layer_of_h265_says_nothing_of_the_picture(layer):
+    """A keyframe of `nuh_layer_id` 1 or 32 before the picture of the base layer: H.265 7.3.1.2."""
+    made = stream("h265")
+    key = next(part for part in cut(made.units[0]) if 16 <= part[0] >> 1 & 63 <= 21)
+    other = START_CODE + bytes([key[0] & 0xFE | layer >> 5, key[1] & 7 | (layer & 31) << 3]) + key[2:]
+    plain, layered = Judge("hevc"), Judge("hevc")
+    for number, unit in enumerate(made.units[:4]):
+        expected, found = plain.unit(unit), layered.unit(other + unit if number else unit)
+        assert (found.entry, found.fault, found.number) == (expected.entry, expected.fault, expected.number)
+
+
 @given(st.lists(st.binary(min_size=1, max_size=20).filter(lambda nal: b"\0\0" not in nal and nal[-1]), max_size=6))
 def test_nal_units(nals):
     data = b"".join(START_CODE + nal for nal in nals)
