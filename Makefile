@@ -4,13 +4,16 @@ DEMO ?= demo
 RUN := .venv/bin
 TEST := .venv-test/bin
 
+# Installs into an environment. With UV, the path of uv, that takes a tenth of the time.
+install = $(if $(UV),$(UV) pip install -q --python $(1),$(1)/bin/python -m pip install -q)
+# With bytecode: without it each process of the tests compiles all of them, and each command that they run the package.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: test-python test-lowest demo test test-benchmark lint benchmark docs references pictures clean image test-aarch64
 
 demo: .venv/ready
 	$(RUN)/edgefirst-ros demo -o $(DEMO)
 
-# With bytecode: without it each process of the tests compiles all of them, and each command that they run the package.
-test test-benchmark: export PYTHONDONTWRITEBYTECODE =
 test: .venv-test/ready
 	$(TEST)/python -m compileall -q edgefirst_ros
 	$(TEST)/python -m pytest -n 3 --dist worksteal
@@ -62,24 +65,24 @@ test-aarch64: .venv/ready
 
 .venv/ready: setup.py
 	$(PYTHON) -m venv .venv
-	$(RUN)/python -m pip install -q -e ".[report]"
+	$(call install,.venv) -e ".[report]"
 	touch $@
 
 .venv-benchmark/ready: setup.py test/readers.txt
 	$(PYTHON) -m venv .venv-benchmark
-	.venv-benchmark/bin/python -m pip install -q -e ".[benchmark]"
-	.venv-benchmark/bin/python -m pip install -q --no-deps -r test/readers.txt
+	$(call install,.venv-benchmark) -e ".[benchmark]"
+	$(call install,.venv-benchmark) --no-deps -r test/readers.txt
 	touch $@
 
 $(SHORT)/ready: setup.py
 	$(PYTHON) -m venv $(SHORT)
-	$(SHORT)/bin/python -m pip install -q -e ".[test-short]"
+	$(call install,$(SHORT)) -e ".[test-short]"
 	touch $@
 
 .venv-lowest/ready: setup.py test/lowest.py
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python test/lowest.py > .venv-lowest/lowest.txt
-	.venv-lowest/bin/python -m pip install -q -c .venv-lowest/lowest.txt -e ".[test-short]"
+	$(call install,.venv-lowest) -c .venv-lowest/lowest.txt -e ".[test-short]"
 	touch $@
 
 # What l5kit needs to read; it asks for torch and for old versions of everything.
@@ -89,12 +92,12 @@ L5KIT := "PTable>=0.9" "protobuf<=3.20.3" "zarr>=2.18,<3" "numcodecs<0.16" openc
 # Exit code 2: there is no compiler or no ROS 2 for this platform; the tests that need it are skipped and say so.
 .venv-test/ready: setup.py test/readers.txt test/ros-kilted.txt $(wildcard test/interfaces/*/msg/*.msg)
 	$(PYTHON) -m venv .venv-test
-	$(TEST)/python -m pip install -q -e ".[test]"
-	$(TEST)/python -m pip install -q --no-deps -r test/readers.txt
-	$(PYTHON) -m venv .venv-test/nuscenes && .venv-test/nuscenes/bin/python -m pip install -q nuscenes-devkit==1.2.0 \
+	$(call install,.venv-test) -e ".[test]"
+	$(call install,.venv-test) --no-deps -r test/readers.txt
+	$(PYTHON) -m venv .venv-test/nuscenes && $(call install,.venv-test/nuscenes) nuscenes-devkit==1.2.0 \
 	  || echo "the official nuScenes reader cannot be installed for $(PYTHON): its tests are skipped"
-	$(PYTHON) -m venv .venv-test/l5kit && .venv-test/l5kit/bin/python -m pip install -q $(L5KIT) \
-	  && .venv-test/l5kit/bin/python -m pip install -q --no-deps l5kit==1.5.0 \
+	$(PYTHON) -m venv .venv-test/l5kit && $(call install,.venv-test/l5kit) $(L5KIT) \
+	  && $(call install,.venv-test/l5kit) --no-deps l5kit==1.5.0 \
 	  || echo "the official L5Kit reader cannot be installed for $(PYTHON): its tests are skipped"
 	$(TEST)/python test/ros_environment.py .venv-test || [ $$? -eq 2 ]
 	touch $@

@@ -114,6 +114,8 @@ def require_system(python: Path, environment: dict[str, str]) -> None:
 
 def install_wheels(distro: str, python: Path, environment: dict[str, str]) -> None:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if uv := environment.get("UV"):
+        pip = [uv, "pip", "install", "--quiet", "--python", str(python)]
     run(f"install ROS 2 {distro}", [*pip, "-r", str(requirements(distro))], environment)
 
 

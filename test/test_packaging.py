@@ -259,7 +259,7 @@ EXTRAS = {"report": ["jinja2", "plotly"], "fleet": ["distributed", "obstore"], "
 
 def test_the_readme_runs_with_what_make_demo_installs(tmp_path):
     """Every command of its blocks but those marked, with the other extras out of reach."""
-    line = re.search(r"^\t\$\(RUN\)/python -m pip install .+$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
+    line = re.search(r"^\t\$\(call install,\.venv\) .+$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0]
     installed = re.search(r"\.\[([\w,]+)\]", line)
     there = installed[1].split(",") if installed else []
     hidden = [module for extra, modules in EXTRAS.items() if extra not in there for module in modules]
