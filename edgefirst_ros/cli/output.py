@@ -220,7 +220,6 @@ def is_recording(path: Path) -> bool:
 
 
 def _datasets(folder: Path) -> list[Path]:
-    """Return the datasets in a folder that is not a dataset itself."""
     from edgefirst_ros.dataset.names import locate
 
     if not os.path.isdir(folder):

@@ -79,7 +79,6 @@ class _Found:
 
     @property
     def comment(self) -> str:
-        """Rate, frame_id and content in words."""
         parts = (
             [f"{(self.messages - 1) / self.seconds:.1f} Hz"]
             if self.seconds > 0
@@ -113,7 +112,6 @@ class _Draft:
     """Lines of topics that are not used."""
 
     def read(self, given: RecordingInput, report: Any) -> None:
-        """Add the topics of a recording."""
         from edgefirst_ros.config import Settings
         from edgefirst_ros.messages import KNOWN_TOPICS
         from edgefirst_ros.pipeline.first_pass import walk
@@ -170,7 +168,6 @@ class _Draft:
                 found.points = content.width * content.height
 
     def conclude(self) -> None:
-        """Give each sensor its topic."""
         from edgefirst_ros import streams
 
         groups = defaultdict[str, list[_Found]](list)

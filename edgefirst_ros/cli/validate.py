@@ -62,7 +62,6 @@ def validate(
 
 
 def _with_fix(report: str, done: Repairs | None) -> str:
-    """Return the JSON report with the changes that `--fix` made."""
     if done is None:
         return report
     changes = [{"rule": rule, "what": what, "number": number} for (rule, what), number in _listed(done)]

@@ -50,7 +50,6 @@ MODEL = "model"
 
 
 def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of sensors that are named by any of their names."""
     found = []
     for name in names:
         key = name if name in known else streams.meant(name)
@@ -61,7 +60,6 @@ def _known(names: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:
 
 
 def _instances(info: ValidationInfo) -> list[str]:
-    """Return the keys of the rig's further instances."""
     rig = info.data.get("rig")
     return [sensor.key for sensor in rig.instances] if isinstance(rig, Rig) else []
 

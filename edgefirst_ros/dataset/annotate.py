@@ -222,7 +222,6 @@ def _of_samples(dataset: Written, order: pl.DataFrame, known: pl.DataFrame) -> p
 
 
 def _refuse(dataset: Written, row: Mapping[str, Any]) -> None:
-    """Raise UsageError for a row of no sample."""
     name, frame = row["name"], row["frame"]
     sequences = list(dict.fromkeys(key.name for key in dataset.keys))
     if name not in sequences:
@@ -234,7 +233,6 @@ def _refuse(dataset: Written, row: Mapping[str, Any]) -> None:
 
 
 def _refuse_two(rows: pl.DataFrame, name: str) -> None:
-    """Raise UsageError where rows of one sample differ in what is of the sample."""
     differing = rows.drop_nulls(name).group_by(KEY, maintain_order=True).agg(pl.col(name).n_unique())
     for row in differing.filter(pl.col(name) > 1).head(1).iter_rows(named=True):
         raise UsageError(f"frame {row.get('frame')} of {row['name']!r} has {row[name]} values of {name}, which is one")

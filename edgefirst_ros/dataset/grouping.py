@@ -86,7 +86,6 @@ class _Balance:
         return fsum(parts) / len(parts) if parts else 0.0
 
     def put(self, unit: str, group: str) -> None:
-        """Assign a unit to a group, removing it from its former one."""
         before = self.group_of.get(unit)
         if before is not None:
             self._units[before] -= 1
@@ -114,7 +113,6 @@ class _Balance:
         return nearer / self._shares[group]
 
     def refine(self, units: Sequence[str]) -> None:
-        """Move and exchange units while that brings the groups nearer to their shares."""
         tries, better = 0, True
         while better:
             better = False

@@ -362,7 +362,6 @@ class AnnotationRows:
             found["mask"] = both.take(pa.array(index))
 
     def _mask(self, png: bytes, values: Mapping[int, int]) -> bytes:
-        """Return a mask of classes with the values of the merged dataset."""
         from PIL import Image
 
         known = [values.get(old, old) if old < VOID else old for old in range(256)]

@@ -244,7 +244,6 @@ def _count(
 def _metadata(
     annotations: Annotations, change: Change, written: dict[str, Column], form: str, to: str
 ) -> dict[str, str]:
-    """Return the file metadata of the target."""
     given = {key: value for key, value in annotations.metadata.items() if key != "schema_version"}
     if not schema.has_metadata(to):
         if given.get("box3d_frame") == BASE:

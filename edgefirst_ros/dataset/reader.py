@@ -129,7 +129,6 @@ class Dataset(Sequence[Sample]):
         return iter(Samples(self, self._order))
 
     def _sample_of(self, key: Any) -> Sample:
-        """Return the sample of one of its own keys."""
         return Sample(self, key)
 
     def _iter_samples(self, keys: Sequence[Any]) -> Iterator[Sample]:
@@ -141,7 +140,6 @@ class Dataset(Sequence[Sample]):
         self.container.expect(None)
 
     def _upcoming(self, keys: Sequence[Key], place: int) -> Iterator[Mapping[str, str]]:
-        """Yield {kind: member name} of the samples from a place of `keys` on."""
         return (self._members[keys[n]] for n in range(place, len(keys)))
 
     def _keys_where(self, keys: Sequence[Any], expression: pl.Expr) -> list[Any]:

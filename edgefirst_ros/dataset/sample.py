@@ -276,7 +276,6 @@ class Sample:
         return self.dataset.members(self.key)[self._kind(kind)]
 
     def _kind(self, kind: str) -> str:
-        """Return the kind of member that holds an input."""
         members = self.dataset.members(self.key)
         for candidate in (kind,) if form_of(kind) else self.dataset.kinds_of(kind):
             if candidate in members:

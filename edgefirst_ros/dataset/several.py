@@ -116,16 +116,13 @@ class Datasets(Dataset):
         return [(number, key) for number, part in enumerate(self.parts) for key in part._order]
 
     def _sample_of(self, key: PartKey) -> Sample:
-        """Return the sample of a dataset's number and key."""
         return self.part(key[0])._sample_of(key[1])
 
     def _iter_samples(self, keys: Sequence[PartKey]) -> Iterator[Sample]:
-        """Yield the samples of keys."""
         for number, run in groupby(keys, lambda key: key[0]):
             yield from self.part(number)._iter_samples([key for _, key in run])
 
     def _keys_where(self, keys: Sequence[PartKey], expression: pl.Expr) -> list[PartKey]:
-        """Return the keys for which an expression is true, as `Samples.where`."""
         own: dict[int, list[Key]] = {}
         for number, key in keys:
             own.setdefault(number, []).append(key)

@@ -528,7 +528,6 @@ class _Columns:
         return cls(names, integers, there)
 
     def take(self, rows: Ints) -> _Columns:
-        """Return some rows."""
         return _Columns(
             [self.names[row] for row in rows.tolist()],
             {name: (values[rows], has[rows]) for name, (values, has) in self.integers.items()},

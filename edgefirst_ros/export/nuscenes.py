@@ -224,7 +224,6 @@ class _SequenceWriter:
     # ---- what there is -------------------------------------------------------------------
     @cached_property
     def _kept(self) -> NDArray[np.intp]:
-        """Indices of the samples with a pose."""
         return np.flatnonzero(self.drive.located)
 
     @cached_property
@@ -272,7 +271,6 @@ class _SequenceWriter:
 
     @cached_property
     def channels(self) -> dict[str, SensorChannel]:
-        """Channels of the sequence by name."""
         found = {name: channel_of(messages[0].kind) for name, messages in self._channels.items()}
         return {name: channel for name, channel in found.items() if channel is not None}
 
@@ -590,7 +588,6 @@ def _shift(progress: Progress, done: int, total: int, number: int) -> None:
 
 
 def _group(keys: Mapping[int, Any]) -> dict[Any, list[int]]:
-    """Return the numbers that have each key."""
     found: dict[Any, list[int]] = {}
     for number, key in keys.items():
         found.setdefault(key, []).append(number)
@@ -598,7 +595,6 @@ def _group(keys: Mapping[int, Any]) -> dict[Any, list[int]]:
 
 
 def _finite(points: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the points with finite places, flat."""
     flat = points.reshape(-1)
     finite: NDArray[np.void] = flat[np.isfinite(np.column_stack([flat[axis].astype(float) for axis in "xyz"])).all(1)]
     return finite
@@ -641,7 +637,6 @@ def _write_map(path: Path) -> None:
 
 
 def _report(report: LossReport, dataset: Dataset, counts: SceneCounts, found: Sequence[Drive]) -> None:
-    """Fill the loss report."""
     written = counts.written
     report.add("sequences", "log, scene", "", len(found))
     report.add("samples", "sample", "between keyframes only their messages, as sweeps", written["samples"])

@@ -162,7 +162,6 @@ def _merged(stored: pl.LazyFrame, new: Sequence[pl.LazyFrame]) -> pl.LazyFrame:
 
 
 def _packed(table: pl.LazyFrame) -> bytes:
-    """Return the table as Parquet."""
     buffer = io.BytesIO()
     table.sink_parquet(buffer, row_group_size=BATCH)
     return buffer.getvalue()

@@ -277,7 +277,6 @@ class Conversion:
             self.tally.failures.append((source, verdict, why))
 
     def _list_known(self) -> None:
-        """List earlier recordings with loss or failure."""
         uris = [uri for uri, verdict in self.plan.done.items() if verdict != "ok"][:LISTED]
         rows = self._states.rows.filter((pl.col("settings") == self.hash) & pl.col("source").is_in(uris))
         for source, verdict, loss, error in rows.select("source", "verdict", "loss", "error").collect().iter_rows():

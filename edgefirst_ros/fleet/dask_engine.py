@@ -290,7 +290,6 @@ def _opened(client: Any, *, local: bool) -> Iterator[DaskEngine]:
 
 
 def _client(make: Any, cluster: str) -> Any:
-    """Return a client of a cluster that somebody else started."""
     where = {"scheduler_file": cluster} if os.path.isfile(cluster) else {"address": cluster}
     if "address" in where and "://" not in cluster:
         raise UsageError(f"--cluster {cluster}: neither an address such as tcp://HOST:8786 nor a scheduler file")

@@ -117,7 +117,6 @@ class Driver:
         return min(TICK, max(0.0, self._later[0][0] - self._clock()))
 
     def _fill(self, waiting: Iterator[Task]) -> None:
-        """Submit what may run now."""
         most = window(self._engine.threads)
         while self.running < most and not self._apart:
             if self._later and self._later[0][0] <= self._clock():

@@ -424,7 +424,6 @@ class _Run:
             self._notes.append(f"{label}: the clock was stepped or stood still: {found.segments} segments")
 
     def _open(self, found: FirstPass) -> DatasetWriter:
-        """Open the writer, once there is something to write."""
         if self._writer is None:
             writer = open_writer(
                 self._settings,
@@ -482,7 +481,6 @@ class _Run:
             self._skews.setdefault(sensor, Skews()).merge(skews)
 
     def finish(self) -> Outcome:
-        """Complete the dataset."""
         writer = self._writer
         if writer is None and self._misused is not None:
             raise self._misused

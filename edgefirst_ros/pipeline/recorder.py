@@ -368,7 +368,6 @@ class Recorder:
             self._recent.hold = None
 
     def _record(self, current: _Recording, arrival: Arrival) -> None:
-        """Add a message to the dataset, or to a new one that begins with it."""
         if arrival.entry and current.split_since is None and self._full(current.dataset):
             current.split_since = arrival.now
         since = current.split_since
@@ -428,7 +427,6 @@ class Recorder:
         return free_name(out, plan.host, layout)
 
     def _end(self) -> None:
-        """Start to complete every dataset."""
         current, ending = self._current, self._ending
         self._current, self._ending = None, []
         for one in ending:

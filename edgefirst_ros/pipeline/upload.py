@@ -158,7 +158,6 @@ def _write_note(paths: DatasetPaths, to: str) -> None:
 
 
 def _remove(paths: DatasetPaths) -> None:
-    """Remove an uploaded dataset, its note last."""
     for file in (*reversed(dataset_files(paths)), _note(paths)):
         file.unlink(missing_ok=True)
         sync_folder(paths.out)

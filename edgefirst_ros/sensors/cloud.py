@@ -158,7 +158,6 @@ def decode_grid(pcd: bytes) -> NDArray[Any]:
 
 
 def _described(message: PointCloud2) -> Sequence[_Field]:
-    """Return the checked fields of a message in offset order."""
     fields = _fields_of(tuple((one.offset, one.name, one.datatype, one.count) for one in message.fields))
     width, height, step = message.width, message.height, message.point_step
     if not width or not height:

@@ -213,7 +213,6 @@ def read_exif(picture: Buffer) -> ExifFound:
 
 # ---- writing -----------------------------------------------------------------------------------
 def _gps(info: ExifInfo, moment: datetime, nanoseconds: int, date: str) -> list[Entry]:
-    """Return the GPS directory; empty without a position."""
     if info.latitude is None or info.longitude is None:
         return []
     second = moment.second * FINE + nanoseconds * FINE // SECOND
@@ -257,7 +256,6 @@ def _ascii(text: str) -> bytes:
 
 
 def _length(entries: list[Entry]) -> int:
-    """Bytes of a TIFF directory."""
     return 6 + sum(12 + (len(value) + 1 & ~1 if len(value) > 4 else 0) for _, _, value in entries)
 
 
@@ -289,7 +287,6 @@ def _entries(tiff: bytes, at: int) -> list[Entry]:
 
 
 def _payload(data: memoryview) -> bytes | None:
-    """Return the TIFF bytes of a picture, or None."""
     if data[:8] == PNG_SIGNATURE:
         return next((bytes(body) for kind, body in png_chunks(data) if kind == b"eXIf"), None)
     for marker, begin, end in jpeg_segments(data):

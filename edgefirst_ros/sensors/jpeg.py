@@ -95,7 +95,6 @@ def _check_scans(data: memoryview, scan: int) -> None:
 
 
 def _frame_size(body: memoryview) -> tuple[int, int]:
-    """(width, height) of a frame header without marker and length."""
     if len(body) < 6 or not body[5] or len(body) != 6 + 3 * body[5]:
         raise MessageError(UNDECODABLE, f"JPEG frame header of {len(body)} bytes")
     height, width = struct.unpack_from(">HH", body, 1)

@@ -309,7 +309,6 @@ class StillPictures:
             return error
 
     def _made(self, found: Any) -> Picture:
-        """Return the picture of a checked message. Raises MessageError without one."""
         return self._encoder.picture(still_frame(found.encode())) if self._encoder.alters(*found.size) else found
 
     def skip(self, unit: AccessUnit) -> MessageError | None:

@@ -173,7 +173,6 @@ class _Reader:
         return not in_span(time.time_ns(), None, self._span[1])
 
     def add(self, message: Message) -> bool:
-        """Enqueue a message; False if the queue is full."""
         if self.waiting and self._bytes + len(message.data) > HELD:
             return False
         self.waiting.append(message)
@@ -583,8 +582,6 @@ class TilingTransport(Transport):
         return heard
 
     def _take(self, part: TopicState, tile: int, joiner: TileJoiner, arrive: Arrive) -> Arrive:
-        """Return the callback for messages of a tile."""
-
         def take(data: bytes, number: int | None, passage: Passage | None = None, /) -> None:
             with self._lock:
                 way = passage or Passage(time.monotonic_ns(), time.time_ns())

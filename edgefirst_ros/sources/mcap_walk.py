@@ -452,7 +452,6 @@ class McapWalk:
     def _chunk(
         self, file: BinaryIO, position: int, length: int, head: ChunkHead | None
     ) -> Generator[Message, None, int]:
-        """Handle a chunk record; returns as `_record`."""
         left = self.size - position - HEAD.size
         whole = length <= left
         if head is None or (not whole and not head.agrees and length != UNFINISHED):

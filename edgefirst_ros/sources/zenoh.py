@@ -209,7 +209,6 @@ class ZenohTransport(Transport):
 
 
 def _cameras(settings: Settings) -> set[str]:
-    """Plain names of the topics that may be the reference, those of tiles too."""
     chosen = settings.reference_topic or settings.sensor(CAMERA).topic
     topics = (chosen,) if isinstance(chosen, str) else chosen  # several are refused where the parts are given
     names = {*CAMERA_NAMES} if topics is None else {plain_name(topic) for topic in topics}

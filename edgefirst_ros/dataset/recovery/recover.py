@@ -139,7 +139,6 @@ class Rebuilt:
 
 
 def _is_same(exact: tuple[float | None, float | None], position: list[float]) -> bool:
-    """True if two positions are equal in single precision."""
     return all(a is not None and abs(a - b) <= _SINGLE for a, b in zip(exact, position, strict=True))
 
 
@@ -510,7 +509,6 @@ class _Recoverer:
         return report
 
     def _collect(self, rebuilt: Rebuilt, *, verify: bool) -> None:
-        """Find the whole members, and rebuild missing rows."""
         journals, report = self._journals, self._report
         frames = journals.frames if self._own is None else self._own.batches
         for batch in frames():

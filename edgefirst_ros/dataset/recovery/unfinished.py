@@ -205,7 +205,6 @@ class FolderMembers:
 
 
 def _synced_samples(journals: Journals) -> FrameSet:
-    """Return the samples that were synced to disk."""
     known = FrameSet()
     for batch in journals.frames(journals.synced.samples):
         for key in keys_of(batch):

@@ -65,7 +65,6 @@ class DirectoryWriter:
             self._clear()
 
     def _clear(self) -> None:
-        """Remove files of samples that were undone."""
         while self._unwanted:
             name = self._unwanted[-1]
             with reporting(self.path / name, "remove"):

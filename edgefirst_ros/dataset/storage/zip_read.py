@@ -347,7 +347,6 @@ class Archive:
             self._index_members(handle)
 
     def _reader(self) -> IO[bytes]:
-        """Return the whole file as a stream."""
         return cast("IO[bytes]", io.BufferedReader(ByteStream(self), 1 << 16))
 
     def _index_members(self, handle: IO[bytes]) -> None:
@@ -369,7 +368,6 @@ class Archive:
         Budget.of_file(self.path, self.file_size, self._limits).take(unpacked=takes)
 
     def _listed(self, handle: IO[bytes]) -> tuple[list[zipfile.ZipInfo], int]:
-        """Return all entries and the offset of the directory."""
         try:
             with zipfile.ZipFile(handle) as archive:
                 return archive.infolist(), archive.start_dir

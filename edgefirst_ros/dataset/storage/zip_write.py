@@ -362,7 +362,6 @@ class _Spill:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
         return self._written + len(self._pending)
 
     def append(self, record: bytes) -> None:
@@ -373,7 +372,6 @@ class _Spill:
         self._pending += record
 
     def truncate(self, size: int) -> None:
-        """Drop all but the first `size` bytes."""
         del self._pending[max(0, size - self._written) :]
         self._written = min(self._written, size)  # what lies behind it in the file is written over
 

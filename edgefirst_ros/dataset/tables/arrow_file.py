@@ -148,7 +148,6 @@ class _Table:
         return _Table(self._data, place + self._at(place, "<I")) if place else None
 
     def structs(self, field: int, form: struct.Struct) -> Iterator[tuple[int, ...]]:
-        """Yield the structs of a vector."""
         place = self._field(field)
         if not place:
             return iter(())
@@ -335,7 +334,6 @@ def count_text_bytes(array: pa.Array, depth: int = DEEPEST) -> int:
 
 
 def _sizes(values: pa.Array) -> NDArray[np.int64]:
-    """Return the bytes of each value of a dictionary."""
     kind, types = values.type, pa.types
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return _view_sizes(values)

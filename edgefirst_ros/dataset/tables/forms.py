@@ -237,5 +237,4 @@ def _further(field: pa.Field) -> schema.Column:
 
 
 def _turned(array: pa.Array) -> pa.Array:
-    """Return arrays with their numbers in the opposite order."""
     return fixed(numbers_of(array)[:, ::-1], is_valid(array), array.type)

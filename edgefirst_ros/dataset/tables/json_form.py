@@ -354,7 +354,6 @@ class Flattener:
         }
 
     def _explained(self, values: list[Any], kinds: dict[str, pa.DataType], what: str) -> DatasetError:
-        """Raise DatasetError that names the value that does not fit."""
         for number, value in enumerate(values):
             for key, kind in kinds.items():
                 try:
@@ -367,7 +366,6 @@ class Flattener:
         return self._error("or one after it cannot be read", self.samples - len(self._waiting))
 
     def _sample_of(self, row: int) -> int:
-        """Return the number of the sample of a waiting row."""
         return self.samples - len(self._waiting) + self._owner[row]
 
     def _make_columns(self, further: Mapping[str, dict[int, Any]], of: str = "") -> dict[str, pa.Array]:
@@ -549,7 +547,6 @@ class _Document:
 
 
 def _text(value: Any) -> str:
-    """Return a value of the metadata, which are text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

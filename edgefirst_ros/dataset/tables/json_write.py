@@ -154,13 +154,11 @@ def _encoded(columns: dict[str, pl.Series]) -> pl.Series:
 
 
 def _named(array: pa.Array, names: tuple[str, ...]) -> pa.Array:
-    """Arrays as objects with a name for each number."""
     children = [pc.list_element(array, number) for number in range(len(names))]
     return pa.StructArray.from_arrays(children, list(names), mask=pc.is_null(array))
 
 
 def _paired(array: pa.Array) -> pa.Array:
-    """Rings of numbers as rings of points."""
     rings = pc.list_flatten(array)
     numbers = pc.list_flatten(rings)
     kind = schema.array(pa.float32(), 2)

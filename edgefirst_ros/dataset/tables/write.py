@@ -106,7 +106,6 @@ def _bytes(array: pa.Array, valid: Numbers) -> pa.Array:
 
 
 def _values(array: pa.Array) -> pa.Array:
-    """Return the values of all lists, one after the other."""
     if not _is_dense(array, is_valid(array)):
         return array.flatten()
     first, last = bounds(array)[[0, -1]].tolist()

@@ -87,7 +87,6 @@ def _open(path: Path, kind: np.dtype[np.void]) -> RecordArray:
 
 
 def _rows_of(scene: np.void, read: _Read, number: int) -> Iterator[Row]:
-    """Yield the rows of a scene."""
     name = _name_scene(scene)
     name = name if name not in read.names else f"{name}_{number}"
     read.names.add(name)

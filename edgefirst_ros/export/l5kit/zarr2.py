@@ -166,7 +166,6 @@ def _put(path: Path, value: Any) -> None:
 
 
 def _described(dtype: np.dtype[np.void]) -> list[list[Any]]:
-    """Return the fields of a record as JSON has them: name, type, shape."""
     found: list[list[Any]] = []
     for name in dtype.names or ():
         kind, shape = dtype[name].base, dtype[name].shape

@@ -383,7 +383,6 @@ class _LabelFile:
         return found
 
     def _kinds(self, by_image: Mapping[Any, list[dict[str, Any]]]) -> None:
-        """Find the further keys that become columns: those with values of one type."""
         for listed in by_image.values():
             for annotation in listed:
                 for key in annotation.keys() - STANDARD:

@@ -373,7 +373,6 @@ def _table(rows: list[Row]) -> pl.DataFrame:
 
 
 def _joined(kept: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
-    """Both, one below the other, in the types of the rows that stay."""
     kept = kept.cast({name: pl.String for name, kind in kept.schema.items() if kind in (pl.Categorical, pl.Enum)})
     same = [name for name in table.columns if name in kept.columns and table.schema[name] != kept.schema[name]]
     try:

@@ -270,7 +270,6 @@ def _looked(dataset: Dataset, rows: LabelRows) -> set[Key]:
 
 
 def _sizes(dataset: Dataset, rows: LabelRows) -> dict[Key, tuple[int, int]]:
-    """Return the sizes of pictures that the tables state."""
     found: dict[Key, tuple[int, int]] = {}
     known = rows.column("size")
     sources = [({key: known[row] for key, row in rows.first.items()})]
@@ -296,7 +295,6 @@ def size_of(sample: Sample) -> tuple[int, int] | None:
 
 
 def _size(sample: Sample) -> tuple[int, int]:
-    """Return the size that the picture itself states."""
     from PIL import Image
 
     try:

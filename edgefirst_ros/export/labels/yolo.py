@@ -128,7 +128,6 @@ class _Lines:
             self._within: list[bool] = np.all((boxes >= 0) & (boxes <= 1), axis=1).tolist()
 
     def of(self, picture: LabelledPicture) -> list[str]:
-        """Return the lines of a picture."""
         found = []
         for row in picture.rows:
             if self._labels[row] is None:

@@ -166,7 +166,6 @@ class _Import:
         self._clouds: dict[str, tuple[int, bytes]] = {}
 
     def write(self, out: Path, budget: Budget, progress: Progress) -> None:
-        """Write its dataset."""
         with reading(self._name):
             rows, boxes, numbers = self._positions(), self._boxes(), self._numbers()
             pictures = Pictures(self._loader, self._camera, self._name, budget, self._tally)
@@ -234,7 +233,6 @@ class _Import:
         return np.asarray(found, np.float64)
 
     def _positions(self) -> list[dict[str, Any]]:
-        """Columns of the frames table by picture."""
         poses = self._pose(RIG, EARTH, self._stamps)
         rows: list[dict[str, Any]] = [{} for _ in self._stamps]
         for row, there in zip(rows, () if poses is None else poses, strict=False):
@@ -247,7 +245,6 @@ class _Import:
         return rows
 
     def _metadata(self, written: int) -> dict[str, Any]:
-        """Metadata of the frames table."""
         transforms = []
         places = {self._camera: self._camera} | {kind: s.sensor_id for kind, (s, _) in self._companions.items()}
         for child, sensor in places.items():

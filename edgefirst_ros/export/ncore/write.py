@@ -453,7 +453,6 @@ class _Sequence:
         )
 
     def _place(self, sensor: str) -> None:
-        """The static pose of a sensor; once."""
         place = self._drive.place(sensor)
         check_rigid(f"{sensor} to {RIG}", place)
         self._tree.join(sensor, RIG)
@@ -475,7 +474,6 @@ class _Sequence:
 
     # ---- samples -----------------------------------------------------------------------------
     def add(self, task: SampleTask, ready: PreparedSample) -> None:
-        """Put a sample."""
         n, reached = task.number, task.reached
         stamp = int(self._stamps[n])
         self._tally["samples"] += 1
@@ -547,7 +545,6 @@ class _Sequence:
             self._points(kind, member.made, at)
 
     def _points(self, kind: str, found: Rays, at: int) -> None:
-        """Store the rays of a cloud."""
         stamp = at // MICROSECOND
         each = np.broadcast_to(np.uint64(stamp), len(found.direction))
         both, meta = np.array([stamp, stamp], np.uint64), {"timestamp_ns": at}

@@ -334,7 +334,6 @@ def channels_of(cloud: Cloud) -> dict[str, Any]:
 
 
 def _fields(reader: ChannelReader) -> list[str]:
-    """Return the channels that can be fields of points."""
     plain = (name for name, (form, *_) in reader.channels.items() if form == "raw" and name not in OWN)
     return [name for name in plain if FIELD_NAME.fullmatch(name) and safe_name(name) == name]
 

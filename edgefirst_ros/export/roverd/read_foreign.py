@@ -296,7 +296,6 @@ class _ForeignTrace:
         }
 
     def report_losses(self, report: LossReport) -> None:
-        """Report where each channel went."""
         name = self._folder.name
         taken = {what for what, _ in self._used}
         if self._video:
@@ -350,7 +349,6 @@ def _frame(
 
 
 def _encode_reflect(values: NDArray[Any]) -> bytes:
-    """Return a grayscale JPEG of reflectivities (rows, columns), uint8."""
     from PIL import Image
 
     file = io.BytesIO()

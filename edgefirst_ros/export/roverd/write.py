@@ -315,7 +315,6 @@ class _Trace:
         self._masks = class_masks(drive.dataset)
 
     def write(self, progress: Progress) -> None:
-        """Write the trace."""
         drive, total = self._drive, len(self._drive)
         with closing(ahead(self._list_wanted(), self._prepare)) as prepared:
             for number, ((sample, _), (members, mask)) in enumerate(prepared):
@@ -352,7 +351,6 @@ class _Trace:
         return members, None if mask is None else (mask, self._segments.ready(mask))
 
     def _finish(self) -> None:
-        """Complete the sensors, and describe the trace."""
         drive = self._drive
         channels: dict[str, list[str]] = {}
         for kind, stream in self._streams.items():
@@ -464,7 +462,6 @@ def write_places(drive: Drive, folder: Path) -> None:
 def _report_losses(
     found: Sequence[Drive], entries: Counter[str], dropped: Counter[tuple[str, str]], report: LossReport
 ) -> None:
-    """Report where each sensor and column went."""
     dataset, stamps = found[0].dataset, "stamps to 0.1 us"
     lost = f"a message of several samples is one entry; {stamps}"
     for kind, where, what in (

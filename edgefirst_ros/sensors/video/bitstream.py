@@ -148,7 +148,6 @@ class HeaderReader:
         """Begin an access unit."""
 
     def _kind(self, first: int) -> int:
-        """Return the NAL unit type, by the first byte."""
         raise NotImplementedError
 
     def _take(self, kind: int, data: Buffer, begin: int) -> SliceHeader | None:

@@ -171,7 +171,6 @@ def _recovers_at_once(nal: bytes) -> bool:
 
 
 def _sequence_set(nal: bytes) -> tuple[int, _SequenceSet]:
-    """(number, values) of a sequence parameter set."""
     bits = Bits(nal[1:])
     profile = bits.read(8)
     bits.read(16)

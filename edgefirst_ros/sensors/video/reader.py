@@ -150,7 +150,6 @@ class VideoReader:
                 self._drop_unwanted(wanted)
 
     def _waiting(self) -> Iterable[AccessUnit]:
-        """Yield the units that wait, in decode order."""
         return (unit for unit in self._units.values() if unit.state is UnitState.WAITING)
 
     def _drop_unwanted(self, number: int) -> None:
@@ -233,7 +232,6 @@ class VideoReader:
             self._references = _References.LEADING_LOST
 
     def _settle(self, unit: AccessUnit, outcome: Any) -> None:
-        """A unit is done."""
         unit.state, unit.outcome = UnitState.DONE, outcome
         if not unit.wanted:
             del self._units[unit.number]
@@ -345,7 +343,6 @@ class GopReader:
         return gop
 
     def _end(self) -> None:
-        """Mark the last GOP as complete."""
         if self._last is not None:
             with self._pushed:
                 self._last.complete = True
