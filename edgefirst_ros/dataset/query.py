@@ -196,7 +196,12 @@ class Samples(Sequence["Sample"]):
 
     def __init__(self, dataset: Dataset, keys: Sequence[Any]) -> None:
         """`keys`: as the dataset names its samples."""
-        self.dataset, self._keys = dataset, keys
+        self._dataset, self._keys = dataset, keys
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset that they are of."""
+        return self._dataset
 
     def __repr__(self) -> str:
         return f"<{len(self._keys)} of the {counted(len(self.dataset), 'sample')} of {self.dataset.title}>"
@@ -219,11 +224,11 @@ class Samples(Sequence["Sample"]):
     def __iter__(self) -> Iterator[Sample]:
         return self.dataset._iter_samples(self._keys)
 
-    def __add__(self, other: Samples | Dataset) -> Samples:
+    def __add__(self, other: Samples) -> Samples:
         """Return these samples and then those of another dataset or selection."""
         from edgefirst_ros.dataset.several import join_samples
 
-        return join_samples(self, other if isinstance(other, Samples) else other.samples())
+        return join_samples(self, other)
 
     def shuffle(self, seed: int = 0) -> Samples:
         """Return the samples in a random order, which depends only on their number and the seed.

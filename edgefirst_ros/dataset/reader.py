@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key, input_name, inputs_of_kinds, list_members
 from edgefirst_ros.dataset.objects.location import is_remote
 from edgefirst_ros.dataset.opening import open_files
 from edgefirst_ros.dataset.query import (
-    Cards,
     Samples,
     annotating,
     first_rows,
@@ -35,10 +34,7 @@ from edgefirst_ros.dataset.query import (
 from edgefirst_ros.dataset.sample import Sample
 from edgefirst_ros.dataset.sequences import SequenceCalibration, calibration_of, frames_metadata, of_sequence, parsed
 from edgefirst_ros.dataset.tables.arrow_file import annotation_path, open_annotations
-from edgefirst_ros.errors import (
-    DatasetError,
-    counted,
-)
+from edgefirst_ros.errors import DatasetError, counted
 from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 from edgefirst_ros.streams import keys_named, of_key, stamp_columns
 
@@ -52,8 +48,8 @@ Named: TypeAlias = "str | os.PathLike[str]"
 """A path, or the URI of a bucket."""
 
 
-class Dataset(Sequence[Sample]):
-    """A dataset: a sequence of samples, and a map-style dataset of PyTorch.
+class Dataset(Samples):
+    """A dataset: a sequence of samples with the methods of `Samples`, and a map-style dataset of PyTorch.
 
     `dataset[3]`, `dataset[10:20]` and `for sample in dataset` work. Threads may share it, and it can be pickled.
     `Dataset("s3://BUCKET/NAME.zip")` reads a ZIP in a bucket in place, with credentials of the environment.
@@ -86,7 +82,7 @@ class Dataset(Sequence[Sample]):
         for name, member in zip(names, list_members(names, self._annotated), strict=True):
             if member:
                 self._members.setdefault(member[0], {}).setdefault(member[1], name)
-        self._order = self._ordered()
+        self._keys = self._ordered()
 
     def __reduce__(self) -> tuple[partial[Dataset], tuple[Path]]:
         path = self.paths.container if self.paths.layout == "zip" else self.paths.folder
@@ -105,28 +101,16 @@ class Dataset(Sequence[Sample]):
         """The datasets that it consists of: of one only itself."""
         return (self,)
 
-    def __add__(self, other: Dataset) -> Dataset:
+    def __add__(self, other: Samples) -> Samples:
         """Return both datasets as one, without a merge."""
-        return (
-            Dataset([*self.parts, *other.parts], limits=self.limits) if isinstance(other, Dataset) else NotImplemented
-        )
+        if isinstance(other, Dataset):
+            return Dataset([*self.parts, *other.parts], limits=self.limits)
+        return super().__add__(other) if isinstance(other, Samples) else NotImplemented
 
-    def __len__(self) -> int:
-        """Samples that have at least one member."""
-        return len(self._order)
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> Sample: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Samples: ...
-
-    def __getitem__(self, index: SupportsIndex | slice) -> Sample | Samples:
-        """Return the sample at an index, negative from the end, or the `Samples` of a slice. Raises IndexError."""
-        return Samples(self, self._order)[index]
-
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(Samples(self, self._order))
+    @property
+    def dataset(self) -> Dataset:
+        """Itself: all samples are of it."""
+        return self
 
     def _sample_of(self, key: Any) -> Sample:
         return Sample(self, key)
@@ -149,7 +133,7 @@ class Dataset(Sequence[Sample]):
     @property
     def sequences(self) -> list[str]:
         """Names of the sequences, in the order of the samples."""
-        return list(dict.fromkeys(key.name for key in self._order))
+        return list(dict.fromkeys(key.name for key in self._keys))
 
     @cached_property
     def sensors(self) -> dict[str, str]:
@@ -234,7 +218,7 @@ class Dataset(Sequence[Sample]):
         frames, stamps = self.frames, None
         if frames is not None and {"timestamp", "frame"} <= set(frames.columns):
             stamps = [sample.timestamp for sample in self]
-        before = Written(self.paths, self.limits, self._order, stamps, self.annotations)
+        before = Written(self.paths, self.limits, self._keys, stamps, self.annotations)
         kept = write_annotations(before, annotations, categories, keep_as, dry_run=dry_run)
         for name in ("annotations", "annotation_rows", "first_annotations", "metadata"):
             self.__dict__.pop(name, None)
@@ -303,44 +287,8 @@ class Dataset(Sequence[Sample]):
         Raises:
             UsageError: An input, label, group or sequence is unknown, or the score is outside 0..1.
         """
-        chosen = select(self, self._order, inputs, label, group, score, annotated, model, repeats, sequence)
+        chosen = select(self, self._keys, inputs, label, group, score, annotated, model, repeats, sequence)
         return Samples(self, chosen)
-
-    def where(self, expression: pl.Expr | Callable[[Sample], object]) -> Samples:
-        """Return the samples for which an expression or a function is true.
-
-        Args:
-            expression: Condition as in `Samples.where`.
-
-        Returns:
-            The matching samples.
-
-        Raises:
-            UsageError: A column is unknown, or the result is not Boolean.
-        """
-        return self.samples().where(expression)
-
-    def shuffle(self, seed: int = 0) -> Samples:
-        """Return all samples in a random order.
-
-        Args:
-            seed: Seed of the order.
-
-        Returns:
-            The samples in another order.
-        """
-        return self.samples().shuffle(seed)
-
-    def show(self, number: int = 3) -> Cards:
-        """Return some samples, spread evenly, that a notebook draws as cards.
-
-        Args:
-            number: Number of samples.
-
-        Returns:
-            The cards.
-        """
-        return self.samples().show(number)
 
     @property
     def groups(self) -> dict[str, int]:
@@ -450,7 +398,7 @@ class Dataset(Sequence[Sample]):
             return {}
         there = stamp_columns(self._frames_file.schema.names)
         values = self._frames_file.values(list(there.values()))
-        return repeats_of({name: values[column] for name, column in there.items()}, self._order, self.frame_rows)
+        return repeats_of({name: values[column] for name, column in there.items()}, self._keys, self.frame_rows)
 
     def _annotated(self) -> Collection[Key]:
         return rows_by_key(self._annotation_file).keys() if self._annotation_file else ()

@@ -112,8 +112,8 @@ class Datasets(Dataset):
         return f"{named} and {more} more" if more > 0 else named
 
     @cached_property
-    def _order(self) -> list[PartKey]:  # type: ignore[override]
-        return [(number, key) for number, part in enumerate(self.parts) for key in part._order]
+    def _keys(self) -> list[PartKey]:  # type: ignore[override]
+        return [(number, key) for number, part in enumerate(self.parts) for key in part._keys]
 
     def _sample_of(self, key: PartKey) -> Sample:
         return self.part(key[0])._sample_of(key[1])
