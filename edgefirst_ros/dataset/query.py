@@ -18,6 +18,7 @@ from edgefirst_ros.dataset.names import DatasetPaths, FrameSet, Key, inputs_of_k
 from edgefirst_ros.dataset.names import keys_of as keys_of_batch
 from edgefirst_ros.dataset.storage.zip_read import count_members
 from edgefirst_ros.dataset.tables.arrow_file import TableFile
+from edgefirst_ros.dataset.tables.values import drop_broken_rings, is_list, is_text
 from edgefirst_ros.errors import DatasetError, UsageError, counted, describe_foreign, nearest_first
 from edgefirst_ros.streams import stamp_columns
 
@@ -58,7 +59,7 @@ def first_rows(table: pl.DataFrame, path: Path) -> dict[Key, int]:
 def rows_by_key(file: TableFile) -> dict[Key, int]:
     """Return the first row of each sample, as `first_rows` does, of a file of frames. Raises DatasetError naming it."""
     fields = {field.name: field.type for field in file.schema if field.name in KEY}
-    for name, fits in (("name", _is_text), ("frame", pa.types.is_integer)):
+    for name, fits in (("name", is_text), ("frame", pa.types.is_integer)):
         if name in fields and not (fits(fields[name]) or pa.types.is_null(fields[name])):
             must = "text" if name == "name" else "whole numbers"
             raise DatasetError(f"{file.path}: column {name!r} is {fields[name]}, must be {must}")
@@ -91,8 +92,6 @@ def annotating(table: pl.DataFrame) -> pl.DataFrame:
 def without_broken_rings(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return the table without rings that are odd, under three points or not finite, and the number of those."""
     import polars as pl
-
-    from edgefirst_ros.dataset.tables.values import drop_broken_rings, is_list
 
     broken = 0
     for name in ("polygon", "mask"):
@@ -167,12 +166,6 @@ def with_frames(annotations: pl.DataFrame, frames: pl.DataFrame | None, paths: D
     other = keys_of(frames, paths.frames).with_columns(frames.select(further)).unique(KEY, keep="first")
     joined = own.join(other, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     return annotations.with_columns(joined.select(further))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _values(table: pl.DataFrame, column: str) -> list[str]:

@@ -15,19 +15,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from edgefirst_ros.config import SECOND, Settings
 from edgefirst_ros.counts import LOSS
 from edgefirst_ros.dataset.schema import MODEL_TIMESTAMP
 from edgefirst_ros.dataset.tables.rings import is_valid
+from edgefirst_ros.dataset.tables.values import is_text
 from edgefirst_ros.errors import counted
 from edgefirst_ros.sensors.calibration import GIVEN, IDENTITY, MISSING
 from edgefirst_ros.streams import stamp_columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from edgefirst_ros.dataset.tables.arrow_file import TableFile
 
 Floats = NDArray[np.float64]
@@ -116,8 +116,6 @@ class Timeline:
     @classmethod
     def of_file(cls, table: TableFile) -> Timeline:
         """Return the times in a table of frames, without loading polars. Raises DatasetError."""
-        import pyarrow as pa
-
         wanted = {*COLUMNS, *stamp_columns(table.schema.names).values()}
         there = [name for name in table.schema.names if name in wanted]
         kept = pa.schema([table.schema.field(name) for name in there])
@@ -126,8 +124,6 @@ class Timeline:
     @classmethod
     def empty(cls) -> Timeline:
         """Return the times of a dataset without a table of frames."""
-        import pyarrow as pa
-
         return cls(pa.table({}))
 
     def _build(self, columns: _Columns) -> None:
@@ -513,12 +509,6 @@ class _Columns:
     @classmethod
     def of(cls, table: pa.Table) -> _Columns:
         """Return those columns that have the type of the format."""
-        import pyarrow as pa
-
-        def is_text(kind: pa.DataType) -> bool:
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
         names, kinds = [""] * table.num_rows, {field.name: field.type for field in table.schema}
         if "name" in kinds and is_text(kinds["name"]):
             names = [value or "" for value in table["name"].to_pylist()]

@@ -8,7 +8,6 @@ follows a new one.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -27,7 +26,6 @@ from zlib_ng import zlib_ng
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import FrameSet, keys_of, safe_name
 from edgefirst_ros.dataset.storage.lock import create_anew, give_back, open_file, reporting, write_at
-from edgefirst_ros.dataset.storage.zip_read import ByteStream
 from edgefirst_ros.dataset.tables.arrow_file import count_message
 from edgefirst_ros.dataset.tables.values import cast_rows
 from edgefirst_ros.errors import DatasetError, StorageError
@@ -124,7 +122,7 @@ class Rows:
         if self._file is not None:
             self._file.flush()
             with reporting(self._folder, "read rows back from a temporary file"):
-                yield from pa.ipc.open_stream(io.BufferedReader(ByteStream(_Spilled(self._file)), 1 << 16))
+                yield from pa.ipc.open_stream(pa.OSFile(f"/dev/fd/{self._file.fileno()}"))
 
     def settle(self) -> None:
         """Turn pending rows into a batch; if one does not fit its type (DatasetError), all of them are dropped."""
@@ -147,18 +145,6 @@ class Rows:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
                 self._stream = pa.ipc.new_stream(self._file, self.columns)
             self._stream.write_batch(batch)
-
-
-class _Spilled:
-    """The file of `Rows`, read at offsets."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._fd = file.fileno()
-        self.file_size = os.fstat(self._fd).st_size
-
-    def pread(self, size: int, offset: int) -> bytes:
-        """Return `size` bytes from `offset` on."""
-        return os.pread(self._fd, size, offset)
 
 
 def batch_of(rows: Sequence[Row], columns: pa.Schema) -> pa.RecordBatch:

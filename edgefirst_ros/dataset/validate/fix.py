@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import Key, find
@@ -23,7 +22,6 @@ from edgefirst_ros.dataset.storage.lock import reporting
 from edgefirst_ros.dataset.tables.arrow_file import ARROW_MAGIC, TableFile
 from edgefirst_ros.dataset.tables.json_form import NestedTable
 from edgefirst_ros.dataset.tables.rings import is_valid
-from edgefirst_ros.dataset.tables.values import decoded
 from edgefirst_ros.dataset.validate import RULES
 from edgefirst_ros.dataset.validate.report import Subject, is_readable
 from edgefirst_ros.dataset.validate.rules_tables import Flags, nulled, taken
@@ -33,7 +31,7 @@ from edgefirst_ros.limits import DEFAULT_LIMITS, Limits
 BEFORE = ".before-fix"
 """Suffix of the original table."""
 
-IDENTITY = ("name", "frame")
+IDENTITY = ["name", "frame"]
 OF_AN_ANNOTATION = {c.name for c in (*schema.COLUMNS, *schema.FURTHER) if c.level == "annotation"} | {
     old for old, new in schema.ALIASES.items() if new == "object_id"
 }
@@ -115,20 +113,22 @@ class RowRepair:
 
     def __init__(self, samples: Collection[Key]) -> None:
         self._samples = samples
-        self._codes: dict[Key, int] = {}
-        self._code: list[NDArray[np.int64]] = []
-        self._empty: list[Flags] = []
-        self._lost: list[Flags] = []
+        self._rows: list[pl.DataFrame] = []
+        """Sample of each row, and whether it is empty or lost all its geometry."""
         self._filled: dict[str, list[Flags]] = {}
         self._keep = self._blank = np.zeros(0, bool)
         self._left_out: set[str] = set()
 
     def add(self, fixed: pa.RecordBatch, before: pa.RecordBatch, readable: Collection[str]) -> None:
         """Take in a batch: as it is with its columns put right, and as it was."""
-        self._code.append(self._coded(fixed, readable))
         had, has = _any(before, schema.GEOMETRY), _any(fixed, schema.GEOMETRY)
-        self._empty.append(~has & ~_any(fixed, ("label",)))
-        self._lost.append(had & ~has)
+        keys = fixed.select([name for name in IDENTITY if name in readable])
+        rows = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([keys])))
+        frame = pl.col("frame").cast(pl.Int64, strict=False) if "frame" in readable else pl.lit(None, pl.Int64)
+        rows = rows.select(pl.col("name").cast(pl.String), pl.when(frame >= 0).then(frame).alias("frame"))
+        self._rows.append(
+            rows.with_columns(empty=pl.Series(~has & ~_any(fixed, ("label",))), lost=pl.Series(had & ~has))
+        )
         for name in fixed.schema.names:
             self._filled.setdefault(name, []).append(is_valid(fixed.column(name)))
 
@@ -138,16 +138,16 @@ class RowRepair:
         Rows of samples that are not there go, unless no row would be left: then it is the names that differ. So do
         rows that say nothing, or lost all their geometry, but for one of a sample that has no others.
         """
-        code = np.concatenate(self._code)
-        empty, lost = np.concatenate(self._empty), np.concatenate(self._lost)
-        there = np.array([key in self._samples for key in self._codes], bool)[code]
-        keep = there if there.any() else np.ones(len(code), bool)
-        gone = keep & (empty | lost)
-        other = np.bincount(code[keep & ~gone], minlength=len(self._codes)) > 0
-        order = np.lexsort((lost, code))  # of each sample those first that were empty before
-        order = order[gone[order] & ~other[code[order]]]
-        stays = np.zeros(len(code), bool)
-        stays[order[np.unique(code[order], return_index=True)[1]]] = True
+        rows = pl.concat(self._rows).with_row_index("row")
+        samples = pl.DataFrame(list(self._samples), {"name": pl.String, "frame": pl.Int64}, orient="row")
+        there = samples.with_columns(keep=pl.lit(True))
+        rows = rows.join(there, on=IDENTITY, how="left", nulls_equal=True, maintain_order="left")
+        rows = rows.with_columns(pl.col("keep").fill_null(pl.col("keep").null_count() == pl.len()))
+        rows = rows.with_columns(gone=pl.col("keep") & (pl.col("empty") | pl.col("lost")))
+        alone = rows.filter(pl.col("gone") & ~(pl.col("keep") & ~pl.col("gone")).any().over(IDENTITY))
+        first = alone.sort("lost", maintain_order=True).unique(IDENTITY, keep="first")  # empty before, if there is one
+        keep, gone, lost = (rows[name].to_numpy() for name in ("keep", "gone", "lost"))
+        stays = np.isin(np.arange(len(rows)), first["row"].to_numpy())
         self._blank = stays & lost
         self._keep = keep & (~gone | stays)
         dropped = gone & ~stays
@@ -179,22 +179,6 @@ class RowRepair:
         if not keep.all():
             arrays = [taken(array, pa.array(np.flatnonzero(keep))) for array in arrays]
         return pa.record_batch(arrays, schema=target)
-
-    def _coded(self, batch: pa.RecordBatch, readable: Collection[str]) -> NDArray[np.int64]:
-        """Return a number for the sample of each row, the same in all batches."""
-        name = batch["name"]
-        text = decoded(name) if pa.types.is_dictionary(name.type) else name
-        names = text.cast(schema.TEXT).dictionary_encode(null_encoding="encode")
-        known, of_name = names.dictionary.to_pylist(), names.indices.to_numpy(zero_copy_only=False)
-        frame = batch["frame"].cast(pa.int64(), safe=False) if "frame" in readable else pa.nulls(len(batch), pa.int64())
-        values, of_frame = np.unique(pc.fill_null(frame, -1).to_numpy(zero_copy_only=False), return_inverse=True)
-        pairs, of_pair = np.unique(of_name.astype(np.int64) * len(values) + of_frame, return_inverse=True)
-        codes = []
-        for at, number in zip(*divmod(pairs, max(len(values), 1)), strict=True):
-            value = int(values[number])
-            key = Key(str(known[at]), None if value < 0 else value)
-            codes.append(self._codes.setdefault(key, len(self._codes)))
-        return np.array(codes, np.int64)[of_pair]
 
 
 def _any(batch: pa.RecordBatch, names: Collection[str]) -> Flags:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from edgefirst_ros.dataset import schema
 from edgefirst_ros.dataset.names import DatasetPaths, Key, list_members
+from edgefirst_ros.dataset.sequences import parsed
 from edgefirst_ros.dataset.storage.zip_read import Archive, Container, open_container
 from edgefirst_ros.dataset.tables.arrow_file import TableFile, annotation_path, open_annotations
 from edgefirst_ros.dataset.tables.rings import is_valid
@@ -212,7 +213,6 @@ class View:
     data: bytes
     fault: str
     row: FrameRow | None
-    zip_entry: Any = None
     notes: dict[str, Any] = field(default_factory=dict)
     """Values that one rule read from the member and others need, too."""
 
@@ -258,7 +258,7 @@ class Subject:
             except DatasetError as error:
                 fault = str(error)
             key, kind = found or (None, "")
-            yield View(name, key, kind, data, fault, self.rows.get(key) if key else None, entry)
+            yield View(name, key, kind, data, fault, self.rows.get(key) if key else None)
 
     @cached_property
     def annotated(self) -> pl.DataFrame:
@@ -338,10 +338,14 @@ class Subject:
 
     def stated(self, key: str) -> Any:
         """Return file metadata of the annotations as JSON; None if absent (TAB005)."""
-        try:
-            return json.loads(self.annotations.metadata.get(key, "null")) if self.annotations else None
-        except (ValueError, RecursionError):
-            return None
+        return parse(self.annotations.metadata.get(key, "null")) if self.annotations else None
+
+    @cached_property
+    def frames_metadata(self) -> dict[str, Any]:
+        """File metadata of the frames table that are JSON (FRM002)."""
+        found = self.frames.metadata if self.frames else {}
+        values = {key: parsed(text) for key, text in found.items()}
+        return {key: value for key, value in values.items() if value is not found[key]}
 
     @property
     def categories(self) -> dict[str, int]:
@@ -390,6 +394,11 @@ class Subject:
                 {name.removesuffix("_timestamp"): row[name] for name in stamps if row[name] is not None},
             )
         return found
+
+
+def parse(text: str) -> Any:
+    """Return the value of JSON; None where it is none, which other rules report."""
+    return None if (value := parsed(text)) is text else value
 
 
 def key_of(row: dict[str, Any]) -> Key:

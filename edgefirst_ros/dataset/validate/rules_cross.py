@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,7 @@ import polars as pl
 
 from edgefirst_ros.counts import PART_REASONS
 from edgefirst_ros.dataset import schema
-from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence, parsed
+from edgefirst_ros.dataset.sequences import SEQUENCES, faults, of_sequence
 from edgefirst_ros.dataset.summary import summarize
 from edgefirst_ros.dataset.validate.report import KEY, Found, Subject, is_same, place_of, rule, where
 from edgefirst_ros.dataset.verdict import Check, Timeline
@@ -46,11 +45,8 @@ def metadata(subject: Subject) -> Found:
     """Sources, configuration, counts and so on; those by sequence where they are there."""
     given = subject.frames.metadata if subject.frames else {}
     for key in (*schema.FRAMES_METADATA, *({SEQUENCES} & given.keys())) if subject.frames else ():
-        text = subject.frames.metadata.get(key) if subject.frames else None
-        try:
-            json.loads(text or "")
-        except (ValueError, RecursionError):
-            yield key, "is not there" if text is None else "is no JSON"
+        if key not in subject.frames_metadata:
+            yield key, "is no JSON" if key in given else "is not there"
 
 
 @rule("FRM003", "error", "every row has name, frame and timestamp")
@@ -102,11 +98,7 @@ def skew(subject: Subject) -> Found:
 @rule("FRM006", "error", "file metadata have the form of the format")
 def formed(subject: Subject) -> Found:
     """The same model as of every reader: `merge`, `info` and exports refuse what breaks it. REF006 looks at counts."""
-    found = subject.frames.metadata if subject.frames else {}
-    values = {key: parsed(text) for key, text in found.items() if key != "counts"}
-    for key, what in faults(values):
-        if values[key] is not found[key]:  # else FRM002
-            yield key, what
+    yield from faults({key: value for key, value in subject.frames_metadata.items() if key != "counts"})
 
 
 # ---- tables against members and each other -----------------------------------------------------
@@ -166,7 +158,7 @@ def companions(subject: Subject) -> Found:
 @rule("REF006", "error", "counts add up: seen = written + dropped where samples come from, never more elsewhere")
 def counts(subject: Subject) -> Found:
     """Which topic gave the samples is reported by what it wrote."""
-    found = _stated(subject, "counts")
+    found = subject.frames_metadata.get("counts")
     if found is None:
         return
     if not isinstance(found, dict):
@@ -210,18 +202,12 @@ def calibrated(subject: Subject) -> Found:
     """One warning a sequence, also where the metadata do not say it in words."""
     if subject.frames is None:
         return
-    metadata = {}
-    for key, text in subject.frames.metadata.items():
-        try:
-            metadata[key] = json.loads(text)
-        except (ValueError, RecursionError):
-            continue  # FRM002 tells of it
     kinds: dict[str, set[str]] = {}
     for key, of_sample in subject.samples.items():
         kinds.setdefault(key.name, set()).update(of_sample)
     for name, its in kinds.items():
         try:
-            said = str(of_sequence(metadata, name, kinds, its)["calibration"])
+            said = str(of_sequence(subject.frames_metadata, name, kinds, its)["calibration"])
         except DatasetError as error:
             yield name, str(error)
             continue
@@ -236,13 +222,8 @@ def judge_drive(subject: Subject) -> list[Check]:
     """
     if subject.frames is None:
         return []
-    metadata: dict[str, Any] = {}
-    for key, text in subject.frames.metadata.items():
-        try:
-            metadata[key] = json.loads(text)
-        except (ValueError, RecursionError):
-            return []
-    if next(faults(metadata), None) is not None:
+    metadata = subject.frames_metadata
+    if len(metadata) < len(subject.frames.metadata) or next(faults(metadata), None) is not None:
         return []
     timeline = Timeline.of_file(subject.frames)
     return summarize(timeline, metadata, {}).checks if len(timeline) else []
@@ -263,19 +244,10 @@ def _counted(subject: Subject, counts: Mapping[str, Any]) -> list[tuple[str, Map
 
     Of a table that does not tell its sequences apart that is all in one, without a name.
     """
-    known, samples = _stated(subject, SEQUENCES), Counter(key.name for key in subject.samples)
+    known, samples = subject.frames_metadata.get(SEQUENCES), Counter(key.name for key in subject.samples)
     if not isinstance(known, dict) or known.keys() != samples.keys() or not all(map(_is_counted, known.values())):
         return [("", counts, len(subject.samples))]
     return [(name, of["counts"], samples[name]) for name, of in known.items()]
-
-
-def _stated(subject: Subject, key: str) -> Any:
-    """Return metadata of the frames table; None if absent, or (FRM002) no JSON."""
-    text = subject.frames.metadata.get(key) if subject.frames else None
-    try:
-        return json.loads(text) if text else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def _is_counted(of: Any) -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping
 from functools import partial
@@ -26,6 +25,7 @@ from edgefirst_ros.dataset.validate.report import (
     Subject,
     is_readable,
     is_same,
+    parse,
     place_of,
     rule,
     where,
@@ -469,14 +469,6 @@ def axes(subject: Subject) -> Found:
     software = parse(frames.metadata.get("software", "null")) if frames else None
     if table is not None and schema.lacks_axes(table.schema.names, table.metadata, software):
         yield "box3d_axes", "is missing; edgefirst-ros migrate --box3d-axes optical turns those of earlier versions"
-
-
-def parse(text: str) -> Any:
-    """Return the value of JSON; None where it is none, which other rules report."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _is_finite(name: str, length: int) -> pl.Expr:
